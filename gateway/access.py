@@ -1,15 +1,15 @@
-"""Access control of the admin ports, the daemon's and the job's: token and Host field.  No I/O.
+"""Access control of the admin ports, the daemon's and the job's: token and Host field.
+No I/O.
 
 Four rules, because the page shows peers, volumes and failures:
 
 1. A port that other machines can reach, by themselves or through a load balancer, needs
    a token: a configuration without one is none (`gateway.config.model`).
 2. With a token, everything but the two health paths asks for it: `Authorization:
-   Bearer TOKEN`, or Basic with the token as the password, which is how a browser
-   can be asked for it.
-3. Without a token the port is for looking only: to push, to kick and to see payloads
-   asks for one, unless `admin.trust_loopback` says that whoever is on this machine may.
-   (Who may open a unix socket is the file's to say.)
+   Bearer TOKEN`, or Basic with the token as the password, for browsers.
+3. Without a token the port is for looking only.  Pushing, kicking and reading payloads ask
+   for one, unless `admin.trust_loopback` trusts all users of this machine.  (A unix
+   socket's file says who may open it.)
 4. On loopback the `Host` field must name loopback.  A web page elsewhere can make
    its own name resolve to 127.0.0.1 (DNS rebinding) and have a browser read this
    port, but the browser then sends that name.
@@ -37,7 +37,7 @@ _HOST = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may look at the port of these settings, and who may do more."""
+    """Rules of one admin port: which requests may look, and which may do more."""
 
     where: Tcp | Unix
     token: str | None = None
@@ -47,7 +47,6 @@ class Access:
 
     @classmethod
     def to(cls, admin: Admin) -> Access:
-        """As the configuration has it."""
         token = None if admin.token is None else admin.token.get_secret_value()
         return cls(
             cast("Tcp | Unix", admin.listen),  # `Config.misfits` allows no other

@@ -1,10 +1,9 @@
 """The one kind of event, and how a batch of them travels before it is rows.
 
-A *batch* is what a sender expects to be acknowledged as a whole.  It travels as
-the bytes its protocol delivered (`Batch.body`), because those are compact and
-already checked; it becomes `Rows` only when the spool writes it, through the
-decoder its protocol registered.  Live events and recovered events therefore take
-the same road, and a batch costs the journal one copy of what the network sent.
+A *batch* is the unit of acknowledgement.  It travels as the bytes that its protocol
+delivered (`Batch.body`), which are compact and already checked.  The spool turns it into
+`Rows` when it writes it, with the decoder that its protocol registered.  Live events and
+recovered events so take the same road, and a batch costs the journal one copy.
 
 `SCHEMA` is the vocabulary of the whole system (docs/design.md §3).
 """
@@ -114,22 +113,23 @@ class Origin:
     peer: str
     """`address:port` of the real peer, behind PROXY too."""
     principal: str | None = None
-    """Who the peer proved to be: certificate or token subject."""
+    """The peer's proven name: subject of a certificate or token."""
     attributes: Mapping[str, str] = field(default_factory=dict)
-    """What else is worth keeping of the connection (TLS version, …)."""
+    """More about the connection (TLS version, …)."""
     latest: int = 0
     """`received_at` of its newest batch: set by the journal only."""
     unacknowledged: int = 0
     """Bytes of its batches that wait to be acknowledged: set by the journal only."""
     address: str = ""
-    """Whom its batches are counted with while they wait for the disk, …"""
+    """The address with which its batches are counted while they wait for the disk."""
     queued: int = 0
-    """… and how much they count then: both set by the journal only."""
+    """Bytes that it counts for in that queue.  Like `address`, set by the journal only.
+    """
 
 
 @lru_cache(maxsize=1 << 12)
 def network_of(host: str) -> str:
-    """Whom *host* is counted with: itself, or the /64 of an IPv6 address.
+    """The host itself, or the /64 of an IPv6 address: the unit in which peers are counted.
 
     An IPv4 address that IPv6 maps is that one.
     """
@@ -152,9 +152,10 @@ def address_of(peer: str) -> str:
 
 
 def client_of(origin: Origin) -> str:
-    """Whom a peer is counted with where each client has a share: who it proved to be, or
-    else its address: a host, the /64 of an IPv6 one, or a user of this machine.  Empty for
-    the gateway's own pages.
+    """The client that a peer belongs to where each client has a share.
+
+    That is its proven name, or else its address: a host, the /64 of an IPv6 one, or a user
+    of this machine.  Empty for the gateway's own pages.
     """
     if origin.principal:
         return f"name {origin.principal}"
@@ -178,7 +179,8 @@ class Batch:
     count: int
     """How many events `body` decodes to; each gets an lsn."""
     body: bytes
-    """What the protocol's decoder turns into `count` rows, now or after a crash."""
+    """Bytes from which the protocol's decoder makes `count` rows, now or after a crash.
+    """
     payload_bytes: int
     """Size of the events' payloads once decoded: what memory and files will hold."""
     answers: int = 1
@@ -186,9 +188,9 @@ class Batch:
     taken: bool = False
     """The journal writes it, or has: set by the journal only."""
     withdrawn: bool = False
-    """It is not to be stored any more: `Journal.withdraw`."""
+    """The journal is not to store it any more: `Journal.withdraw`."""
     submitted_at: float = 0.0
-    """By a monotonic clock (seconds): set by the journal only."""
+    """Seconds of a monotonic clock; set by the journal only."""
 
 
 @dataclass(slots=True)
@@ -213,10 +215,10 @@ class Rows:
     kinds: dict[int, str] = field(default_factory=dict)
     """Row number to kind, for the rows that differ from `kind`."""
     block: bytes = b""
-    """Instead of `payloads`: all of them in one piece, …"""
+    """All payloads in one piece, instead of `payloads`."""
     ends: Sequence[int] = ()
-    """… where each of them ends in it: a range, or whole numbers in a list, tuple, `array` or
-    numpy array; nothing if there is no block."""
+    """The end of each payload in `block`: a range, or whole numbers in a list, tuple, `array`
+    or numpy array; nothing if there is no block."""
 
     @property
     def count(self) -> int:
@@ -243,7 +245,7 @@ class Stored:
 
     batch: Batch
     lsn: int
-    """Of the batch's first event."""
+    """The lsn of the batch's first event."""
 
 
 #: Turns a batch's body into rows.  Total on every body its protocol ever submitted.
@@ -260,5 +262,4 @@ class DecodeTogether(Protocol):
 
     together: Together
 
-    def __call__(self, body: bytes, /) -> Rows:
-        """See `Decode`."""
+    def __call__(self, body: bytes, /) -> Rows: ...

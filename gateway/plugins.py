@@ -1,7 +1,7 @@
 """Finds the installed protocols: the entry points of the group `gateway.protocols`.
 
-A package that is broken costs the others nothing: it is left out, and whoever asks for
-its protocol is told which package it is and why it can not be used.
+A broken package costs the others nothing.  It is left out, and a configuration or command
+that names its protocol is told which package it is and why it can not be used.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Installed:
     """The protocols of this environment."""
 
     protocols: Mapping[str, Protocol]
-    """By name, those that can be used."""
+    """Usable protocols by name."""
     broken: Mapping[str, str]
-    """By name, why the others can not be: a sentence that names the package."""
+    """Unusable protocols by name: a sentence that names the package and says why."""
 
     def why_not(self, name: str) -> str:
         """Why there is no protocol *name*, and what to do about it."""
@@ -75,7 +75,7 @@ class Installed:
                 yield name, answer
 
     def commands(self) -> dict[str, Command]:
-        """What all of them add to `gateway --help`."""
+        """The commands that all protocols add to `gateway --help`."""
         found: dict[str, Command] = {}
         for _, commands in self.each("commands"):
             found |= commands
@@ -110,7 +110,7 @@ def complain(text: str) -> None:
 
 @cache
 def installed() -> Installed:
-    """What is installed here; looked up once."""
+    """The protocols that are installed here; looked up once."""
     return find(entry_points(group=GROUP))
 
 

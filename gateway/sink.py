@@ -1,4 +1,4 @@
-"""What a kind of tables tells the gateway about itself: one object for each `spark.sink`.
+"""The interface of a kind of tables: one object for each `spark.sink`.
 
     gateway/sinks/NAME.py        kind = …       one module, called as the configuration has it
     gateway/sinks/function.py                   for `module:function`
@@ -54,7 +54,7 @@ class Kind(ABC):
     """One kind of tables."""
 
     name: ClassVar[str]
-    """As `spark.sink` and `lake/.gateway/sink.json` have it."""
+    """The name in `spark.sink` and `lake/.gateway/sink.json`."""
     extra: ClassVar[str] = "spark"
     """`pip install 'gateway[…]'` brings what it needs."""
     abilities: ClassVar[frozenset[Ability]]
@@ -62,7 +62,7 @@ class Kind(ABC):
     """`spark.trigger`, where the configuration says none."""
 
     def misfits(self, spark: Spark) -> Iterator[tuple[Place, str]]:
-        """What the keys of the configuration's section must agree on."""
+        """Places and reasons of keys in the configuration's section that do not agree."""
         if spark.deduplicate and "deduplicate" not in self.abilities:
             needed = " or ".join(able("deduplicate"))
             yield ("deduplicate",), f"needs spark.sink: {needed}, not {spark.sink}"
@@ -86,7 +86,7 @@ class Kind(ABC):
                 yield (key,), f"needs spark.sink: {needed}, not {spark.sink}"
 
     def settings(self, spark: Any, data_dir: Path, version: str) -> dict[str, str]:
-        """What a session of Spark *version* needs; may be nothing.
+        """The settings that a session of Spark *version* needs; may be none.
 
         *spark* is the configuration's section.  Raises `gateway.spark.commit.ledger.Broken` where
         it can not be.
@@ -100,7 +100,7 @@ class Kind(ABC):
 
     @abstractmethod
     def make(self, parts: Parts) -> Sink:
-        """What puts the job's batches into the tables.
+        """The sink that puts the job's batches into the tables.
 
         Raises `gateway.spark.commit.ledger.Broken` where it can not be.
         """
@@ -114,10 +114,9 @@ class Kind(ABC):
         *,
         thorough: bool = True,
     ) -> Iterator[str]:
-        """Compact the tables and remove what is older than *days* and no longer of them;
-        if *thorough* the current day, too, and files that a crash has left and no commit
-        names.
+        """Compact the tables and remove what is older than *days* and no longer of them.
 
+        If *thorough*, the current day, too, and files that a crash has left and no commit names.
         May run beside the job.  Says what was done, step by step.  Raises
         `gateway.spark.commit.ledger.Broken`, and what Spark raises.
         """
@@ -156,7 +155,7 @@ class Kind(ABC):
         raise NotImplementedError(self.name)
 
     def access(self, spark: Spark) -> Mapping[str, str]:
-        """What the table's own settings say of the object storage that has it: fields of
+        """The table's own settings of the object storage that has it: fields of
         `gateway.audit.remote.Access`.
         """
         del spark

@@ -14,9 +14,9 @@ _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def duration(seconds: float) -> str:
-    """To two digits below ten seconds, else whole: `0.4 s`, `45 s`, `4 min`, `3 h`.
+    """Seconds as people read them: `0.4 s`, `45 s`, `4 min`, `3 h`.
 
-    Rounded down, so that what is left is never more than it says.
+    Rounded down: to a tenth of a second below ten, else to whole numbers of the unit.
     """
     seconds = max(0.0, seconds)
     for unit, name in _UNITS:
@@ -28,7 +28,7 @@ def duration(seconds: float) -> str:
 
 
 def milliseconds(seconds: float) -> str:
-    """For what takes a moment: `1.8 ms`, `125 ms`."""
+    """Seconds of something short, in milliseconds: `1.8 ms`, `125 ms`."""
     digits = 1 if seconds < 0.1 else 0
     return f"{1000 * seconds:.{digits}f} ms"
 

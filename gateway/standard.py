@@ -1,8 +1,8 @@
 """Standard input, output and error of a program that was started without some of them.
 
-Whoever closes one (`2>&-`, a supervisor that gives none) leaves its number free.  What is
-opened next gets it, and whatever a library prints goes there: into a pipe of the event
-loop, or into the Parquet file that is being written.
+A closed one (`2>&-`, a supervisor that gives none) leaves its number free.  The next file
+or socket to be opened gets it, and with it what a library prints.  That may be a pipe of
+the event loop, or the Parquet file that is being written.
 """
 
 from __future__ import annotations

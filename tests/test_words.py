@@ -132,7 +132,7 @@ def docstrings(path: Path) -> Iterator[tuple[int, str]]:
 
 def sentences(text: str) -> Iterator[str]:
     """The sentences of running text: code is left out, each point or cell is its own."""
-    text = re.sub(r"^( {4,}|\t).*$", "\n", text, flags=re.MULTILINE)
+    text = re.sub(r"^( {4,}|\t|\S+ {3,}).*$", "\n", text, flags=re.MULTILINE)
     text = re.sub(r"^\s*([-*]|\d+\.) ", "\n\n", text, flags=re.MULTILINE)
     for paragraph in re.split(r"\n\s*\n|^#+ .*$|\|", text, flags=re.MULTILINE):
         yield from re.split(r"(?<=[.!?])[)*\"]*\s+(?=[^a-z])|::", paragraph.strip())

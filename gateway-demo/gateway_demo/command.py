@@ -44,7 +44,6 @@ _PUSH_SECONDS = 30.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See `gateway.cli`."""
     parser.add_argument(
         "--directory", type=Path, default=Path("demo-data"), metavar="DIR",
         help="where everything goes (default: demo-data; an earlier demo's is replaced)",
@@ -77,7 +76,6 @@ def _add_kinds(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """See `gateway.cli`."""
     from gateway_demo.processes import Failed
     from gateway_demo.setup import NotADemo
 

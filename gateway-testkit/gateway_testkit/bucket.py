@@ -47,7 +47,6 @@ class MemoryBucket:
         self.fault(request, name)
 
     def create(self, name: str, data: bytes) -> str:
-        """See `Bucket`."""
         self._ask("create", name)
         with self._lock:
             if self.conditional and name in self.objects:
@@ -57,14 +56,12 @@ class MemoryBucket:
         return _tag(data)
 
     def replace(self, name: str, data: bytes) -> None:
-        """See `Bucket`."""
         self._ask("replace", name)
         self.objects[name] = bytes(data)
         self.written[name] = time.time()
         self.after("replace", name)
 
     def read(self, name: str, first: int = 0) -> bytes:
-        """See `Bucket`."""
         self._ask("read", name)
         try:
             return self.objects[name][first:]
@@ -72,12 +69,10 @@ class MemoryBucket:
             raise NotThere(f"{name}: 404 Not Found") from None
 
     def read_tagged(self, name: str) -> tuple[bytes, str]:
-        """See `Bucket`."""
         data = self.read(name)
         return data, _tag(data)
 
     def swap(self, name: str, data: bytes, tag: str) -> str:
-        """See `Bucket`."""
         self._ask("swap", name)
         with self._lock:
             there = self.objects.get(name)
@@ -101,7 +96,6 @@ class MemoryBucket:
             yield one
 
     def copy(self, name: str, other: str) -> None:
-        """See `Bucket`."""
         self._ask("copy", name)
         try:
             self.objects[other] = self.objects[name]
@@ -110,7 +104,6 @@ class MemoryBucket:
         self.after("copy", name)
 
     def remove(self, name: str) -> None:
-        """See `Bucket`."""
         self._ask("remove", name)
         self.objects.pop(name, None)
 

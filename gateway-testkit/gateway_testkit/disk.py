@@ -218,7 +218,6 @@ class RecordingDisk:
     # -- gateway.sdk.disk.Disk ----------------------------------------------------
 
     def create(self, path: Path) -> File:
-        """See `Disk`."""
         self.may_fail("create", path)
         parent, name = _split(path)
         if name in self._directories[parent].names():
@@ -230,27 +229,21 @@ class RecordingDisk:
         return _RecordedFile(self, number, path)
 
     def open(self, path: Path) -> File:
-        """See `Disk`."""
         return _RecordedFile(self, self._find(path), path)
 
     def overwrite(self, path: Path) -> File:
-        """See `Disk`."""
         return _RecordedFile(self, self._find(path), path, at=0)
 
     def read(self, path: Path) -> bytes:
-        """See `Disk`."""
         return self._inodes[self._find(path)].content()
 
     def names(self, directory: Path) -> list[str]:
-        """See `Disk`."""
         return sorted(self._directories[str(directory)].names())
 
     def size(self, path: Path) -> int:
-        """See `Disk`."""
         return len(self.read(path))
 
     def modified(self, path: Path) -> float:
-        """See `Disk`."""
         return self._inodes[self._find(path)].modified
 
     def fetch(self, path: Path) -> int:
@@ -258,28 +251,22 @@ class RecordingDisk:
         return 0
 
     def read_around(self, path: Path) -> bytes:
-        """See `Disk`."""
         return self.read(path)
 
     def changed(self, path: Path) -> float:
-        """See `Disk`."""
         return self.modified(path)
 
     def identity(self, path: Path) -> tuple[int, int]:
-        """See `Disk`."""
         return zlib.crc32(bytes(path)), 0
 
     def is_file(self, path: Path) -> bool:
-        """See `Disk`."""
         parent, name = _split(path)
         return parent in self._directories and name in self._directories[parent].names()
 
     def exists(self, path: Path) -> bool:
-        """See `Disk`."""
         return str(path) in self._directories or self.is_file(path)
 
     def rename(self, old: Path, new: Path) -> None:
-        """See `Disk`."""
         self.may_fail("rename", new)
         number = self._find(old)
         (source, gone), (target, name) = _split(old), _split(new)
@@ -291,7 +278,6 @@ class RecordingDisk:
         self._remember(f"rename {old.name} to {new.name}")
 
     def unlink(self, path: Path) -> None:
-        """See `Disk`."""
         self.may_fail("unlink", path)
         parent, name = _split(path)
         if name in self._directories[parent].names():
@@ -299,23 +285,19 @@ class RecordingDisk:
             self._remember(f"unlink {path.name}")
 
     def sync_directory(self, path: Path) -> None:
-        """See `Disk`."""
         self.may_fail("sync_directory", path)
         self._directories[str(path)] = Directory(self._directories[str(path)].names())
         self._remember(f"sync directory {path.name}")
 
     def make_directory(self, path: Path) -> None:
-        """See `Disk`."""
         self._directories.setdefault(str(path), Directory())
 
     def set_times(self, path: Path, seconds: float) -> None:
-        """See `Disk`."""
         self.may_fail("set_times", path)
         number = self._find(path)
         self._inodes[number] = replace(self._inodes[number], modified=seconds)
 
     def free(self, path: Path) -> int:
-        """See `Disk`."""
         return self.room
 
     # -- within ---------------------------------------------------------------

@@ -70,7 +70,7 @@ COMMANDS: Mapping[str, Command] = {
 
 
 def commands() -> dict[str, Command]:
-    """By name: the gateway's own, and those of the installed protocols."""
+    """All commands by name: the gateway's own, and those of the installed protocols."""
     return {**installed().commands(), **COMMANDS}
 
 
@@ -138,7 +138,6 @@ def _command(argv: Sequence[str]) -> int:
 
 
 def parser(name: str) -> argparse.ArgumentParser:
-    """That of one command, with its words of help."""
     module = _module(name)
     made = argparse.ArgumentParser(
         prog=f"gateway {name}",
@@ -176,7 +175,7 @@ def _top() -> argparse.ArgumentParser:
 
 
 _BESIDE = Path(__file__).parents[2]
-"""In a clone: where the packages beside the daemon are, as folders."""
+"""The folder of the packages beside the daemon, in a clone."""
 
 
 def _unknown(name: str) -> NoReturn:

@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 _SECONDS = 10.0
 """Longer than the daemon takes for any answer, and the pause between two states."""
 _RENEWED_SECONDS, _LOOK_SECONDS = 10.0, 0.2
-"""So long a certificate may be in its file before the gateway shows it: twice what it needs."""
+"""How long a certificate may be in its file before the gateway shows it, twice what it needs;
+and the pause between two looks."""
 _DEFAULT = "127.0.0.1:8080"
 _EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - what to connect to, not to bind
 
 
 class Unreachable(Exception):
-    """Nobody answers, or not with what was asked for; the text says why."""
+    """No answer, or not the one that was asked for; the text says why."""
 
 
 class AdminPort:
@@ -47,7 +48,7 @@ class AdminPort:
         self._tls = tls
 
     def status(self) -> dict[str, Any]:
-        """What `/api/status` says.  Raises `Unreachable`."""
+        """The answer of `/api/status`.  Raises `Unreachable`."""
         with self._get("/api/status") as answer:
             try:
                 found = _object(answer)
@@ -148,7 +149,7 @@ class _Tls:
     """How we know the gateway, and it us."""
 
     def __init__(self, context: ssl.SSLContext, shows: bytes | None = None) -> None:
-        """*shows*: that certificate is enough, whoever signed it, and for what name."""
+        """*shows* is a certificate that is enough, whatever its issuer and its name."""
         self._context = context
         self._shows = shows
         if shows is not None:
@@ -177,7 +178,6 @@ class _Connection(http.client.HTTPConnection):
         super().__init__(host.strip("[]"), int(port), timeout=seconds)
 
     def connect(self) -> None:
-        """See `http.client.HTTPConnection`."""
         if self._path is None:
             super().connect()
         else:
@@ -189,7 +189,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which gateway: by its configuration, or by the address of its admin port."""
+    """Add `--config` and `--address`: which gateway's admin port."""
     where = parser.add_mutually_exclusive_group()
     add_config(
         where,
@@ -208,7 +208,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_certificates(parser: argparse.ArgumentParser, default: Any = None) -> None:
-    """What makes TLS with an admin port."""
+    """Add the options of TLS with an admin port."""
     add = partial(parser.add_argument, type=Path, metavar="PEM", default=default)
     add(
         "--ca",
@@ -231,7 +231,9 @@ def admin_port(args: argparse.Namespace) -> AdminPort:
 
 
 def all_ports(args: argparse.Namespace) -> list[AdminPort]:
-    """That one, and those of its `admin.peers`.  Raises `WrongUse`, `config.Invalid`."""
+    """The admin port and those of its `admin.peers`.  Raises `WrongUse`,
+    `config.Invalid`.
+    """
     own = admin_port(args)
     file = _file(args)
     if file is None:
@@ -263,7 +265,7 @@ def _file(args: argparse.Namespace) -> str | None:
 
 
 def token_in(file: Path | None) -> str | None:
-    """What `--token-file` says.  Raises `WrongUse`."""
+    """The token in the file of `--token-file`.  Raises `WrongUse`."""
     if file is None:
         return None
     try:
@@ -285,7 +287,7 @@ def port_at(
 
 
 def _context(given: argparse.Namespace) -> ssl.SSLContext:
-    """Of what `add_certificates` adds.  Raises `WrongUse`."""
+    """The TLS context from the options of `add_certificates`.  Raises `WrongUse`."""
     if given.key is not None and given.cert is None:
         raise WrongUse("--key needs --cert")
     try:
@@ -309,7 +311,9 @@ def port_of(
     certificates: argparse.Namespace,
     token: str | None = None,
 ) -> AdminPort:
-    """As *file* configures it; another *token* goes before.  Raises `WrongUse`."""
+    """The admin port that *file* configures; *token* goes before its own.  Raises
+    `WrongUse`.
+    """
     from gateway.sdk.endpoint import Tcp, Unix
 
     if token is None and admin.token is not None:

@@ -151,7 +151,7 @@ def _known(lacking: Iterable[str]) -> str:
 
 
 def _holes(node: Node, report: Report) -> str:
-    """What is missing, to be put into the command."""
+    """Missing lsns, in the form that the command takes."""
     lacking = (life.holes | life.unverified for life in node.lives)
     holes = [_shown(first, last) for lsns in lacking for first, last in lsns]
     holes += [f"{one.last + 1}-" for one in report.unknown if not one.accepted]

@@ -17,14 +17,14 @@ from gateway.store.directories import Directories
 
 @dataclass(slots=True)
 class Part:
-    """What one of them found."""
+    """The result of one check."""
 
     name: str
-    """In the JSON."""
+    """The key in the JSON output."""
     plain: dict[str, Any]
-    """For programs."""
+    """The value in the JSON output."""
     lines: list[str]
-    """For people."""
+    """The lines for people."""
     fault: str = ""
     """Why it is not complete, in a few words."""
 
@@ -66,7 +66,7 @@ def _lines(one: Chain) -> Iterable[str]:
 
 
 def content(site: Site, node: str | None) -> Part:
-    """Which events came twice: no fault of ours."""
+    """Events that a sender sent twice: no fault of the gateway."""
     found = find_resent(site.directories.lake, node=node, access=site.access)
     told = (
         f"note: {found.copies} of {found.placed} events that name their place in a file"

@@ -1,5 +1,6 @@
-"""`gateway audit --note`: an audit that nobody waits for.  It gives way to everything else,
-ends itself at its limits (`spark.audit`), and leaves what it found beside the tables, from
+"""`gateway audit --note`: an audit in the background, at the lowest priority.
+
+It ends itself at its limits (`spark.audit`), and leaves its result beside the tables, from
 where metrics and page have it (`gateway.store.readers.audited`).
 """
 
@@ -33,7 +34,9 @@ _IOPRIO_SET = {"x86_64": 251, "aarch64": 30}
 
 
 class _Unfinished(BaseException):
-    """It ends before its end; the text says why.  Nothing may take it for a bad file."""
+    """The audit ends before its end; the text says why.  Nothing may take it for a bad
+    file.
+    """
 
 
 def run(
@@ -91,7 +94,7 @@ def _noted(before: Audited, report: Report, begun: float) -> Audited:
 
 
 def _give_way() -> None:
-    """To everybody who wants the CPU or the disk."""
+    """Take the lowest priority for CPU and disk."""
     with contextlib.suppress(OSError):
         os.nice(_NICEST)
     if (number := _IOPRIO_SET.get(platform.machine())) is not None:
@@ -100,9 +103,7 @@ def _give_way() -> None:
 
 @contextlib.contextmanager
 def _bounded(limits: SparkAudit) -> Iterator[None]:
-    """Meanwhile it is looked at twice a second whether it goes on for too long, or for
-    nobody: who started it may be gone.
-    """
+    """Twice a second, end an audit that takes too long or whose parent process is gone."""
     until = time.monotonic() + limits.time_limit
     parent, read = os.getppid(), _read_bytes()
 
@@ -128,7 +129,7 @@ def _bounded(limits: SparkAudit) -> Iterator[None]:
 
 
 def _read_bytes() -> int:
-    """What this process has read from files until now."""
+    """Bytes that this process has read from files."""
     try:
         lines = Path("/proc/self/io").read_text().splitlines()
     except OSError:  # a kernel without that

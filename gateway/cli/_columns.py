@@ -16,7 +16,7 @@ _LEAST_WIDTH = 8
 
 
 def terminal_width() -> int | None:
-    """What a table is to fit into; None: no terminal shows it."""
+    """The width of the terminal; None if standard output is none."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -50,7 +50,7 @@ def _width_of(column: Sequence[str]) -> int:
 
 
 def _cut(columns: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Their widths; the widest gives way, and the last of those that are as wide."""
+    """Widths of the columns; the widest gives way, the last one of several."""
     widths = [min(_width_of(column), width) for column in columns]
     room = width - len(_GAP) * (len(columns) - 1)
     while sum(widths) > room and max(widths) > _LEAST_WIDTH:

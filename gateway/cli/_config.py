@@ -14,8 +14,7 @@ __all__ = ["add_config"]
 class _Parser(Protocol):
     """A parser, or a group of one."""
 
-    def add_argument(self, *names: str, **how: Any) -> argparse.Action:
-        """See `argparse`."""
+    def add_argument(self, *names: str, **how: Any) -> argparse.Action: ...
 
 
 def add_config(

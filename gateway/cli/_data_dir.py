@@ -1,4 +1,4 @@
-"""Which gateway's directories a command looks into: `--config` or `--data-dir`."""
+"""The options `--config` and `--data-dir`: whose directories a command looks into."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def add_arguments(
 
 
 def each(args: argparse.Namespace) -> list[argparse.Namespace]:
-    """Of each that is named several times, as arguments of its own; or of the default."""
+    """Arguments for each directory that is named, or for the default, one by one."""
     found = [argparse.Namespace(config=one, data_dir=None) for one in args.config or ()]
     found += [
         argparse.Namespace(config=None, data_dir=one) for one in args.data_dir or ()
@@ -48,7 +48,7 @@ def each(args: argparse.Namespace) -> list[argparse.Namespace]:
 
 
 def config_of(args: argparse.Namespace) -> Config | None:
-    """Its configuration; None if only a directory was named."""
+    """The configuration; None if only a directory was named."""
     from gateway.config import load
 
     return None if args.data_dir else load(args.config or default_config())
@@ -101,7 +101,7 @@ def places(args: argparse.Namespace) -> Directories:
 
 @contextlib.contextmanager
 def readable() -> Iterator[None]:
-    """What can not be read inside is said in a sentence (`WrongUse`)."""
+    """Turn errors of reading inside into one sentence (`WrongUse`)."""
     try:
         yield
     except BrokenPipeError:

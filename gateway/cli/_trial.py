@@ -35,7 +35,7 @@ from gateway.testing.plugins import FakeDaemon
 Row = dict[str, Any]
 _PEER = "192.0.2.1:4000"
 _ROUNDS = 300
-"""Of a tenth of a second each; longer than any client waits before it tries again."""
+"""Rounds of a tenth of a second; longer than any client waits before it tries again."""
 
 
 class CanNot(Exception):
@@ -44,7 +44,7 @@ class CanNot(Exception):
 
 @define(eq=False)
 class Outcome:
-    """What came of it."""
+    """The result of a trial."""
 
     _daemon: FakeDaemon
     rows: list[Row]
@@ -106,7 +106,7 @@ class _Daemon:
 
 
 def send_bytes(listener: Listener, data: bytes) -> Outcome:
-    """What a peer that sends just this, and then goes, leaves behind."""
+    """Send just these bytes, close, and return what came of it."""
     with tempfile.TemporaryDirectory() as folder:
         daemon = _Daemon(listener, Path(folder))
         connection = daemon.connect()
@@ -199,7 +199,6 @@ class _Endpoint:
         self._open: list[tuple[ClientTransport, FakeConnection]] = []
 
     def connect(self, factory: Any) -> Deferred[Any]:
-        """See `IStreamClientEndpoint`."""
         protocol, transport = factory.buildProtocol(None), ClientTransport()
         transport.protocol = protocol
         self._open.append((transport, self._daemon.connect()))

@@ -1,4 +1,4 @@
-"""What `gateway top` shows of a gateway: the daemon's states in, a screen out; no I/O."""
+"""The screen of `gateway top`: the daemon's states in, a screen out; no I/O."""
 
 from __future__ import annotations
 

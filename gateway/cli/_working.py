@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 
 SECONDS = 1.0
-"""What is over sooner needs no word."""
+"""Anything quicker needs no word."""
 
 
 @contextlib.contextmanager

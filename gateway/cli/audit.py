@@ -58,7 +58,7 @@ _LIFE = (
     "incarnation", "in_lake", "in_spool", "in_journal", "holes", "doubles", "aside",
     "expired", "deleted", "read", "accepted", "unverified",
 )  # fmt: skip
-"""What --json has of an incarnation."""
+"""Keys of an incarnation in --json."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -147,7 +147,7 @@ def _link(text: str) -> str:
 
 
 def report_of(args: argparse.Namespace, site: Site, others: Sequence[Site]) -> Report:
-    """What the audit finds.  Raises `WrongUse` for a node that is not there, OSError."""
+    """The audit's report.  Raises `WrongUse` for a node that is not there, OSError."""
     from gateway.audit import audit
 
     look = partial(
@@ -172,7 +172,9 @@ def report_of(args: argparse.Namespace, site: Site, others: Sequence[Site]) -> R
 
 
 def _silent_after(args: argparse.Namespace) -> float:
-    """As the command says, or the job's configuration, which is named first."""
+    """Seconds from the command line, or else from the configuration that is named
+    first.
+    """
     from gateway.config.model import SparkAudit
 
     if getattr(args, "silent_after", None) is not None:
@@ -385,7 +387,7 @@ def _counts(lives: Sequence[Life]) -> Sequence[int]:
 
 
 def _deleted(report: Report) -> str:
-    """What of it was taken away on purpose, and why."""
+    """The numbers of events taken away on purpose, and why."""
     from gateway.store.readers.deleted import expired_days
 
     told = []
@@ -407,7 +409,7 @@ def _deleted(report: Report) -> str:
 
 
 def _lost(report: Report) -> str:
-    """What of it was accepted, and why."""
+    """The accepted losses, and why."""
     ends = [one for one in report.unknown if one.accepted]
     if not report.lost and not ends:
         return ""

@@ -38,7 +38,6 @@ Exit status: 0 it is fine, perhaps with warnings; 1 it is not, see standard erro
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See `gateway.cli`."""
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "file", type=Path, metavar="FILE", nargs="?", help="the same, without --config"
@@ -55,7 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """See `gateway.cli`."""
     from gateway.daemon.dry import try_start
 
     file = args.file or args.config or Path(default_config())
@@ -131,7 +129,7 @@ def _of_hub(loaded: config.Config) -> Iterator[str]:
 
 
 def _of_consumers(loaded: config.Config) -> Iterator[str]:
-    """What becomes of files that they read."""
+    """How long files stay for the configured consumers."""
     spool = loaded.spool
     if not spool.consumers:
         return
@@ -177,7 +175,7 @@ def _of_memory(loaded: config.Config) -> Iterator[str]:
 
 
 def _of_line(loaded: config.Config) -> Iterator[str]:
-    """What others could read on the way to the hub."""
+    """A warning if the line to the hub is not encrypted."""
     hub = loaded.forward
     if hub is None:
         return

@@ -26,12 +26,10 @@ _SHELLS = ("bash", "zsh", "fish")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See `gateway.cli`."""
     parser.add_argument("shell", choices=_SHELLS)
 
 
 def run(args: argparse.Namespace) -> int:
-    """See `gateway.cli`."""
     import shtab
 
     print(shtab.complete(parser(), shell=args.shell))

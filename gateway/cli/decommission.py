@@ -83,9 +83,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _own(site: Site, node: str, reason: str) -> Word | None:
-    """What is to be said of this machine's own directory; None if it has none of that node.
+    """The word about this machine's own directory; None if it has none of that node.
 
-    Raises `WrongUse` where it runs, or has not published all.
+    Raises `WrongUse` where the node runs, or has not published all.
     """
     from gateway.store.finder import spool_files
     from gateway.store.node import incarnation, mark

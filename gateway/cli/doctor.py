@@ -35,7 +35,6 @@ Exit status: 0 nothing fails; 1 something does; 2 there is no such configuration
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See `gateway.cli`."""
     add_config(parser, default=Path(default_config()))
     parser.add_argument(
         "--json", action="store_true", help="an object with all looks, for programs"
@@ -43,7 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """See `gateway.cli`."""
     failed = False
     looks = []
     for look in _looks(args.config):

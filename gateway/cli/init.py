@@ -87,16 +87,15 @@ volumes:
 """
 _TOKEN = "GATEWAY_ADMIN_TOKEN"  # noqa: S105 - a name
 _CERTIFICATE, _KEY = "/etc/gateway/tls.crt", "/etc/gateway/tls.key"
-"""In containers."""
+"""Paths in containers."""
 _HOMES = ("/home", "/root", "/run/user")
-"""What ProtectHome=yes hides from a service."""
+"""Folders that ProtectHome=yes hides from a service."""
 _ADMIN_PORT = 8080
 _OWNER = 10001
-"""Whom the images run as; the Dockerfile says so."""
+"""The user of the images, as in the Dockerfile."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See `gateway.cli`."""
     known = tuple(installed().protocols)
     parser.add_argument(
         "protocols", nargs="+", metavar="PROTOCOL",
@@ -121,7 +120,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """See `gateway.cli`."""
     installed().check(args.protocols)
     folder: Path = args.directory
     if args.compose and args.data_dir is not None and args.systemd:
@@ -200,7 +198,9 @@ def write(path: Path, text: str, stands_for: Mapping[str, str] | None = None) ->
 
 
 def _stand_ins(args: argparse.Namespace) -> dict[str, str]:
-    """What containers have, by what there is of it here."""
+    """Files and words of this machine that take the place of paths and secrets in
+    containers.
+    """
     if not args.compose:
         return {}
     found = {f"${{env:{_TOKEN}}}": "a token"}
@@ -249,7 +249,7 @@ def templates() -> Traversable:
 
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
-    """What is not left to the defaults."""
+    """The settings that differ from the defaults."""
     from gateway.config.fields import default_node
 
     host = "" if args.all_addresses or args.systemd or args.compose else LOOPBACK
@@ -273,7 +273,7 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _mounts(args: argparse.Namespace) -> str:
-    """What the containers need of this machine besides, as lines of the list."""
+    """Further mounts of the containers, as lines of the list."""
     if args.certificate is None:
         return ""
     pairs = (args.certificate, _CERTIFICATE), (args.key, _KEY)
@@ -306,7 +306,7 @@ def ports(value: Any) -> Iterator[str]:
 
 
 def _unit(text: str, args: argparse.Namespace) -> str:
-    """With the programs of this environment, and the directory that was asked for."""
+    """The unit, with this environment's programs and the wanted directory."""
     programs, needed = Path(sys.executable).parent, []
     text = text.replace(
         ", in a clone of the source:", ", in the folder with these files:"

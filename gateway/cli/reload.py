@@ -38,7 +38,6 @@ _FINE, _UNAUTHORIZED, _FORBIDDEN = 200, 401, 403
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See `gateway.cli`."""
     add_config(parser, "the daemon's configuration", default=Path(default_config()))
     add_certificates(parser)
     parser.add_argument(
@@ -47,7 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """See `gateway.cli`."""
     try:
         loaded = config.load(args.config)
     except config.Invalid as why:
@@ -80,7 +78,7 @@ def _refused(*why: str) -> dict[str, Any]:
 def _by_signal(
     loaded: config.Config, port: AdminPort, refusal: int
 ) -> Mapping[str, Any]:
-    """By SIGHUP: there is no token, or it is not in force before the reload.
+    """Reload by SIGHUP: there is no token, or it is not in force before the reload.
 
     Raises OSError, `Unreachable`.
     """
@@ -109,7 +107,7 @@ def _by_signal(
 
 
 def _pid(data_dir: Path) -> int | None:
-    """Of the daemon that has the directory locked."""
+    """The process that has the directory locked."""
     try:
         said = re.search(r", pid (\d+)$", (data_dir / "lock").read_text().strip())
         return int(said[1]) if said and is_locked(data_dir) else None

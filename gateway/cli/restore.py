@@ -49,16 +49,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(slots=True)
 class _Found:
-    """What there is to say."""
+    """The findings of a restore."""
 
     nodes: list[dict[str, object]]
-    """What is there, of each incarnation."""
+    """Counts and gaps of each incarnation."""
     unknown: list[str]
-    """Ends that nobody vouches for."""
+    """Incarnations whose end is not known for sure."""
     fillable: list[str] = field(default_factory=list)
     """Files of the archive, all of whose events are in no table."""
     partly: list[str] = field(default_factory=list)
-    """Those of which some events are; they stay where they are."""
+    """Files of the archive with some events in the tables; they stay where they are."""
     filled: list[str] = field(default_factory=list)
     missing: int = 0
     """Events that are nowhere, or only there."""

@@ -53,7 +53,6 @@ _ADMIN_PORTS = (8080, *range(8082, 8100))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See `gateway.cli`."""
     parser.add_argument(
         "protocols", nargs="*", metavar="PROTOCOL",
         help="what to speak, where there is no configuration yet: "
@@ -63,7 +62,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """See `gateway.cli`."""
     from gateway import config
     from gateway.store.system.lock import Locked, holder, lock
     from gateway.supervisor.log import Log
@@ -188,7 +186,7 @@ def _port(listener: dict[str, Any]) -> str:
 
 
 def _next(loaded: Config, file: Path) -> Iterator[str]:
-    """What can be done meanwhile."""
+    """The first lines: commands and pages that are of use now."""
     typed = shlex.quote(str(file))
     named = "" if str(file) == default_config() else f" --config {typed}"
     yield (
@@ -203,7 +201,7 @@ def _next(loaded: Config, file: Path) -> Iterator[str]:
 
 
 def _free(port: int) -> bool:
-    """Whether somebody may listen there."""
+    """Whether the port is free."""
     with contextlib.closing(socket.socket()) as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

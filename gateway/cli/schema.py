@@ -18,11 +18,9 @@ and as the first line of a configuration, for editors with yaml-language-server:
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See `gateway.cli`: there are none."""
+def add_arguments(parser: argparse.ArgumentParser) -> None: ...
 
 
 def run(args: argparse.Namespace) -> int:
-    """See `gateway.cli`."""
     print(json.dumps(config.json_schema(), indent=2))
     return 0

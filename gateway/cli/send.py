@@ -36,7 +36,6 @@ Exit status: 0 all was acknowledged; 1 not all was; 2 wrong use.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See `gateway.cli`."""
     protocols = parser.add_subparsers(
         dest="speak", metavar="PROTOCOL", required=True, title="protocols"
     )
@@ -74,7 +73,6 @@ def _check_file(path: Path) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """See `gateway.cli`."""
     if args.file is not None:
         _check_file(args.file)
     command.check(args)

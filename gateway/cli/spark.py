@@ -92,7 +92,6 @@ _LOOK_SECONDS = 0.2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See `gateway.cli`."""
     add = parser.add_argument
     add("action", nargs="?", choices=tuple(_ACTIONS), default="run",
         help="what to do (default: run the job)")  # fmt: skip
@@ -126,7 +125,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """See `gateway.cli`."""
     if args.names and args.action not in ("adopt", "backfill", "columns", "forget"):
         raise WrongUse(f"{args.action} takes no NODE and no COLUMN: {args.names[0]}")
     settled = args.batch is not None or args.written or args.missing
@@ -241,7 +239,7 @@ def _columns(args: argparse.Namespace) -> int:
 
 
 def _newest_files(config: Config) -> list[Path]:
-    """Of spool and archive; of the tables, where these are empty."""
+    """Files of spool and archive; of the tables, where these are empty."""
     from gateway.audit import sinks
 
     spool = [spool_of(config), config.data_dir / "archive"]
@@ -330,7 +328,7 @@ def _answered(args: argparse.Namespace, answer: orders.Answer) -> int:
 
 
 def _asked(args: argparse.Namespace) -> Asked | None:
-    """What to delete; None: what an earlier call began with.  Raises `WrongUse`."""
+    """The deletion to do; None: go on with an earlier one.  Raises `WrongUse`."""
     if args.where is None:
         if args.dry_run or args.reason or args.tables:
             raise WrongUse("delete needs --where: which rows")
@@ -347,7 +345,6 @@ def _asked(args: argparse.Namespace) -> Asked | None:
 def _alone(
     args: argparse.Namespace, config: Config
 ) -> contextlib.AbstractContextManager[None]:
-    """Without a job beside it."""
     return without_job(config.data_dir / "lake", f"gateway spark {args.action}")
 
 

@@ -1,5 +1,5 @@
-"""`gateway spool ls|cat|verify|done|offer`: what is in the spool, in the archive, and not yet;
-what a consumer has read; and what lies in a directory that nobody runs on.
+"""`gateway spool ls|cat|verify|done|offer`: files of spool and archive, and what the journal
+has beside them; marks of consumers; directories of nodes that do not run.
 """
 
 from __future__ import annotations
@@ -45,7 +45,6 @@ Exit status: 0 fine; 1 verify found something, or no such event; 2 wrong use.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See `gateway.cli`."""
     verbs = parser.add_subparsers(
         dest="verb", metavar="ls|cat|verify|done|offer", required=True
     )
@@ -101,7 +100,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """See `gateway.cli`."""
     with _data_dir.readable():
         return _VERBS[args.verb](args)
 

@@ -32,7 +32,6 @@ Exit status: 0 all is well; 1 it is not, or nobody answers; 2 wrong use.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See `gateway.cli`."""
     _admin.add_arguments(parser)
     parser.add_argument(
         "--all", action="store_true",
@@ -45,7 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """See `gateway.cli`."""
     if args.all:
         return _all(args)
     port = _admin.admin_port(args)
@@ -103,7 +101,7 @@ def _row(one: Row) -> tuple[str, ...]:
 
 
 def _asked(ports: Sequence[_admin.AdminPort]) -> list[Row]:
-    """Of each, in order; those that have said nothing in time are silent."""
+    """A row of each port, in order; one that does not answer in time is silent."""
     answers: dict[int, Row] = {}
 
     def ask(index: int, port: _admin.AdminPort) -> None:
@@ -153,7 +151,7 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _whom(spool: Mapping[str, Any], fresh: Mapping[str, Any]) -> str:
-    """What its files wait for, if for anything."""
+    """The destination that files wait for, if any."""
     if spool.get("bucket"):
         return " for the bucket"
     goals = {"hub": " for the hub", "spool": ""}

@@ -55,7 +55,7 @@ _NARROW = 80
 _LOOKED_AT, _NAMED = 1000, 5
 """Events whose paths are looked at, and paths without a column that are named."""
 _LONGEST = 1000
-"""Of a cell, in characters: nobody sees more of it."""
+"""Characters of a cell."""
 Row = dict[str, Any]
 
 
@@ -68,7 +68,7 @@ _place = _first_of("channel", "log_file_path", "event_dataset")
 
 
 def _what(row: Row) -> str:
-    """What was done, and where: `request area.chat.say`, a segment, a log file."""
+    """The kind of a row and its place: `request area.chat.say`, a segment, a log file."""
     kind, place = row.get("kind") or "data", _place(row)
     if place is None:
         return str(kind)
@@ -93,7 +93,6 @@ what came of it, and keeps them in other columns of the table."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See `gateway.cli`."""
     parser.add_argument(
         "name", nargs="?", choices=tuple(_DEFAULT), default="events",
         help="which table (default: events)",
@@ -108,7 +107,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """See `gateway.cli`."""
     places = _data_dir.places(args)
     lake = places.lake
     _check_sink(lake, args.name)
@@ -165,7 +163,7 @@ def _on_their_way(places: Directories) -> int:
 
 
 def _of(done: Mapping[str, Mapping[str, Lsns]], file: SpoolFile) -> Lsns:
-    """What of a file's incarnation is in the tables."""
+    """The lsns of a file's incarnation that are in the tables."""
     from gateway.store.lsns import Lsns
 
     return done.get(file.node, {}).get(file.incarnation, Lsns())
@@ -209,7 +207,7 @@ def _check_sink(lake: Path, name: str) -> None:
 
 
 def newest(folder: Path, most: int) -> list[Row]:
-    """Up to so many of its newest rows, oldest first, in the files written last.
+    """The newest rows, *most* of them, oldest first, in the files written last.
 
     Each file gives its last rows only, so that a large one costs little.
     """
@@ -226,7 +224,7 @@ def newest(folder: Path, most: int) -> list[Row]:
 
 
 def files(folder: Path) -> Iterator[Path]:
-    """Its data files; what is hidden is not there yet."""
+    """Data files of a table; hidden ones are not committed yet."""
     for path in folder.glob("protocol=*/date=*/*.parquet"):
         if not path.name.startswith((".", "_")):
             yield path
@@ -269,14 +267,14 @@ def _columns(args: argparse.Namespace, rows: Sequence[Row]) -> list[str]:
 
 
 def _shown(args: argparse.Namespace, rows: Sequence[Row]) -> dict[str, list[Any]]:
-    """What people see, by column."""
+    """Columns for people."""
     if args.columns is None and (own := _FOR_PEOPLE.get(args.name)) is not None:
         return {name: [value(row) for row in rows] for name, value in own.items()}
     return {name: [row.get(name) for row in rows] for name in _columns(args, rows)}
 
 
 def _wait(lake: Path, name: str, sleep: Callable[[float], object]) -> None:
-    """Until the job has committed a batch; quarantine may stay empty then."""
+    """Wait until the job has committed a batch; quarantine may stay empty then."""
     with _telling() as tell:
         while not any(files(lake / name)):
             if name == "quarantine" and any(files(lake / "events")):
@@ -288,11 +286,11 @@ def _wait(lake: Path, name: str, sleep: Callable[[float], object]) -> None:
 
 
 class Missing(NamedTuple):
-    """What a table's first rows wait for."""
+    """The reason why a table has no rows yet."""
 
     why: str
     since: str = ""
-    """For how long, if that matters."""
+    """How long it has been so, if that matters."""
 
     def __str__(self) -> str:
         return f"gateway table: {self.why}{self.since} …"
@@ -300,7 +298,9 @@ class Missing(NamedTuple):
 
 @contextlib.contextmanager
 def _telling() -> Iterator[Callable[[Missing], None]]:
-    """On a terminal one line that changes; elsewhere a line for each new reason."""
+    """A function that tells a reason: on a terminal in one line that changes, else in a
+    new line.
+    """
     if sys.stderr.isatty():
         from rich.console import Console
         from rich.markup import escape
@@ -320,7 +320,7 @@ def _telling() -> Iterator[Callable[[Missing], None]]:
 
 
 def missing(lake: Path, name: str, now: float) -> Missing:
-    """What the table's first rows wait for.  *now* is in seconds since the epoch."""
+    """Why the table has no rows.  *now* is in seconds since the epoch."""
     from gateway.store.readers.lake import BEAT, health_path
 
     empty = f"nothing in {lake / name} yet"
@@ -358,7 +358,7 @@ def _cell(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has no word for."""
+    """A JSON value for types that JSON lacks."""
     if isinstance(value, datetime):
         return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if isinstance(value, date):

@@ -64,7 +64,7 @@ class _Strict(BaseModel):
 
 
 class Input(_Strict):
-    """What is sent: one of these."""
+    """The input of a case: one of these."""
 
     events: list[Any] | None = None
     text: StrictStr | None = None
@@ -116,7 +116,6 @@ class Cases(_Strict):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See `gateway.cli`."""
     parser.add_argument("file", type=Path, metavar="FILE")
     parser.add_argument(
         "--json", action="store_true", help="an object for each case, for programs"
@@ -124,7 +123,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """See `gateway.cli`."""
     from gateway import config
 
     cases = _read(args.file)
@@ -163,7 +161,7 @@ def _read(path: Path) -> Cases:
 
 
 def _outcome(case: Case, loaded: Config, folder: Path) -> Outcome | str:
-    """What came of the case's input, or why that can not be tried."""
+    """The outcome of a case's input, or why it can not be tried."""
     from gateway.cli import _trial
 
     known = {one.name: one for one in loaded.listeners}
@@ -210,7 +208,7 @@ def _tables(
 
 
 def _faults(case: Case, outcome: Outcome | str, made: list[Row] | str) -> Iterator[str]:
-    """What is not as the case says; nothing if it passes."""
+    """Differences between a case and its outcome; none if it passes."""
     if isinstance(outcome, str):
         yield outcome
         return
@@ -264,7 +262,7 @@ def _compare_rows(
 
 
 def _columns(rows: Sequence[Row]) -> dict[str, None]:
-    """Those that any of them has, in their order."""
+    """The columns that any row has, in their order."""
     return dict.fromkeys(column for row in rows for column in row)
 
 
@@ -296,7 +294,7 @@ def _payload(data: bytes, *, as_text: bool) -> Any:
 
 
 def _plain(row: Row) -> dict[str, Any]:
-    """What of a row is worth showing."""
+    """The values of a row that are not empty."""
     shown = {key: value for key, value in row.items() if value not in (None, {}, "")}
     if row["payload"] is not None:
         shown["payload"] = _payload(row["payload"], as_text=False)

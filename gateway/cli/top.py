@@ -37,12 +37,10 @@ _News = tuple[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See `gateway.cli`."""
     _admin.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """See `gateway.cli`."""
     port = _admin.admin_port(args)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise WrongUse("top is for a terminal; elsewhere say gateway status")
@@ -86,7 +84,7 @@ def _show(address: str, news: queue.SimpleQueue[_News]) -> None:
 
 
 def _take(view: Any, news: queue.SimpleQueue[_News]) -> bool:
-    """What came since the last look."""
+    """Take all news; return whether the view has changed."""
     changed = False
     while True:
         try:

@@ -17,7 +17,7 @@ class BucketUrl:
 
     bucket: str
     prefix: str = ""
-    """Without a slash at either end; may be empty."""
+    """No slash at either end; may be empty."""
 
     def __str__(self) -> str:
         return SCHEME + "/".join(filter(None, (self.bucket, self.prefix)))
@@ -33,7 +33,7 @@ class BucketUrl:
 
 
 def parse_bucket_url(text: str) -> BucketUrl:
-    """Of `s3://bucket` or `s3://bucket/prefix`; ValueError for anything else."""
+    """Parse `s3://bucket` or `s3://bucket/prefix`; ValueError for anything else."""
     bucket, _, prefix = text.removeprefix(SCHEME).rstrip("/").partition("/")
     parts = prefix.split("/") if prefix else []
     if (

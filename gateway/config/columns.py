@@ -229,7 +229,7 @@ class Column(Section):
             )
 
     def _wanted(self, default: object) -> str | None:
-        """What a default must be that this is not."""
+        """The rule that a default breaks, if any."""
         match self.type:
             case "int" | "long":
                 first, last = _WHOLE[self.type]
@@ -255,7 +255,7 @@ class Column(Section):
 
 
 def disagreeing(name: str, given: Column | list[Column]) -> Iterator[tuple[Place, str]]:
-    """What is wrong with the sources of a column together, though each is fine."""
+    """Places and reasons where the sources of a column do not agree."""
     listed = isinstance(given, list)
     sources = given if isinstance(given, list) else [given]
     if not sources:

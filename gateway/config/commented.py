@@ -94,7 +94,7 @@ class _Writer:
     def _section(
         self, section: Schema, active: Mapping[str, Any] | None, indent: int
     ) -> Iterator[str]:
-        """Its keys; *active* is None where all of it is a comment."""
+        """The lines of a section's keys; *active* is None where all of it is a comment."""
         needed = section.get("required", ())
         for key, value in section.get("properties", {}).items():
             yield from self.key(key, value, active, indent, needed=key in needed)
@@ -145,7 +145,7 @@ def _comment(text: str, indent: int) -> list[str]:
 
 
 def _flow(value: Any) -> str:
-    """On one line; a size in bytes is a number."""
+    """YAML on one line; a size in bytes is a number."""
     if isinstance(value, str) and value.isdecimal():
         return value
     text = yaml.safe_dump(

@@ -25,7 +25,7 @@ def dump(config: Config) -> dict[str, Any]:
 
 
 def _given(value: Any) -> Any:
-    """Without the keys that stand for nothing."""
+    """*value* without the keys that stand for nothing."""
     match value:
         case dict():
             return {k: _given(inner) for k, inner in value.items() if inner is not None}

@@ -1,4 +1,4 @@
-"""From pydantic's list of errors to sentences that say what to write instead."""
+"""Sentences that say what to write instead, made of pydantic's list of errors."""
 
 from __future__ import annotations
 

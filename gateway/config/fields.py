@@ -113,7 +113,7 @@ _SCALAR = WithJsonSchema({"type": ["string", "number", "boolean"]})
 
 
 def _jvm_memory(value: object) -> str:
-    """As Java has it, `512m`, of that or of a size as other keys have it, `512MiB`."""
+    """Java's size, `512m`, from that or from a size as other keys have it, `512MiB`."""
     if (found := _JVM_MEMORY.fullmatch(text(value))) is None:
         raise ValueError(f"must be like 512MiB, 512m or 2g, not {value!r}")
     return f"{found[1]}{found[2][0].lower()}"

@@ -104,12 +104,12 @@ class Tls(Section):
 
     @property
     def crl_files(self) -> list[FilePath]:
-        """Those of `client_crl`, one or several."""
+        """The files of `client_crl`, one or several."""
         found = self.client_crl
         return found if isinstance(found, list) else [found] if found else []
 
     def misfits(self) -> Iterator[tuple[Place, str]]:
-        """Client certificates need somebody who signed them."""
+        """Keys about client certificates that do not agree with each other."""
         if self.client_auth != "none" and self.client_ca is None:
             yield ("client_ca",), f"needed for client_auth: {self.client_auth}"
         if self.client_auth == "none" and self.client_ca is not None:
@@ -178,12 +178,13 @@ class Listener(Section):
 
     @property
     def client_certificates(self) -> bool:
-        """See `gateway.sdk.protocol.Listener`."""
         return self.tls is not None and self.tls.client_auth == "required"
 
     def misfits(self) -> Iterator[tuple[Place, str]]:
-        """What can be shared is a TCP port, with a number that all know; not all end
-        connections between messages.
+        """Keys that need another protocol or endpoint.
+
+        Only a TCP port with a fixed number can be shared, and only some protocols end connections
+        between messages.
         """
         if self.limits.connection_age is not None:
             known = plugins.installed().protocols

@@ -4,9 +4,9 @@ Attribute names are the keys of the file (docs/design.md §5).  Sizes are ints o
 bytes, times are floats of seconds.  Everything is frozen: a configuration is read
 once, and reading it again makes another one.
 
-Whoever adds a key gives it a description here and a line in conf/gateway.yaml;
-tests hold both.  Those of a listener are in `listener`; what `listeners[].options`
-takes is the installed protocol's to say (`gateway.sdk.protocol`).
+A new key needs a description here and a line in conf/gateway.yaml; tests hold both.
+`listener` has the keys of a listener; those of `listeners[].options` are the installed
+protocol's (`gateway.sdk.protocol`).
 """
 
 from __future__ import annotations
@@ -344,7 +344,7 @@ class Admin(Section):
 
 
 class Logging(Section):
-    """What the daemon writes to standard error."""
+    """The daemon's log, on standard error."""
 
     reload: ClassVar = AT_ONCE
 
@@ -370,7 +370,6 @@ class SparkAdmin(Section):
     )
 
     def misfits(self) -> Iterator[tuple[Place, str]]:
-        """What its keys must agree on."""
         if not isinstance(self.listen, Tcp | None):
             yield ("listen",), f"must be tcp:PORT or tcp:HOST:PORT, not {self.listen}"
 
@@ -489,7 +488,6 @@ class Spark(Section):
     )
 
     def misfits(self) -> Iterator[tuple[Place, str]]:
-        """What its keys must agree on."""
         yield from kind_of(self.sink).misfits(self)
         yield from self._unknown_columns()
         for name, given in self.columns.items():
@@ -561,7 +559,7 @@ class Config(Section):
     spark: Spark = Field(default_factory=Spark, description="The Spark job")
 
     def misfits(self) -> Iterator[tuple[Place, str]]:
-        """What several sections must agree on."""
+        """Places and reasons where sections do not agree."""
         yield from self._same_names()
         yield from self._same_endpoints()
         yield from self._too_small_a_spool()
@@ -605,7 +603,7 @@ class Config(Section):
                     yield second, f"{other} is taken by {spell(first)}: {one}"
 
     def _may_give_way(self, place: Place) -> bool:
-        """Whether it is the job's port, which nobody has chosen: the job goes without."""
+        """Whether this is the job's port as a default: the job then goes without."""
         chosen = self.spark.admin.model_fields_set
         return place == ("spark", "admin", "listen") and "listen" not in chosen
 
@@ -699,7 +697,7 @@ class Config(Section):
                 yield second, f"{other} overlaps with {spell(first)}: {one}"
 
     def _alike(self, first: Place, second: Place) -> bool:
-        """They are one option, of two listeners of one protocol."""
+        """Whether both are the same option, of two listeners of one protocol."""
         one, other = (self.listeners[int(place[1])] for place in (first, second))
         return one.protocol == other.protocol and first[2:] == second[2:]
 

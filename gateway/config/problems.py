@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, all of it at once, in words for its author."""
+"""Problems of a configuration, all of them at once, in words for its author."""
 
 from __future__ import annotations
 

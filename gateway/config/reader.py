@@ -49,7 +49,7 @@ UNRESOLVED = object()
 
 @dataclass(slots=True)
 class Document:
-    """What a file holds, and what is known about its places."""
+    """The content of a file, and the line numbers and problems of its places."""
 
     file: str
     folder: Path

@@ -1,4 +1,4 @@
-"""What a reload makes of a changed configuration: which keys take effect, which can not.
+"""Reloads: which keys of a changed configuration take effect, and which need a restart.
 
 Each key says it itself (`Section.reload`, `Section.reloads`), and docs/reload.md is made
 of that: `python -m gateway.config.reload` prints its table.
@@ -27,7 +27,7 @@ class Plan:
     """The difference of two configurations."""
 
     effective: Config
-    """What is in force after the reload: the new one, but for what needs a restart."""
+    """The configuration after the reload: the new one, but for what needs a restart."""
     changed: list[str] = field(default_factory=list)
     """Keys that take effect: `spool.retention`, `listeners: beats.limits.idle`."""
     restart: list[str] = field(default_factory=list)
@@ -39,9 +39,10 @@ class Plan:
 def plan(
     running: Config, wanted: Config, served: Mapping[str, Sequence[Listener]]
 ) -> Plan:
-    """What becomes of *running*; *served* has, by protocol, what its service began with.
+    """Plan the change from *running* to *wanted*.
 
-    A protocol that is not in *served* is served by nobody yet.
+    *served* has, by protocol, the listeners that its service began with; a protocol that is
+    not in it does not run yet.
     """
     found = Plan(wanted)
     merged = _merge(running, wanted, "", AT_ONCE, found)
@@ -87,7 +88,7 @@ def _listeners(
     served: Mapping[str, Sequence[Listener]],
     found: Plan,
 ) -> Iterator[Listener]:
-    """Those that will be there.  One is the same if name and protocol are.
+    """The listeners after the reload.  Two are the same if name and protocol are.
 
     Where a new one has to wait for a restart, the one whose place it would take stays.
     """
@@ -110,7 +111,7 @@ def _listeners(
 def _place_of(
     one: Listener, running: Iterable[Listener], wanted: Config
 ) -> Listener | None:
-    """That of the same name, or at the same place, if it is not wanted any more."""
+    """The listener that goes, and whose name or endpoint *one* takes."""
     stay = {(each.name, each.protocol) for each in wanted.listeners}
     gone = [each for each in running if (each.name, each.protocol) not in stay]
     for each in gone:
@@ -161,7 +162,7 @@ def _rules(
 
 
 def _sections(annotation: Any) -> list[type[Section]]:
-    """What is a section in `Section`, `Section | None` and `list[Section]`."""
+    """Section types in an annotation: `Section`, `Section | None` and `list[Section]`."""
     kinds = get_args(annotation) or [annotation]
     return [k for k in kinds if isinstance(k, type) and issubclass(k, Section)]
 

@@ -1,8 +1,8 @@
-"""CRLs of a listener's `tls.client_crl`: their files read, and when what they say ends.
+"""CRLs of a listener's `tls.client_crl`: reads their files, and tells when they end.
 
-A certificate authority publishes a certificate revocation list (CRL, RFC 5280) every few
-days: the serial numbers of the certificates that it has revoked, and when the next list is
-to come.  OpenSSL looks client certificates up in them, in the handshake.
+A certificate revocation list (CRL, RFC 5280) has the serial numbers of the certificates
+that an authority has revoked, and the time of the next list, a few days later.  OpenSSL
+looks client certificates up in it, in the handshake.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CrlList = list[x509.CertificateRevocationList]
 
 
 class CrlEnd(NamedTuple):
-    """Of the first of several authorities whose newest CRL ends."""
+    """The end of a CRL: of several authorities' newest ones, the first."""
 
     at: datetime
     """UTC."""

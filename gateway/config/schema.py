@@ -49,7 +49,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _as_written(key: str, value: dict[str, Any]) -> dict[str, Any]:
-    """What a key takes in the file, where that is more than its type."""
+    """The schema of a key's value in the file, where that is more than its type."""
     about: dict[str, Any] = {
         k: value.pop(k) for k in ("description", "default") if k in value
     }

@@ -14,7 +14,7 @@ of the spool, and a daemon may run meanwhile.
     certificates TLS
     programs     Java, Spark, a function of one's own, the kernel in C
     limits       file descriptors, memory
-    leftovers    journals that nobody serves
+    leftovers    journals of nodes that do not run here
     damage       files that can not be read
 """
 

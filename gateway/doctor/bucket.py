@@ -25,7 +25,6 @@ def examine(
     connect: Callable[[model.Spool], Bucket | None] = bucket_of,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Look]:
-    """See `gateway.doctor`."""
     where = config.spool.bucket
     if where is None:
         return

@@ -33,7 +33,6 @@ _OTHERS_READ = 0o044
 
 
 def examine(config: Config, now: datetime | None = None) -> Iterator[Look]:
-    """See `gateway.doctor`."""
     found = [(listener.name, listener.tls) for listener in config.listeners]
     for name, tls in [*found, ("admin", config.admin.tls)]:
         if tls is not None:

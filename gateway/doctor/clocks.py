@@ -34,7 +34,6 @@ def examine(
     monotonic: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Look]:
-    """See `gateway.doctor`."""
     now = wall()
     if not _EARLIEST < now < _LATEST:
         yield fail("clock", f"it is {moment(now)} here", _SET_IT)

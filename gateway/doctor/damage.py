@@ -35,7 +35,6 @@ _START = (
 
 
 def examine(config: Config) -> Iterator[Look]:
-    """See `gateway.doctor`."""
     places = Directories.of(config)
     for what, found, seen in (
         ("catalog", _catalog, "its lines are whole"),
@@ -126,7 +125,9 @@ def _segments(config: Config, places: Directories) -> Iterator[Look]:
 
 
 def _scan(file: SegmentFile, marked: mark.Mark) -> segment.Scan:
-    """With what the mark knows of its end; none but the newest has events up to there."""
+    """Scan a file up to the end that the mark has of it; only the newest has events up
+    to there.
+    """
     out = [first for first, _ in marked.left_out if first > file.first]
     durable = 0 if file.before else min([marked.durable, *(lsn - 1 for lsn in out)])
     synced = marked.synced if file.path.name == marked.segment else 0
@@ -149,7 +150,7 @@ def _spool(config: Config, places: Directories) -> Iterator[Look]:
 
 
 def _advice(config: Config, *, archived: bool) -> str:
-    """On a damaged file: whether anybody else has what is in it."""
+    """Advice on a damaged file: whether its events are elsewhere, too."""
     spool = config.spool
     there = {"forward": "at the hub", "keep": ""}.get(spool.after, "in the tables")
     if spool.bucket is not None:

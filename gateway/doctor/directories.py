@@ -30,7 +30,6 @@ _PREFIX = ".gateway-doctor-"
 
 
 def examine(config: Config) -> Iterator[Look]:
-    """See `gateway.doctor`."""
     if wrong := [*_links(config), *_misplaced(config)]:
         yield from wrong
         return
@@ -45,7 +44,7 @@ def examine(config: Config) -> Iterator[Look]:
 
 
 def _links(config: Config) -> Iterator[Look]:
-    """Those that lead nowhere: a disk is not mounted, as a rule."""
+    """Links that lead nowhere: a disk is not mounted, as a rule."""
     places = Directories.of(config)
     kept = (places.journal, places.spool, places.archive, places.state, places.retained)
     every = [path for place in kept for path in (place, *place.parents)]
@@ -146,7 +145,7 @@ def _file_system(there: Path) -> Iterator[Look]:
 
 
 class _Unfit(Exception):
-    """What it does is not what we rely on; the text says how."""
+    """The file system does not keep what we rely on; the text says how."""
 
 
 def _write(path: Path) -> list[float]:
@@ -166,7 +165,7 @@ def _write(path: Path) -> list[float]:
 
 
 def _rename(path: Path, renamed: Path) -> None:
-    """In one step, and synced with the directory."""
+    """Rename in one step, and sync the directory."""
     path.rename(renamed)
     fd = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -181,7 +180,7 @@ def _rename(path: Path, renamed: Path) -> None:
 
 
 def _lock(path: Path) -> None:
-    """Against a second descriptor."""
+    """Lock against a second descriptor."""
     with path.open("rb+") as one, path.open("rb+") as two:
         fcntl.flock(one, fcntl.LOCK_EX | fcntl.LOCK_NB)
         try:
@@ -192,7 +191,7 @@ def _lock(path: Path) -> None:
 
 
 def _cut(path: Path) -> None:
-    """As the journal does with what it could not write."""
+    """Truncate, as the journal does with what it could not write."""
     os.truncate(path, _BLOCK)
     if path.stat().st_size != _BLOCK:
         raise _Unfit("a file can not be cut")

@@ -1,7 +1,7 @@
-"""Looks for journals of nodes that nobody serves: the host was renamed, or `node` was.
+"""Looks for journals of other nodes: the host was renamed, or `node` was.
 
-A start publishes what such a node left, if it ran on this data directory
-(`gateway.store.node.orphans`); what another machine left in a shared journal it does not.
+A start publishes the events of such a node, if it ran on this data directory
+(`gateway.store.node.orphans`), but not those of another machine in a shared journal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from gateway.store.system.lock import is_locked
 
 
 def examine(config: Config) -> Iterator[Look]:
-    """See `gateway.doctor`."""
     places = Directories.of(config)
     found = False
     try:

@@ -16,20 +16,19 @@ _OWN_DESCRIPTORS = 1024
 """Descriptors for journal, spool and admin port."""
 _LEAST_DESCRIPTORS = 256
 _BASE_BYTES = 256 * 2**20
-"""What the daemon takes with no work, and what it writes one Parquet file with."""
+"""The daemon's memory without work, and for writing one Parquet file."""
 _MEMORY = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 
 def examine(config: Config) -> Iterator[Look]:
-    """See `gateway.doctor`."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     yield _descriptors(config, None if hard == resource.RLIM_INFINITY else hard)
     yield _memory(config, _granted())
 
 
 def _descriptors(config: Config, hard: int | None) -> Look:
-    """Against the hard limit, to which the daemon lifts its own."""
+    """Compare with the hard limit, to which the daemon lifts its own."""
     wanted = sum(one.limits.connections for one in config.listeners)
     detail = f"{hard or 'any number'} for {wanted} connections (limits.connections)"
     if hard is None or hard >= wanted + _OWN_DESCRIPTORS:
@@ -41,7 +40,7 @@ def _descriptors(config: Config, hard: int | None) -> Look:
 
 
 def _granted() -> int | None:
-    """Bytes that this machine, or this container, has; None if nobody says."""
+    """Bytes that this machine, or this container, has; None if that is not known."""
     found = []
     with contextlib.suppress(OSError):
         total = re.search(r"MemTotal: +(\d+) kB", _MEMORY.read_text())

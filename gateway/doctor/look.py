@@ -14,20 +14,19 @@ class Look:
 
     state: State
     what: str
-    """What was looked at, in a few words."""
+    """The thing looked at, in a few words."""
     detail: str
-    """What was found."""
+    """The finding."""
     advice: str = ""
-    """What to do; empty if all is well."""
+    """The thing to do; empty if all is well."""
 
 
 def ok(what: str, detail: str) -> Look:
-    """As it should be."""
     return Look("ok", what, detail)
 
 
 def warn(what: str, detail: str, advice: str) -> Look:
-    """It works, and may not go on so."""
+    """A finding for something that works, and may not go on so."""
     return Look("warn", what, detail, advice)
 
 

@@ -1,7 +1,7 @@
 """Looks at the addresses to listen on: is each free, or taken by this very gateway?
 
-Who listens is read from `/proc/net`; a port that nobody has is bound for a moment.  What a
-running daemon has is not connected to.
+Listening sockets are read from `/proc/net`, and a free port is bound for a moment.  No
+connection is made to a running daemon.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LISTENS = "0A"
 
 
 def running(config: Config) -> str | None:
-    """Who has the data directory, as its lock file says it; None if nobody does."""
+    """The process that has the data directory, as its lock file says it, if one has."""
     return _holder(config.data_dir)
 
 
@@ -45,7 +45,6 @@ def _holder(directory: Path) -> str | None:
 
 
 def examine(config: Config) -> Iterator[Look]:
-    """See `gateway.doctor`."""
     holder = running(config)
     if holder is None:
         yield ok("daemon", f"none runs on {config.data_dir}")
@@ -145,7 +144,10 @@ def _unix(what: str, path: Path, holder: str | None) -> Look:
 
 
 def _taken(what: str, sockets: set[str], holder: str | None) -> Look:
-    """By our own daemon, or by somebody else; *sockets* are inodes."""
+    """The look at a port that is in use, by our daemon or by another program.
+
+    *sockets* are inodes.
+    """
     elsewhere = "stop what has it (`ss -ltnp` says who), or choose another address"
     if holder is None:
         return fail(what, "another program listens there", elsewhere)

@@ -26,10 +26,10 @@ def examine(
     environ: Mapping[str, str] = os.environ,
     version: Callable[[str], str] = metadata.version,
 ) -> Iterator[Look]:
-    """See `gateway.doctor`.
+    """Looks at Java, Spark, the sink's function and the kernel in C.
 
-    Where the configuration has no section `spark`, its master is elsewhere, or the spool is
-    a bucket, the job may run on another machine.
+    The job may run on another machine, if the configuration has no section `spark`, another
+    master, or a bucket for the spool.
     """
     if config.spool.has_job:
         here = "spark" in config.model_fields_set and config.spool.bucket is None

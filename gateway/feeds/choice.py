@@ -14,7 +14,7 @@ from gateway.event import SCHEMA
 from gateway.sdk.publisher import Fault
 
 FIND = "find."
-"""What keys of the query begin with: `find.peer=10.0.`."""
+"""The prefix of keys of the query: `find.peer=10.0.`."""
 _PAYLOADS = ("payload", "payload_text", "payload_base64")
 _PRIVATE = (*_PAYLOADS, "attributes")
 _COLUMNS = tuple(SCHEMA.names)
@@ -44,7 +44,7 @@ class Choice:
         return not self._wanted
 
     def of(self, elements: Sequence[bytes], most: int) -> Sequence[bytes]:
-        """Those of *elements* that are wanted, *most* at most; gaps always are."""
+        """The wanted *elements*, *most* at most; gaps always are."""
         if self.any and self._payloads:
             return elements
         chosen: list[bytes] = []
@@ -64,12 +64,12 @@ class Choice:
 
 
 def is_gap(element: bytes) -> bool:
-    """It tells of events that were left out."""
+    """Whether an element tells of events that were left out."""
     return element.startswith(b'{"gap"')
 
 
 def _needle(text: str) -> bytes:
-    """What the JSON of a match has in any case: its longest part without escapes."""
+    """Bytes that the JSON of a match has in any case: its longest part without escapes."""
     plain = "".join(
         one if (one.isascii() and one.isalnum()) or one in " ._-:/" else "\0"
         for one in text

@@ -33,7 +33,7 @@ def of_incarnation(events: pa.RecordBatch, incarnation: str) -> pa.RecordBatch:
 
 
 def matching(events: pa.RecordBatch, conditions: Mapping[str, str]) -> pa.RecordBatch:
-    """Those of *events* whose columns have these values."""
+    """The *events* whose columns have these values."""
     for name, value in conditions.items():
         column = events.column(name)
         code = column.dictionary.index(value).as_py()
@@ -45,7 +45,7 @@ def matching(events: pa.RecordBatch, conditions: Mapping[str, str]) -> pa.Record
 
 
 def kept(events: pa.RecordBatch) -> pa.RecordBatch:
-    """Without the rows that only hold the place of events which were deleted."""
+    """The events without rows that only hold the place of deleted ones."""
     flaws = events.column("flaw")
     if not any(
         (word or "").startswith(DELETED) for word in flaws.dictionary.to_pylist()
@@ -73,7 +73,7 @@ def since(element: bytes, lsn: int) -> bytes:
 
 
 def read(element: bytes) -> pa.RecordBatch:
-    """What an element holds."""
+    """The table in an element."""
     with pa.ipc.open_stream(element) as reader:
         batch: pa.RecordBatch = reader.read_next_batch()
         return batch
@@ -98,7 +98,7 @@ def _cuts(events: pa.RecordBatch) -> Iterator[tuple[int, int]]:
 
 
 def _compact(events: pa.RecordBatch) -> pa.RecordBatch:
-    """Without the words that no event of the batch uses."""
+    """The events without dictionary words that none of them uses."""
     columns = []
     for column in events.columns:
         if pa.types.is_dictionary(column.type) and len(column.dictionary) > len(column):

@@ -52,7 +52,9 @@ def of_batches(
     query: Query,
     given_by: Callable[[int], str],
 ) -> Encoded:
-    """What *query* wants of batches; *given_by* says which incarnation gave an lsn."""
+    """Elements of the wanted events in batches; *given_by* says which incarnation gave
+    an lsn.
+    """
     wanted = [pair for pair in batches if query.admits(pair[0].batch.origin)]
     if query.format != JSON:
         return _as_columns(node, wanted, query, given_by)
@@ -83,7 +85,9 @@ def _as_columns(
 
 
 def of_events(events: pa.RecordBatch, query: Query) -> Encoded:
-    """What *query* wants of a table in order of lsn; no row that was deleted since."""
+    """Elements of the wanted events in a table in order of lsn; none that was deleted
+    since.
+    """
     events = columns.matching(columns.kept(events), query.conditions)
     return (lines.of_columns if query.format == JSON else columns.streams)(events)
 

@@ -95,7 +95,7 @@ class EventFiles:
         return rows
 
     def forget(self) -> None:
-        """Nobody reads any more."""
+        """Drop what is kept for readers: there are none."""
         with self._lock:
             self._segments.clear()
             self._rows.clear()
@@ -134,7 +134,9 @@ class EventFiles:
 
 
 def _batches(file: pq.ParquetFile, lsn: int) -> Iterator[pa.RecordBatch]:
-    """Of moderate size, from the one with *lsn* on; they say whose lsns they have."""
+    """Batches of moderate size, from the one with *lsn* on; they say whose lsns they
+    have.
+    """
     with file:
         own = digests.said(file.metadata.metadata, KEY) or ""
         column = file.schema_arrow.get_field_index("lsn")

@@ -212,7 +212,7 @@ def _line(
 
 
 def _plain(text: bytes) -> bytes:
-    """As a part of a format that stands for itself."""
+    """*text* as a literal part of a format."""
     return text.replace(b"%", b"%%")
 
 
@@ -253,7 +253,7 @@ def _front(received_at: int, names: tuple[str | None, ...]) -> bytes:
 def _tail(
     content_type: str, flaw: str | None, attributes: dict[str, str]
 ) -> tuple[bytes, bool]:
-    """What comes between the number and the payload, and whether that may be JSON."""
+    """The bytes between number and payload, and whether the payload may be JSON."""
     parts = [b',"content_type":', _encode(content_type)]
     if attributes:
         parts += [b',"attributes":', _encode(attributes)]

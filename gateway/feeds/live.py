@@ -6,7 +6,7 @@
 
 Without subscribers it costs an `if`.  No subscriber can slow the journal down: what is
 too much for this process, or for one follower, is skipped, and the follower is told.
-Little is made of what is skipped: elements are made only while somebody takes them.
+Elements are made only while a follower takes them, so skipped events cost little.
 """
 
 from __future__ import annotations
@@ -66,12 +66,13 @@ class Live:
     _ring_bytes: int = 16 * _MiB
     _pending_bytes: int = 16 * _MiB
     lineage: Lineage | None = None
-    """Who gives lsns, and who did before, if that is known."""
+    """The incarnations that give and gave lsns, if known."""
 
     def __attrs_post_init__(self) -> None:
         self.skipped = 0
-        """Lsns that some tap was too slow for, each time that happened: also of events among
-        them that its query does not want, as nobody has looked at them."""
+        """Lsns that a tap was too slow for, counted each time that happens.
+
+        It may count events that the tap's query does not want: they were never looked at."""
         self.stopped = False
         self._rings: dict[Query, Ring] = {}
         self._shares = Shares(_QUERIES, _OF_CLIENT, "different queries at a time")
@@ -97,11 +98,11 @@ class Live:
         return self._size + sum(ring.bytes for ring in self._rings.values())
 
     def given_by(self, lsn: int) -> str:
-        """Which incarnation gave an lsn; empty if that is not known."""
+        """The incarnation that gave an lsn; empty if that is not known."""
         return "" if self.lineage is None else self.lineage.now.of_lsn(lsn)
 
     def durable(self, group: list[Stored]) -> None:
-        """These batches follow all that were told of before."""
+        """Take batches that follow all earlier ones."""
         if not self._rings:
             return
         for stored in group:
@@ -123,8 +124,8 @@ class Live:
     ) -> Follower:
         """Follow what becomes durable from now on.  Raises `Fault`.
 
-        *wake* is called in a turn of its own when there is more; a query that nobody
-        has asked yet is one of the *client*'s share.
+        *wake* is called in a turn of its own when there is more; a query that is new
+        is one of the *client*'s share.
         """
         if self.stopped:
             raise Fault(503, "stopping")
@@ -138,7 +139,7 @@ class Live:
         return Follower(ring, wake)
 
     def leave(self, follower: Follower) -> None:
-        """It wants no more."""
+        """End a follower."""
         follower.leave()
         for query, ring in list(self._rings.items()):
             if not ring.followers:
@@ -155,26 +156,28 @@ class Live:
 
     @property
     def _next_lsn(self) -> int:
-        """Of the first event that no job has begun with."""
+        """The lsn of the first event that no job has begun with."""
         return self._pending[0].lsn if self._pending else self.durable_lsn + 1
 
     @property
     def _job_bytes(self) -> int:
-        """What is begun with at once: elements of it for all queries, each with a copy,
-        have room, or whoever is quick would lose them before they could be taken.
+        """The size of one job.
+
+        Its elements for all queries, with a copy each, have room: a quick follower would
+        lose them otherwise before it could take them.
         """
         return min(_JOB_BYTES, self._ring_bytes // (4 * max(len(self._rings), 1)))
 
     # -- making elements ------------------------------------------------------------
 
     def _more(self) -> None:
-        """Somebody takes elements: go on in a turn of its own."""
+        """Go on in a turn of its own, as a follower takes elements."""
         if self._pending and not self._busy:
             self._busy = True
             self._clock.callLater(0, self._work)
 
     def _work(self) -> None:
-        """Begin with what is pending, if somebody takes it."""
+        """Begin with what is pending, if a follower takes it."""
         self._busy = False
         if not any(ring.hungry for ring in self._rings.values()):
             return
@@ -193,7 +196,9 @@ class Live:
             done.addBoth(self._continue)
 
     def _takers(self, end: int) -> list[Query]:
-        """Whose elements to make up to lsn *end*; the other rings leave them out."""
+        """The queries to make elements for, up to lsn *end*; the other rings leave them
+        out.
+        """
         room = sum(ring.bytes for ring in self._rings.values()) < self._ring_bytes
         found: list[Query] = []
         for query, ring in self._rings.items():
@@ -204,7 +209,7 @@ class Live:
         return found
 
     def _make(self, job: list[Stored], queries: list[Query]) -> _Made:
-        """In a thread: decode once, encode once for each query."""
+        """Decode once, encode once for each query; runs in a thread."""
         try:
             return self._encode(job, queries, Decoder(self.decoders))
         except Exception:  # rows that can not be elements: find out whose they are
@@ -257,7 +262,7 @@ def _end(job: Sequence[Stored]) -> int:
 
 
 def _chunks(first: int, end: int, encoded: Encoded) -> list[Chunk]:
-    """Of moderate size: one of them is what a follower takes at once."""
+    """Chunks of moderate size: a follower takes one at once."""
     elements, lasts = encoded
     found: list[Chunk] = []
     totals = list(accumulate(map(len, elements)))
@@ -274,7 +279,7 @@ def _chunks(first: int, end: int, encoded: Encoded) -> list[Chunk]:
 
 
 class TapSource:
-    """What a tap's subscriber gets.  Implements `gateway.sdk.publisher.Source`."""
+    """The source of a tap's subscriber.  Implements `gateway.sdk.publisher.Source`."""
 
     size = 0
 
@@ -287,7 +292,7 @@ class TapSource:
         self._follower = live.follow(query, wake, client)
 
     def take(self, most: int) -> Elements | None:
-        """See `Source`.  After a gap it goes on with what is new."""
+        """Take elements, as `Source` says.  After a gap it goes on with what is new."""
         if self._live.stopped:
             raise Fault(503, "stopping")
         if not most:
@@ -308,7 +313,6 @@ class TapSource:
         return self._gap(*self._follower.skip())
 
     def close(self) -> None:
-        """See `Source`."""
         self._live.leave(self._follower)
 
     def _gap(self, first: int, last: int) -> Elements | None:
@@ -330,7 +334,6 @@ class Tap:
         self._live = live
 
     def subscribe(self, request: Request, wake: Callable[[], None]) -> TapSource:
-        """See `gateway.sdk.publisher.Publisher`."""
         reject_unknown_keys(request.query)
         query = parse(request.query)
         if request.offset:

@@ -148,7 +148,7 @@ class _Viewer:
         self._next = clock.callLater(_TICK_SECONDS, self._tick)
 
     def _close(self) -> None:
-        """Nobody looks any more."""
+        """End the page's sources."""
         self._viewers.discard(self)
         for source in self._sources:
             source.close()
@@ -165,7 +165,7 @@ class _Viewer:
         self._next = self._clock.callLater(_TICK_SECONDS, self._tick)
 
     def _show(self) -> None:
-        """Of each source its share; what one leaves is for the others."""
+        """Show each source's share; what one leaves is for the others."""
         self._silent += 1
         self._sources.rotate(-1)
         looks = _LOOKS

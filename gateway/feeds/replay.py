@@ -58,7 +58,6 @@ class Replay:
         self._shares = Shares(_READERS, _OF_CLIENT, "subscriptions to events at a time")
 
     def subscribe(self, request: Request, wake: Callable[[], None]) -> ReplaySource:
-        """See `gateway.sdk.publisher.Publisher`."""
         given, live = request.query, self.live
         reject_unknown_keys(given, "node", "incarnation", "from", "to")
         query = parse(given)
@@ -87,7 +86,7 @@ class Replay:
 
     @property
     def subscribers(self) -> int:
-        """Who read, or follow."""
+        """The number of sources that read, or follow."""
         return len(self._sources)
 
     def read(self, source: ReplaySource, reader: Reader, end: int) -> Deferred[Chunk]:
@@ -101,7 +100,7 @@ class Replay:
         return self._reads.run(begin)
 
     def closed(self, source: ReplaySource) -> None:
-        """It reads no more."""
+        """Give back the share of a source that has ended."""
         client = self._sources.pop(source, None)
         if client is not None:
             self._shares.give_back(client)
@@ -153,7 +152,7 @@ def _number(key: str, text: str) -> int:
 
 
 class ReplaySource:
-    """What one subscriber gets.  Implements `gateway.sdk.publisher.Source`."""
+    """The source of one subscriber.  Implements `gateway.sdk.publisher.Source`."""
 
     size = 0
     _log = Logger()
@@ -172,7 +171,7 @@ class ReplaySource:
         self._live = replay.live
         self._query = query
         self.lsn = first
-        """Of the next event to look at; 0: the oldest."""
+        """The lsn of the next event to look at; 0: the oldest."""
         self._last = last
         self._wake = wake
         self._reader = Reader(replay.files, query)
@@ -183,7 +182,6 @@ class ReplaySource:
         self._fault: Fault | None = None
 
     def take(self, most: int) -> Elements | None:
-        """See `Source`."""
         if self._live.stopped:
             raise Fault(503, "stopping")
         if self._fault is not None:
@@ -202,7 +200,6 @@ class ReplaySource:
         return None
 
     def close(self) -> None:
-        """See `Source`."""
         self._closed = True
         self._chunk = None
         self._unfollow()

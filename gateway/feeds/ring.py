@@ -23,7 +23,7 @@ _ENCODED_BYTES = 1 << 16  # larger elements leave in parts, and nobody keeps tho
 
 
 class Lagged(Exception):
-    """What a follower wants is not in the ring any more."""
+    """The next element of a follower is not in the ring any more."""
 
 
 class Chunk:
@@ -55,7 +55,7 @@ class Chunk:
 
 
 class Ring:
-    """Of one query.  Only `Live` adds to it, and takes from it what is too much.
+    """The elements of one query.  Only `Live` adds to it, and takes from it what is too much.
 
     It is to have *ahead* bytes that no follower took of.  *more* is called when one
     takes of them.
@@ -66,26 +66,26 @@ class Ring:
     ) -> None:
         self.query = query
         self.asleep = False
-        """What there was, nobody took: nothing is made until somebody comes."""
+        """No follower took the last elements: none are made until one comes."""
         self.end = start
         """Everything before this lsn has been looked at."""
         self.since = start
-        """Of the events from here to `end`, behind all chunks, none was wanted."""
+        """The lsn from which on no event up to `end` was wanted, behind all chunks."""
         self.bytes = 0
         self.followers: set[Follower] = set()
         self._ahead = ahead
         self._more = more
         self._chunks: deque[Chunk] = deque()
         self._gone = 0
-        """How many chunks there were before the first that is here, …"""
+        """The number of the first chunk that is here."""
         self._begun = 0
-        """… and up to the last that a follower took of, …"""
+        """The number of the first chunk that no follower took of."""
         self._untaken = 0
-        """… and the bytes of those behind it."""
+        """Bytes of the chunks from `_begun` on."""
 
     @property
     def hungry(self) -> bool:
-        """Whoever is first of its followers takes what there is."""
+        """Whether the quickest follower takes what there is."""
         return self._untaken < self._ahead and not self.asleep
 
     @property
@@ -121,14 +121,16 @@ class Ring:
             self._untaken += chunk.size
 
     def drop(self) -> None:
-        """Forget the oldest chunk, whoever still wants it; all, if nobody took of it."""
+        """Forget the oldest chunk, or all if no follower took of it; it may still be
+        wanted.
+        """
         if self._gone < self._begun:
             self._forget()
         else:
             self.sleep(self.end)
 
     def sleep(self, end: int) -> None:
-        """Leave out what nobody took of, and all before lsn *end*."""
+        """Leave out the chunks that no follower took of, and all before lsn *end*."""
         self.asleep = True
         while self._begun < self.next:
             self.bytes -= self._chunks.pop().size
@@ -180,9 +182,9 @@ class Follower:
 
     def __init__(self, ring: Ring, wake: Callable[[], None]) -> None:
         self.lsn = 0
-        """What comes next is of this lsn or a later one, unless it is behind."""
+        """The next element is of this lsn or a later one, unless it is behind."""
         self.number = 0
-        """Of the chunk that it takes from."""
+        """The number of the chunk that it takes from."""
         self.wake = wake
         self._ring = ring
         self._index = 0

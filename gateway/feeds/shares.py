@@ -1,6 +1,6 @@
 """Fair shares: how many of the few replays and queries one client may have.
 
-A client is `gateway.event.client_of` its peer.  So nobody takes all there is by connecting often.
+A client is `gateway.event.client_of` its peer.  Connecting often gives it no more.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python -m gateway.supervisor.child PARENT daemon|job|recording WORD …
 
 It leads a session of its own, so that ^C on the terminal reaches its parent alone, which
-stops it once.  When the parent is killed it stops as by SIGTERM: nobody would read what it
-says, or start it again.
+stops it once.  When the parent is killed it stops as by SIGTERM: no other process reads
+its output or starts it again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ def words(what: str, *more: str) -> list[str]:
 
 @contextlib.contextmanager
 def keep_interrupts_away() -> Iterator[None]:
-    """Who is started meanwhile hears of no ^C before it has a session of its own."""
+    """Block ^C, so that a child started meanwhile hears of none before it has a
+    session.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -22,14 +22,15 @@ from gateway.supervisor.child import keep_interrupts_away
 
 _FIRST_SECONDS, _MOST_SECONDS = 1.0, 60.0
 _STEADY_SECONDS = 60.0
-"""Who was up for so long has begun anew: the next pause is a short one again."""
+"""Seconds of running after which the next pause is a short one again."""
 _STOP_SECONDS = 120.0
-"""For what was taken to be published, and a batch to end; as the units for systemd have it."""
+"""Seconds for publishing, and for the end of a batch; as the units for systemd have it.
+"""
 _MOST_LINE_BYTES = 64 << 10
 
 
 class State(enum.Enum):
-    """As people are told."""
+    """The state of a process, in words for people."""
 
     STARTING = "starting"
     UP = "up"
@@ -39,16 +40,16 @@ class State(enum.Enum):
 
 
 class Hears(Protocol):
-    """Whoever keeps it."""
+    """The callbacks of one who keeps processes."""
 
     def line(self, kept: Kept, descriptor: int, text: str) -> None:
-        """It said a line, on standard output (1) or standard error (2)."""
+        """A line came, on standard output (1) or standard error (2)."""
 
     def told(self, text: str) -> None:
         """Something is to be said about it."""
 
     def over(self, kept: Kept) -> None:
-        """It is not running, and will not be started again."""
+        """The process has ended, and is not started again."""
 
 
 class Kept:
@@ -75,7 +76,7 @@ class Kept:
         self.title = title
         self.state = State.OVER
         self.failed = False
-        """It is over, and should not be, or had to be killed."""
+        """Whether it ended and should not have, or had to be killed."""
         self._words = words
         self._environ = environ
         self._reactor = reactor
@@ -84,8 +85,10 @@ class Kept:
         self._once = once
         self._most_silent_looks = silent_looks
         self._silent_looks: int | None = None
-        """Since it was heard; None: it never was, in this life.  Looks are counted, and not
-        seconds: after ^Z, or when the machine has slept, it may speak first."""
+        """Looks since the last sign of life of this process; None: there was none yet.
+
+        Looks are counted, and not seconds: after ^Z, or when the machine has slept, it may
+        speak first."""
         self._was_up = False
         self._up_at: float | None = None
         self._failures = 0
@@ -113,13 +116,13 @@ class Kept:
             os.close(nothing)
 
     def up(self) -> None:
-        """It does its work from now on."""
+        """Note that it does its work from now on."""
         if self.state is State.STARTING:
             self.state, self._up_at = State.UP, self._reactor.seconds()
             self._was_up = True
 
     def heard(self) -> None:
-        """It gave a sign of life."""
+        """Note a sign of life."""
         self._silent_looks = 0
 
     def look(self) -> None:
@@ -152,13 +155,12 @@ class Kept:
             self._signal("KILL")
 
     def said(self, descriptor: int, text: str) -> None:
-        """See `_Life`."""
         if descriptor == 2 and not text.startswith((" ", "\t")):
             self._last_error = text
         self._hears.line(self, descriptor, text)
 
     def ended(self, why: Exception | None) -> None:
-        """See `_Life`; *why* is None after exit status 0."""
+        """Start again, or be over; *why* is None after exit status 0."""
         self._transport = None
         if self.state is State.STOPPING:
             if self._timer.active():
@@ -226,16 +228,15 @@ def _signal_of(why: Exception) -> int | None:
 
 
 class _Life(ProcessProtocol):
-    """From one start to the end of it."""
+    """One process from its start to its end."""
 
     def __init__(self, kept: Kept) -> None:
         self._kept = kept
         self._begun = {1: b"", 2: b""}
-        """Of each descriptor the line that has no end yet."""
+        """The incomplete last line of each descriptor."""
         self._heard_bytes = 0
 
     def childDataReceived(self, childFD: int, data: bytes) -> None:
-        """See `ProcessProtocol`."""
         self._heard_bytes += len(data)
         *lines, rest = (self._begun[childFD] + data).split(b"\n")
         if len(rest) > _MOST_LINE_BYTES:
@@ -245,8 +246,9 @@ class _Life(ProcessProtocol):
             self._said(childFD, line)
 
     def processExited(self, reason: Failure) -> None:
-        """What it started may live on and hold its pipes open: they are read to where
-        they are empty now, and closed.
+        """Read the pipes until they are empty, and close them.
+
+        Children of the process may live on and hold them open.
         """
         transport: Any = self.transport
         for pipe in list(transport.pipes.values()):

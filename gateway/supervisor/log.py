@@ -29,15 +29,16 @@ OURS = "run"
 _WIDTH = len("gateway")
 _CLEAR = "\r\x1b[K"
 _UNREAD_BYTES = 1 << 20
-"""So much waits for a reader."""
+"""Bytes that may wait for a reader."""
 _LAST_SECONDS = 2.0
-"""For so long the last lines wait for one."""
+"""Seconds that the last lines wait for one."""
 
 
 class Log:
-    """Written to *out*, which has no buffer.  `line` and `state` raise BrokenPipeError once
-    it is known that nobody reads it any more, or that the terminal is gone.  What a full
-    disk does not take is left out.
+    """The log, written to *out*, which has no buffer.
+
+    `line` and `state` raise BrokenPipeError once it is known that the reader or the terminal
+    is gone.  Lines that do not fit on a full disk are left out.
     """
 
     def __init__(self, out: BinaryIO, *, as_json: bool) -> None:
@@ -50,7 +51,7 @@ class Log:
         self._state = ""
 
     def line(self, text: str, whose: str = OURS) -> None:
-        """One line of somebody's; ours is given its time."""
+        """Write a line of a process; one of our own gets the time."""
         clear = _CLEAR if self._state else ""
         left_out = ""
         if self._left_out:
@@ -98,7 +99,7 @@ class _Pen:
         self._out = out
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
-        """With what is being written."""
+        """Bytes in the queue and in the write that goes on."""
         self._gone = False
         self._closed = False
         self._changed = threading.Condition()
@@ -124,7 +125,7 @@ class _Pen:
         return True
 
     def close(self) -> None:
-        """Write the rest, unless nobody reads it."""
+        """Write the rest, unless its reader does not read."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -145,7 +146,7 @@ class _Pen:
                 return
 
     def _put(self, data: bytes) -> bool:
-        """False if nobody will ever read it."""
+        """Write *data*; False if its reader is gone."""
         try:
             while data:
                 written: int | None = self._out.write(data)
@@ -159,7 +160,7 @@ class _Pen:
 
 
 def _object(text: str, whose: str) -> dict[str, object]:
-    """What a line says: an object as it is, or else the text and the time."""
+    """A line as an object: as it is, or else its text and the time."""
     try:
         said = json.loads(text)
     except ValueError:

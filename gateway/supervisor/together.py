@@ -29,11 +29,11 @@ from gateway.supervisor.log import Log
 
 _LOOK_SECONDS = 1.0
 _OF_OURS = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
-"""What systemd tells this process, and is not for those that it starts."""
+"""Variables from systemd for this process, not for its children."""
 _DAEMON_LOOKS = 60
-"""As WatchdogSec= of its unit."""
+"""Looks without a sign of life, as WatchdogSec= of its unit."""
 _JOB_LOOKS = 600
-"""It may wait for the end of a batch."""
+"""Looks without a sign of life: it may wait for the end of a batch."""
 _STOPPING = "stopping cleanly, which may take some seconds; ^C again kills"
 _KILLING = (
     "killed; what was acknowledged stays, and comes into the tables at the next start"
@@ -56,11 +56,11 @@ class Together:
         self._log = log
         self._sentence = sentence
         self._said = ""
-        """What *sentence* has answered last."""
+        """The last answer of *sentence*."""
         self._asking: Deferred[None] | None = None
         self._stopping = False
         self.status = 0
-        """What `gateway run` ends with."""
+        """The exit status of `gateway run`."""
         self._folder = tempfile.mkdtemp(prefix="gateway-run-")
         notices = str(Path(self._folder, "notify"))
         environ = {
@@ -86,7 +86,7 @@ class Together:
         self._kepts = [self._daemon]
         self._job: Kept | None = None
         self._job_told: Mapping[str, Any] = {}
-        """What the job has said of itself last."""
+        """The last report of the job."""
         if config.spool.has_job:
             self._job = self._kept(
                 "spark",
@@ -104,7 +104,7 @@ class Together:
         return Kept(name, title, words, environ, self._reactor, self, **how)
 
     def run(self) -> int:
-        """Until it is stopped, or can not go on; returns the exit status."""
+        """Run until stopped, or until it can not go on; return the exit status."""
         self._reactor.callWhenRunning(self._begin)
         self._reactor.run()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -128,7 +128,7 @@ class Together:
         self._reactor.callFromThread(self._carefully, self._asked, number)
 
     def _asked(self, number: int) -> None:
-        """To stop; who asks twice is in a hurry."""
+        """Stop on a signal; the second one makes it quick."""
         if not self._stopping:
             self._log.line(_STOPPING)
             self._stop()
@@ -144,7 +144,7 @@ class Together:
             each.stop()
 
     def _carefully(self, do: Callable[..., None], *given: object) -> None:
-        """What may write to a log that nobody reads any more: that is a reason to stop."""
+        """Call *do*, which may write to the log; stop if the log's reader is gone."""
         try:
             do(*given)
         except BrokenPipeError:
@@ -155,7 +155,6 @@ class Together:
     # -- what is heard -----------------------------------------------------------------
 
     def line(self, kept: Kept, descriptor: int, text: str) -> None:
-        """See `Hears`."""
         if kept is self._recording:
             if descriptor == 2:  # its job's log
                 return
@@ -164,7 +163,7 @@ class Together:
         self._carefully(self._log.line, text, kept.name)
 
     def _news(self, job: Kept, text: str) -> str:
-        """What the job reports, as its log has it."""
+        """The job's report as a line of its log."""
         try:
             news = json.loads(text)
             if news.get("state") == "running":
@@ -178,8 +177,9 @@ class Together:
             return text
 
     def _record(self) -> None:
-        """After the first batch, which it would have delayed: have Spark's next start be a
-        quick one.
+        """Record the archive that makes Spark's next start quick.
+
+        Called after the first batch, which it would have delayed.
         """
         if self._recorded:
             return
@@ -199,11 +199,9 @@ class Together:
             self._daemon.heard()
 
     def told(self, text: str) -> None:
-        """See `Hears`."""
         self._carefully(self._log.line, text)
 
     def over(self, kept: Kept) -> None:
-        """See `Hears`."""
         if kept is not self._recording:
             if kept.failed and not self.status:
                 self.status = 1
@@ -251,11 +249,10 @@ class Together:
 
 
 class _Notices(DatagramProtocol):
-    """What the daemon says as to systemd: sd_notify(3)."""
+    """The daemon's notices to systemd: sd_notify(3)."""
 
     def __init__(self, heard: Callable[[list[str]], None]) -> None:
         self._heard = heard
 
     def datagramReceived(self, datagram: bytes, addr: object) -> None:
-        """See `DatagramProtocol`."""
         self._heard(datagram.decode(errors="replace").splitlines())

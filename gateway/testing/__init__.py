@@ -1,9 +1,9 @@
-"""Test doubles for protocol servers: a connection without a network, and a journal that
-stores when the test says so.
+"""Doubles for tests of protocol servers: a connection and a journal.
 
-They keep the promises of `gateway.sdk.interfaces` that servers rely on: a paused or
-closed connection delivers nothing, a `Refusal` is caught and answered, the journal
-stores in the order of submission.
+The connection has no network, and the journal stores when the test says so.  They keep the
+promises of `gateway.sdk.interfaces` that servers rely on.  A paused or closed connection
+delivers nothing, a `Refusal` is caught and answered, the journal stores in the order of
+submission.
 """
 
 from __future__ import annotations
@@ -41,21 +41,22 @@ class FakeConnection:
         """*memory* is what it shares with others: `ManualJournal.memory`.
 
         *prefixes* are `Port.prefixes` of a port that looks at a connection's beginning, as
-        the daemon's do; None: nobody looks.
+        the daemon's do; None: it is not looked at.
         """
         self.origin = origin or Origin(protocol, "test", "session-1", "192.0.2.1:4000")
         self.written: list[bytes] = []
         """One entry per `write`: over WebSocket, one message each."""
         self.refused: Refusal | None = None
         self.reported: list[Refusal] = []
-        """What `report` was called with."""
+        """Refusals that `report` was called with."""
         self.penalty = 0.0
         """Seconds that `report` returns for wrong credentials: what a test says."""
         self.closed = False
         """`close` or `refuse` was called: FIN is on its way, nothing is delivered."""
         self.aborted = False
         self.failure: Exception | None = None
-        """What else than a `Refusal` the server raised: the network would log it."""
+        """An exception of the server other than a `Refusal`: the network would log it.
+        """
         self.paused = False
         self.takes_no_more = False
         """The server ends: it answers what it has."""
@@ -70,7 +71,8 @@ class FakeConnection:
         self.unread_input = False
         """The peer has sent more than was read: what a test says."""
         self.has_room = True
-        """What all connections hold leaves room for more: what a test says."""
+        """The answer to a server that asks whether all connections leave room for more.
+        """
         self.stepwise = False
         """Turns are taken by `take_turn` only; otherwise at once, until none is due."""
         self.turn_due = False
@@ -78,9 +80,9 @@ class FakeConnection:
         self.turns = 0
         """Turns taken, beyond those that bytes began."""
         self.held_bytes = 0
-        """Input, as `hold` was told last, until the connection is lost; …"""
+        """Input bytes as `hold` was told last, until the connection is lost."""
         self.held_output = 0
-        """… and output."""
+        """Output bytes as `hold` was told last."""
         memory = memory or MemoryBudget(lambda _: True)
         self._account = memory.account(self, self.origin.peer)
         self._server: Server | None = None
@@ -88,11 +90,11 @@ class FakeConnection:
         self._flushing = False
         self._prefixes = None if prefixes is None else tuple(prefixes)
         self._beginning: bytes | None = None if prefixes is None else b""
-        """What came, and does not say yet what is spoken; None: it is known."""
+        """Bytes that do not say yet which protocol is spoken; None: it is known."""
 
     @property
     def server(self) -> Server | None:
-        """What `deliver` and `lose` talk to; None before `serve`."""
+        """The server that `deliver` and `lose` talk to; None before `serve`."""
         return self._server
 
     @property
@@ -156,7 +158,9 @@ class FakeConnection:
                 return
 
     def _detect(self, data: bytes) -> None:
-        """As `gateway.net.handshake` does on a port without TLS and WebSocket."""
+        """Detect the protocol as `gateway.net.handshake` does on a port without TLS and
+        WebSocket.
+        """
         if self._beginning is not None and self._prefixes is not None:
             data, self._beginning = self._beginning + data, None
             if undecided(data, self._prefixes):
@@ -170,7 +174,7 @@ class FakeConnection:
         self._receive(data)
 
     def take_turn(self) -> None:
-        """It is this connection's turn again."""
+        """Give this connection its turn."""
         assert self.turn_due
         self.turn_due = False
         self.turns += 1
@@ -194,38 +198,30 @@ class FakeConnection:
             self.written.append(bytes(data))
 
     def write_each(self, messages: Sequence[bytes | memoryview]) -> None:
-        """See `interfaces.Connection`."""
         for message in messages if self.framed else (b"".join(messages),):
             self.write(bytes(message))
 
     def close(self) -> None:
-        """See `interfaces.Connection`."""
         self.closed = True
 
     def abort(self) -> None:
-        """See `interfaces.Connection`."""
         self.aborted = True
 
     def pause(self) -> None:
-        """See `interfaces.Connection`."""
         self.paused = True
 
     def take_no_more(self) -> None:
-        """See `interfaces.Connection`."""
         self.paused = self.takes_no_more = True
 
     @property
     def waits_for_room(self) -> bool:
-        """See `interfaces.Connection`."""
         return not self.has_room
 
     def may_begin(self) -> bool:
-        """See `interfaces.Connection`."""
         self.turn_due = self.turn_due or not self.has_room
         return self.has_room
 
     def again(self) -> None:
-        """See `interfaces.Connection`."""
         if not (self.closed or self.aborted):
             self.turn_due = True
             self._flush()
@@ -236,7 +232,6 @@ class FakeConnection:
         self._flush()
 
     def report(self, why: Refusal) -> float:
-        """See `interfaces.Connection`."""
         self.reported.append(why)
         return self.penalty if why.wrong_credentials else 0.0
 
@@ -249,19 +244,15 @@ class FakeConnection:
         self.close()
 
     def hold(self, size: int, unsent: int = 0) -> None:
-        """See `interfaces.Connection`."""
         self.held_bytes, self.held_output = size, unsent
         self._account.hold(size + unsent)
 
     def busy(self, waiting: bool) -> None:  # noqa: FBT001 - as the interface
-        """See `interfaces.Connection`."""
         self.waiting = waiting
 
-    def introduced(self) -> None:
-        """See `interfaces.Connection`."""
+    def introduced(self) -> None: ...
 
     def count(self, *, events: int) -> None:
-        """See `interfaces.Connection`."""
         self.counted += events
 
 
@@ -277,22 +268,22 @@ class ManualJournal:
         self._waiting: deque[tuple[Batch, Deferred[Stored]]] = deque()
         self._full = False
         self.why_full: str | None = None
-        """See `interfaces.Journal`: what the test says, beside `full`."""
+        """The reason that the test gives for `Journal.why_full`, beside `full`."""
         self._wants_room: list[Deferred[None]] = []
         self.over: set[str] = set()
         """Addresses that have more in the queue than their share; `share` ends it."""
         self._want_share: list[tuple[str, Deferred[None]]] = []
         self.errors: list[Exception] = []
-        """What servers raised when told that a batch is durable, or is not."""
+        """Exceptions of servers when told that a batch is durable, or is not."""
         self.reserved = 0
         """Bytes that connections hold for batches still arriving."""
         self.reservable: float = float("inf")
         """How many of those are too many."""
         self.memory = MemoryBudget(self.reserve)
-        """What connections hold: to be given to each `FakeConnection`."""
+        """The memory that all connections share: to be given to each `FakeConnection`.
+        """
 
     def reserve(self, change: int) -> bool:
-        """See `interfaces.Journal`."""
         self.reserved += change
         return self.reserved <= self.reservable
 
@@ -333,7 +324,7 @@ class ManualJournal:
         return waiter
 
     def share(self, address: str) -> None:
-        """That address has less in the queue than it may: it is taken out of `over`."""
+        """Let the queue have room for that address: it is taken out of `over`."""
         self.over.discard(address)
         wanted, self._want_share = self._want_share, []
         for who, waiter in wanted:
@@ -343,18 +334,18 @@ class ManualJournal:
                 self._want_share.append((who, waiter))
 
     def submit(self, batch: Batch) -> Deferred[Stored]:
-        """See `interfaces.Journal`."""
         done: Deferred[Stored] = Deferred()
         self.submitted.append(batch)
         self._waiting.append((batch, done))
         return done
 
     def submit_for(self, told: Told, batch: Batch) -> None:
-        """See `interfaces.Journal`."""
         self.submit(batch).addCallbacks(told.callback, told.errback)
 
     def withdraw(self, batch: Batch) -> bool:
-        """See `interfaces.Journal`; what `take` has not taken is in no commit group."""
+        """Withdraw as `interfaces.Journal` does; a batch that `take` left is in no
+        commit group.
+        """
         for waiting in self._waiting:
             if waiting[0] is batch and not batch.taken:
                 self._waiting.remove(waiting)

@@ -201,7 +201,7 @@ class FakeDaemon:
         return connection
 
     def store(self) -> None:
-        """All that was submitted is durable, and whoever waits for it has been told."""
+        """Make all that was submitted durable, and tell those that wait for it."""
         self.clock.advance(0)
         while self.journal.pending:
             self.journal.store_all()
@@ -217,7 +217,7 @@ class FakeDaemon:
         return rows_of(self.journal.stored, self.context.decode)
 
     def snapshot(self) -> bytes:
-        """What the protocol remembers, as a checkpoint would save it."""
+        """The protocol's memory, as a checkpoint would save it."""
         memory = self.service.memory
         assert memory is not None, "the protocol remembers nothing"
         found: list[bytes] = []
@@ -237,7 +237,9 @@ def listener_of(
     options: Mapping[str, object],
     limits: Mapping[str, object],
 ) -> Listener:
-    """As read from a file in *folder*, whether the protocol is installed or not."""
+    """A listener as read from a file in *folder*, of a protocol that need not be
+    installed.
+    """
     kind = protocol.options() or NoOptions
     return Listener.model_construct(
         name="test",

@@ -61,7 +61,6 @@ class SocketTransport:
         self._over = False
 
     def send(self, data: bytes) -> None:
-        """See `Transport`."""
         view = memoryview(data)
         end = time.monotonic() + _CONNECT_SECONDS
         while view and not self._over and time.monotonic() < end:
@@ -81,7 +80,6 @@ class SocketTransport:
             self._early += more
 
     def receive(self, seconds: float) -> bytes | None:
-        """See `Transport`."""
         if self._early:
             early, self._early = self._early, b""
             return early
@@ -97,11 +95,9 @@ class SocketTransport:
             return b""
 
     def close(self) -> None:
-        """See `Transport`."""
         self._socket.close()
 
     def reset(self) -> None:
-        """See `Transport`."""
         with contextlib.suppress(OSError):
             linger = struct.pack("ii", 1, 0)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
@@ -150,7 +146,6 @@ class _Layered:
         self._over = False
 
     def receive(self, seconds: float) -> bytes | None:
-        """See `Transport`."""
         end = time.monotonic() + seconds
         while not self._data and not self._over:
             left = end - time.monotonic()
@@ -161,11 +156,9 @@ class _Layered:
         return data
 
     def close(self) -> None:
-        """See `Transport`."""
         self._below.close()
 
     def reset(self) -> None:
-        """See `Transport`."""
         self._below.reset()
 
     def _read(self, seconds: float) -> None:
@@ -189,7 +182,6 @@ class WebSocketTransport(_Layered):
             raise ConnectionError("the target accepts no WebSocket there")
 
     def send(self, data: bytes) -> None:
-        """See `Transport`."""
         if not self._over:
             self._below.send(self.web.binary(data))
 
@@ -240,7 +232,6 @@ class Http2Transport(_Layered):
             raise ConnectionError(f"the target grants no stream of HTTP/2: {what}")
 
     def send(self, data: bytes) -> None:
-        """See `Transport`."""
         view = memoryview(data)
         end = time.monotonic() + _CONNECT_SECONDS
         while view and not self._over and time.monotonic() < end:

@@ -59,7 +59,6 @@ class Session(HttpSession):
     _names = 0
 
     def asked(self, request: Request, body: Body) -> Steps[Answer | Stores]:
-        """See `HttpSession`."""
         *first, last = [unquote(part) for part in request.path.strip("/").split("/")]
         if last == "_bulk" and len(first) <= 1 and request.method in ("POST", "PUT"):
             return (yield from self._bulk(request, body, "".join(first)))
@@ -138,7 +137,6 @@ class Session(HttpSession):
         return f"{id(self):x}-{self._names}"
 
     def refusal(self, request: Request) -> Answer | None:
-        """See `HttpSession`."""
         # Clients of version 8 ask for their version's JSON, and look for it.
         wanted = next(iter(request.fields(b"accept")), "")
         self._kind = _COMPATIBLE if wanted.startswith(_COMPATIBLE[:34]) else _JSON

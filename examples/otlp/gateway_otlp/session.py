@@ -42,7 +42,6 @@ class Session(HttpSession):
     """Of the request that comes, and so of its answer."""
 
     def refusal(self, request: Request) -> Answer | None:
-        """See `HttpSession`."""
         kind = next(iter(request.fields(b"content-type")), "")
         form = kind.partition(";")[0].strip().lower()
         self._form = form if form in FORMS else JSON
@@ -55,7 +54,6 @@ class Session(HttpSession):
         return None
 
     def asked(self, request: Request, body: Body) -> Steps[Answer | Stores]:
-        """See `HttpSession`."""
         form, most = self._form, self.settings.limits.inflated_bytes
         if form == JSON:
             yield Ready(cost=_PARSED * len(body.plain))

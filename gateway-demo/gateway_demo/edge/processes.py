@@ -47,7 +47,6 @@ class Processes(Nodes):
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Self]:
-        """See `Demo`."""
         try:
             with super().running():
                 yield self

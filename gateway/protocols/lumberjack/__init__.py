@@ -71,7 +71,7 @@ class _Lumberjack(Protocol):
 
 
 class _Service(SinglePort):
-    """What all listeners count together."""
+    """The service of all listeners, and the figures that they count."""
 
     def __init__(self, context: Context) -> None:
         from gateway.protocols.lumberjack.server import Lumberjack
@@ -81,7 +81,7 @@ class _Service(SinglePort):
         super().__init__(context, partial(Lumberjack, figures=self._figures))
 
     def statistics(self) -> Iterator[Statistics]:
-        """Of windows that were not stored whole."""
+        """The figures of windows that were not stored whole."""
         figures = self._figures
         yield Statistics(
             "lumberjack",

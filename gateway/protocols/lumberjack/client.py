@@ -31,7 +31,7 @@ class Client(Sender):
         timeout: float = 30.0,
         sets_aside: bool = False,
     ) -> None:
-        """As `Sender`; *writer* says how events become windows."""
+        """*writer* says how events become windows; the rest is as for `Sender`."""
         super().__init__(
             target,
             writer or Writer(),

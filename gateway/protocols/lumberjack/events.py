@@ -9,9 +9,9 @@
     sizes  = "2S", u32 bytes, and for each event a u16, little-endian: all that follows is
              one `C` frame of `J` frames, whose bodies begin with a brace and have these sizes
 
-A compressed frame stays compressed, whoever shares it: the windows that end with it are
-one batch, and one that goes on after it refers to its part (`R`).  So a frame is stored
-twice at most.  By the sizes its events are found, and checked, all at once.  Format 3 had
+A compressed frame stays compressed, even if windows share it.  The windows that end with it
+are one batch, and one that goes on after it refers to its part (`R`).  So a frame is stored
+twice at most.  The sizes let its events be found, and checked, all at once.  Format 3 had
 no sizes.
 
 A JSON array is split into an event for each element by a rule of its own (`elements`),
@@ -45,11 +45,11 @@ from gateway.sdk.payload import (
 from gateway.sdk.varint import varint
 
 _FORM = 1
-"""Of a body, its first byte (docs/formats.md)."""
+"""The first byte of a body (docs/formats.md)."""
 
 _HEAD = struct.Struct(">HII")
 _OBJECT_HEAD = struct.Struct(">HIIB")
-"""With the first byte of the body."""
+"""The head of an object's frame, and the first byte of its body."""
 _SIZES_HEAD = struct.Struct(">HI")
 _U32 = struct.Struct(">I")
 _NUMBERS = struct.Struct(">II")
@@ -66,7 +66,7 @@ _JOINED_BYTES = 1 << 20
 #: Inflated bytes that are decoded in one piece, at most.
 _ONE_PIECE = 8 << 20
 _BETWEEN = b",\n".ljust(_HEAD.size)
-"""What takes the place of a frame's head: a comma, and a line break to know it by."""
+"""The stand-in for a frame's head: a comma, and a line break to know it by."""
 
 _OCTETS = "application/octet-stream"
 
@@ -111,12 +111,12 @@ def _varint(body: bytes, at: int) -> tuple[int, int]:
 
 
 def part(skip: int, take: int) -> bytes:
-    """What stands before a compressed frame of which only some events are meant."""
+    """The piece before a compressed frame of which only some events are meant."""
     return _HEAD.pack(_VERSION2 << 8 | _PART, skip, take)
 
 
 def sized(each: bytes | bytearray) -> bytes:
-    """What stands before a compressed frame whose bodies have these sizes (`Compressed`)."""
+    """The piece before a compressed frame whose bodies have these sizes (`Compressed`)."""
     return _SIZES_HEAD.pack(_VERSION2 << 8 | _SIZES, len(each)) + each
 
 
@@ -149,7 +149,7 @@ class _Decoding:
     message_bytes: int
 
     def keep(self, first: int, skip: int, take: int) -> None:
-        """Of the rows from *first* on, drop all but *take* after *skip*."""
+        """Drop the rows from *first* on, but for *take* of them after *skip*."""
         rows = self.rows
         start = first + skip
         stop = start + take
@@ -229,10 +229,10 @@ def _in_one_piece(frame: memoryview, sizes: bytes, decoding: _Decoding) -> bool:
 
 
 def gather(frames: bytes, sizes: bytes) -> tuple[bytes, bytes, bytes] | None:
-    """Of `J` frames whose bodies begin with a brace and have these sizes: the bodies in one
-    piece, where each ends in it, and their numbers, both as int64.
+    """Bodies of `J` frames in one piece, their ends in it, and their numbers, both as int64.
 
-    None if one of them has a flaw, or perhaps has.
+    Each body begins with a brace and has its size in *sizes*.  None if one of them has a
+    flaw, or perhaps has.
     """
     import numpy as np
 

@@ -38,11 +38,11 @@ class Limits:
     """Limits of one connection; sizes in bytes."""
 
     message_bytes: int = 16 << 20
-    """Of one event; a larger one is stored whole, with a flaw."""
+    """Bytes of one event; a larger one is stored whole, with a flaw."""
     inflated_bytes: int = 100 << 20
-    """Of one frame, inflated."""
+    """Bytes of one frame, inflated."""
     compressed_bytes: int = 64 << 20
-    """Of one compressed frame, as sent."""
+    """Bytes of one compressed frame, as sent."""
     window_events: int = 65536
     """Events of one window; frames in one compressed frame."""
     pairs: int = 1024
@@ -53,7 +53,9 @@ class Limits:
 
     @property
     def batch_bytes(self) -> int:
-        """Of the frames of one batch, inflated; its rows will take that much memory."""
+        """Bytes of the frames of one batch, inflated; its rows will take that much
+        memory.
+        """
         return 2 * self.inflated_bytes
 
     @property
@@ -62,7 +64,7 @@ class Limits:
         return self.inflated_bytes // 4
 
     def contents_bytes(self, compressed: int) -> int:
-        """Of what a `C` frame of so many bytes holds.  Inflating takes no memory."""
+        """Bytes that a `C` frame of so many bytes may hold.  Inflating takes no memory."""
         return max(self.batch_bytes, self.inflate_ratio * compressed)
 
 
@@ -77,7 +79,7 @@ class Bare(Struct):
     version: int
     number: int
     inside: bool
-    """It came inside a compressed frame."""
+    """Whether the frame was in a compressed one."""
 
 
 class Frames(Struct):
@@ -90,14 +92,16 @@ class Frames(Struct):
     not_zero: int
     """The last one that is not 0; 0: none."""
     size: int
-    """Of the frames, in bytes, inflated."""
+    """Bytes of the frames, inflated."""
     frames: bytes | None
-    """As they came; None in a compressed frame, whose `Compressed` follows."""
+    """The frames as they came; None in a compressed frame, whose `Compressed` follows.
+    """
     pairs: int = 0
     """Key-value pairs in all of them."""
     sizes: bytes | None = None
-    """Of the bodies, in bytes, each a u16, little-endian; in a compressed frame, if these
-    are `J` frames, each body begins with a brace, and each has less than 64 KiB."""
+    """Bytes of each body, as u16, little-endian: in a compressed frame of `J` frames only.
+
+    Each body must begin with a brace and have less than 64 KiB."""
 
 
 class Array(Struct):
@@ -110,7 +114,7 @@ class Array(Struct):
 
     @property
     def not_zero(self) -> int:
-        """As of `Frames`."""
+        """The sequence number: the same as of `Frames`."""
         return self.seq
 
     @property
@@ -123,7 +127,7 @@ class Compressed(Struct):
     """The end of a compressed frame, checksum verified; its events came before."""
 
     frame: bytes
-    """As it came, header included."""
+    """The frame as it came, header included."""
     inflated: int
     """Size of its contents in bytes."""
     sizes: bytearray | None = None
@@ -137,7 +141,7 @@ class CompressedHeader(Struct):
     head: bytes
     """The six bytes that came."""
     size: int
-    """Of the zlib stream, in bytes."""
+    """Bytes of the zlib stream."""
 
 
 def _printable(byte: int) -> str:
@@ -145,7 +149,7 @@ def _printable(byte: int) -> str:
 
 
 MOST_SIZES = 1 << 14
-"""Of so many events a compressed frame has the sizes, at most."""
+"""The most events of a compressed frame whose sizes are kept."""
 
 #: A run of `J` frames, and the pairs of a run of `D` frames, end after so many.
 _RUN = 8192
@@ -154,11 +158,11 @@ _RUN = 8192
 def run(
     buffer: bytes | bytearray, at: int, version: int, most: int
 ) -> tuple[int, int, int, int, int, bytes | None]:
-    """Of the adjacent `J` frames from *at* on, *most* of them, that have all arrived and
-    whose bodies begin with a brace: how many these are, where they end, the last number,
-    the last that is not 0, the largest body, and all bodies' sizes as `Frames` has them.
+    """Find adjacent `J` frames from *at* on, *most* of them, that have all arrived.
 
-    A body that begins so is neither an array nor empty.
+    Their bodies begin with a brace, so none is an array or empty.  Returns how many these
+    are, where they end, the last number, the last that is not 0, the largest body, and all
+    bodies' sizes as `Frames` has them.
     """
     expected = version << 8 | J
     head = _JSON_HEAD.unpack_from

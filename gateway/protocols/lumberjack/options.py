@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 MiB = 2**20
 _COMPRESSED_BYTES = 64 * MiB
 _TIMES_MEMORY = 4
-"""So much more than a frame `journal.memory_bytes` must be: half of it is for what is half
-there, and writers such as Filebeat have two windows on their way."""
+"""The factor by which `journal.memory_bytes` must exceed a frame.
+
+Half of that memory is for incomplete frames, and writers such as Filebeat have two
+windows on their way."""
 MINUTE = 60.0
 
 
 class Options(Section):
-    """What is particular to Lumberjack v1 and v2 (Filebeat, Logstash, …)."""
+    """Options of listeners for Lumberjack v1 and v2 (Filebeat, Logstash, …)."""
 
     reload: ClassVar = NEW_CONNECTIONS
 
@@ -54,8 +56,9 @@ class Options(Section):
 
 
 def short_of_memory(listener: Listener[Options], memory_bytes: int) -> int | None:
-    """What `journal.memory_bytes` should be for the frames that it was told to take; None
-    if it is enough, or nobody has asked for large ones.
+    """The least `journal.memory_bytes` for the listener's frames.
+
+    None if it has that, or if no larger frames than usual are configured.
     """
     compressed_bytes = listener.options.compressed_bytes
     least = _TIMES_MEMORY * compressed_bytes

@@ -20,18 +20,18 @@ from gateway.sdk.costs import BYTE, FRAME, inflating
 #: As small as zlib's best.  Lower ones are faster, and find nothing that repeats from afar.
 _LEVEL = 3
 _DEFLATING = 0.0045
-"""Of one byte, in units of `turn`."""
+"""The cost of one byte, in units of `turn`."""
 
 
 class Piece(Struct):
     """Adjacent events of a compressed frame."""
 
     frame: bytes
-    """They, compressed."""
+    """The events, compressed."""
     count: int
     payload_bytes: int
     not_zero: int
-    """Their last sequence number that is not 0; 0: none."""
+    """The last sequence number that is not 0; 0: none."""
 
 
 class _Making:
@@ -59,7 +59,7 @@ class _Making:
             self.held += len(compressed)
 
     def piece(self, version: int) -> Piece:
-        """It, complete."""
+        """The piece, complete."""
         self._keep(self._compressor.flush())
         frame = wire.envelope(version, b"".join(self._parts))
         return Piece(frame, self.count, self.payload_bytes, self.not_zero)

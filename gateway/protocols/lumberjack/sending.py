@@ -19,7 +19,6 @@ class Sending(Feeding):
         super().__init__(args, access_log, size=args.window, lots=args.pipelining + 1)
 
     def client(self) -> Client:
-        """See `Feeding`."""
         args = self.args
         writer = Writer(
             v1=args.v1,

@@ -5,13 +5,13 @@ writer that waits gets a keepalive, `2A 00000000`, every `options.keepalive_inte
 whether its window is in the journal's hands, half taken, or not looked at yet.
 A v1 writer would take that for its acknowledgement, so it gets none.  After
 `options.stall_timeout` without progress the connection is closed, and what the journal
-has not taken of it is withdrawn, so that its writer tries another reader.  While the
-journal says why it takes nothing (`Journal.why_full`) nobody is given up.
+has not taken of it is withdrawn, so that its writer tries another reader.  No connection
+is closed so while the journal says why it takes nothing (`Journal.why_full`).
 
 A window may have less than it was announced with, and its writer may send it frame by frame,
-as events occur.  So part of it is stored `options.window_pause` after its first frame, if for
-half of that time nothing of a frame was here: its writer pauses, or does little else.  A
-window that fills a slow line has half a frame here most of the time, and is no such.
+as events occur.  So part of it is stored `options.window_pause` after its first frame, if
+its writer pauses: if no frame was incomplete here for half of that time.  A window that
+fills a slow line has half a frame here most of the time, and is not cut.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ from gateway.sdk.protocol import Settings
 _V2 = b"2"[0]
 _KEEPALIVE = wire.ack(_V2, 0)
 _SILENT = 0.5
-"""So much of `options.window_pause` nothing of a frame is here, if frames come one by one."""
+"""The fraction of `options.window_pause` without a byte of a frame that counts as a
+pause."""
 
 
 class Lumberjack(BatchListener):
-    """What the connections of one listener share: limits, timers, the journal.
+    """The connections of one listener: their limits, timers and journal.
 
     Implements `interfaces.Accept`.
     """
@@ -81,21 +82,21 @@ class LumberjackServer(BatchServer):
     def __init__(self, listener: Lumberjack, connection: Connection) -> None:
         self._progress = 0.0
         self._version: int | None = None
-        """That of the connection's first byte: of windows that were not parsed yet."""
+        """The version in the connection's first byte, for windows that were not parsed
+        yet."""
         self._part = 0
         """`Session.part` of what waits to be stored; 0: nothing does."""
         self._silence = 0.0
-        """For so many seconds nothing of a frame was here since that began …"""
+        """Seconds between frames since the part began, while none was incomplete."""
         self._silent_since: float | None = None
-        """… and, if nothing is now, since then."""
+        """The time since which no frame is incomplete; None: one is."""
         self._due = False
-        """It is to be stored, once nothing of a frame is here …"""
+        """Whether the part is to be stored, once no frame is incomplete."""
         self._pauses = False
-        """… in the next turn."""
+        """Whether it is to be stored in the next turn."""
         super().__init__(listener, connection)
 
     def received(self, data: bytes) -> None:
-        """See `interfaces.Server`."""
         if self._version is None and data:
             self._version = data[0]
         if self._pauses:
@@ -167,7 +168,9 @@ class LumberjackServer(BatchServer):
             listener.reminders.watch(self)
 
     def _waiting_versions(self) -> set[int | None]:
-        """Of the windows that the peer waits for; empty if it does not wait."""
+        """The versions of the windows that the peer waits for; empty if it does not
+        wait.
+        """
         found: set[int | None] = {
             pending.ack[0] if pending.ack else None for pending in self._pending or ()
         }
@@ -179,7 +182,6 @@ class LumberjackServer(BatchServer):
         return found
 
     def stored(self, stored: Stored) -> None:
-        """See `BatchServer`."""
         self._progress = self._listener.clock.seconds()
         super().stored(stored)
 

@@ -1,27 +1,27 @@
 """The reader's side of a Lumberjack connection, without I/O: makes batches of windows.
 
-A window is complete with its last event, or with a new `W`: what a `W` announces is the
-most that its writer will send without an acknowledgement, not what it must.  If its last
-events came compressed, it is complete with the end of that compressed frame, whose checksum
-covers them.  Its acknowledgement has the version of its `W` and the sequence number of the
-last event in it, whatever that number is: writers may start anywhere, jump, and roll over.
-In v2 alone it is not 0, which is the keepalive: then it has the last number that is not,
-or how many events came.
+A `W` announces the most that its writer will send without an acknowledgement, not what it
+must.  A window is complete with its last event, or with a new `W`; if its last events came
+compressed, with the end of that compressed frame, whose checksum covers them.
 
-What came of a window that is not complete is stored, and acknowledged by its last number, if
-its frames come one by one (`pause`), if the reader stops (`stop`), or if it is so much that it
-is not to be held (*a part*).  The rest of the window is then as a window of its own.
+A window's acknowledgement has the version of its `W` and the sequence number of its last
+event, whatever that is: writers may start anywhere, jump, and roll over.  Only in v2 it is
+never 0, which is the keepalive: then it is the last number that is not, or else the number
+of events.
+
+An incomplete window is stored if its frames come one by one (`pause`), if the reader stops
+(`stop`), or if it is too much to be held (*a part*).  Its last number acknowledges it.  The rest of the window is then as a window of its own.
 
 A window is one batch.  The contents of a compressed frame that are too many for one are cut
-into batches (`pieces`), the last of which has the acknowledgement.  Windows that are complete with the same compressed frame are one
-batch together, so that the frame is stored once for all of them.  So are *tiny* windows
-that arrive together, as a batch for each would take several times as much on disk; they
-have no number, so that it is not seen in the events how they arrived.
+into batches (`pieces`), the last of which has the acknowledgement.  Windows that are
+complete with the same compressed frame are one batch together, so that the frame is stored
+once.  So are *tiny* windows that arrive together, as a batch for each would take several
+times as much on disk.  They have no number: events do not show how they arrived.
 
 An event outside any window is *loose*.  Adjacent loose events make one batch, and each
 of them is acknowledged, as if it were a window of its own.
 
-What all of it costs is counted (`gateway.sdk.costs`).  No I/O, no clock.
+The cost of all this is counted (`gateway.sdk.costs`).  No I/O, no clock.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _TOGETHER_BYTES = 1 << 14
 
 @dataclass(slots=True)
 class Figures:
-    """What the sessions of all listeners count."""
+    """Counts of the sessions of all listeners."""
 
     parts: int = 0
     """Parts of windows that were stored before the rest came, or without it."""
@@ -95,13 +95,13 @@ class _Open(Struct, eq=False):
     not_zero: int = 0
     """The last sequence number that is not 0, those of its parts included."""
     within: bool = False
-    """It has frames in the compressed frame that is arriving."""
+    """Whether it has frames in the compressed frame that is arriving."""
     inside: int = 0
     """Events in that compressed frame."""
     inside_size: int = 0
-    """What these have of `size`."""
+    """The part of `size` that is inside the compressed frame."""
     inside_payload_bytes: int = 0
-    """What these have of `payload_bytes`."""
+    """The part of `payload_bytes` that is inside the compressed frame."""
     count: int = 0
     size: int = 0
     """Bytes of its frames, inflated."""
@@ -109,9 +109,9 @@ class _Open(Struct, eq=False):
     acks: list[bytes] = []
     held: int = 0
     parts: bool = False
-    """It has only some of the events of a compressed frame."""
+    """Whether it has only some of the events of a compressed frame."""
     pieces: list[bytes] = []
-    """What is stored of it; without the compressed frame that is arriving."""
+    """Pieces to store, without the compressed frame that is arriving."""
 
     def hold(self, piece: bytes) -> None:
         self.held += len(piece)
@@ -135,7 +135,7 @@ class _Open(Struct, eq=False):
 
     @property
     def tiny(self) -> bool:
-        """It is complete, and small enough to share its batch."""
+        """Whether it is complete, and small enough to share its batch."""
         return 0 < self.held < (_TINY_PARTS if self.parts else _TINY)
 
     def join(self, other: _Open) -> None:
@@ -153,7 +153,9 @@ class _Open(Struct, eq=False):
 
 
 def _worth_sizes(token: Compressed, count: int) -> bool:
-    """They are known, save more than they cost, and are less than what they are of."""
+    """Whether the sizes are known, save more than they cost, and are less than the
+    frame.
+    """
     return (
         token.sizes is not None
         and _LEAST_MEASURED_FRAMES <= count <= len(token.frame) // 2
@@ -355,7 +357,9 @@ class Session:
         self._finish(window)
 
     def _rest(self, window: _Open) -> _Open:
-        """What is to come of *window*, of which all that is here is a part."""
+        """The window of the events still to come, after all that is here was stored as
+        a part.
+        """
         self._figures.parts += 1
         rest = self._open(window.version, window.of)
         rest.left = window.left
@@ -454,7 +458,7 @@ class Session:
             )
 
     def _is_much(self, one: _Open) -> bool:
-        """So much of it is here that it is not to be held."""
+        """Whether so much of it is here that it is not to be held."""
         limits = self._limits
         return one.held >= limits.piece_bytes or one.size >= limits.inflated_bytes
 
@@ -523,7 +527,7 @@ class Session:
             window.settle(token.frame, 0, 0)
 
     def _store_before(self, one: _Open) -> None:
-        """What was here before the compressed frame is a batch of its own."""
+        """Store the events from before the compressed frame as a batch of their own."""
         count = one.count - one.inside
         if count:
             payload_bytes = one.payload_bytes - one.inside_payload_bytes

@@ -10,11 +10,13 @@ Every frame starts with its version, `1` or `2`, and its type; numbers are unsig
 32 bits, big-endian.  No I/O, no clock, no policy on windows: that is `session`.
 
 A window has thousands of events, so there is no object for each frame: `Decoder.next`
-returns a *run*, all adjacent frames of one kind; `frames` finds them.  A compressed frame is inflated as its
-bytes arrive, at most `_INFLATE_STEP` bytes in each call of `next`, and the inflated bytes
-are dropped once its frames were found.  What is kept is the compressed form, a seventh of
-the size.  It is not inflated before much of it has arrived, or all: an inflater takes more
-memory than many a frame, and each of a thousand senders may be in the middle of one.
+returns a *run*, all adjacent frames of one kind, which `frames` finds.
+
+A compressed frame is inflated as its bytes arrive, `_INFLATE_STEP` bytes at most in each
+call of `next`.  The inflated bytes are dropped once their frames were found; the compressed
+form is kept, a seventh of the size.  Inflating begins when much of the frame has arrived, or
+all.  An inflater takes more memory than many a frame, and each of a thousand senders may be
+in the middle of one.
 
 Everything is refused on its declared length, before it is buffered.
 """
@@ -95,7 +97,7 @@ class _Inflation:
         self._inflater: Any = None
         """None: too little has arrived."""
         self._gathered = memoryview(b"")
-        """What has arrived before the inflater was there, and is not inflated yet."""
+        """Bytes that arrived before the inflater was made, and are not inflated yet."""
         self._left = header.size
         self._limits = limits
         self._size = header.size
@@ -161,7 +163,7 @@ class _Inflation:
         return inflating(len(deflated), len(inflated))
 
     def _check(self) -> None:
-        """Of much that was inflated, whether it is too much."""
+        """Refuse a frame that has inflated to too much."""
         limit = self._limits.contents_bytes(self._size)
         if self.inflated > limit:
             ratio = limit > self._limits.batch_bytes
@@ -209,7 +211,7 @@ class Decoder:
 
     def __init__(self, limits: Limits) -> None:
         self.inflating = 0.0
-        """What inflating has cost; who charges it sets it back to 0."""
+        """The cost of inflating; its user takes it and sets it back to 0."""
         self._limits = limits
         self._stream = Stream(limits, inside=False)
         self._inflation: _Inflation | None = None
@@ -235,7 +237,7 @@ class Decoder:
         self._stream.append(more)
 
     def release(self) -> None:
-        """Hold hardly more than what is needed, while nobody asks for the next token."""
+        """Hold hardly more than is needed, until the next token is asked for."""
         self._stream.release(much=True)
         if self._inflation is not None:
             self._inflation.frames.release(much=True)

@@ -1,15 +1,13 @@
 """The sending side of Lumberjack, without I/O: makes windows, takes acknowledgements.
 
-A batch is what the caller wants acknowledged as a whole.  It is sent as one or more
-windows; the slow start limits their size, and several are in flight at once.  What was
-not acknowledged when a connection ends is sent again on the next one: at least once,
-in order.
+A batch is the caller's unit of acknowledgement.  It is sent as one or more windows; the
+slow start limits their size, and several are in flight at once.  Events that were not
+acknowledged when a connection ends are sent again on the next one: at least once, in
+order.
 
-v2 numbers the events of each window from 1, as Filebeat does, and sends `J` frames.
-v1 counts on from window to window, as logstash-forwarder does, and sends `D` frames:
+Version 2 numbers the events of each window from 1, as Filebeat does, and sends `J` frames.
+Version 1 counts on from window to window, as logstash-forwarder does, and sends `D` frames:
 a JSON object's text values under their dotted keys, anything else as `line`.
-
-No I/O, no clock.
 """
 
 from __future__ import annotations
@@ -68,12 +66,11 @@ class Writer:
 
     @property
     def in_flight(self) -> int:
-        """See `sender.Writer`."""
         return sum(count for _, count, _ in self._flight)
 
     @property
     def batches(self) -> Sequence[Batch]:
-        """Those that are not acknowledged, oldest first."""
+        """The batches that are not acknowledged, oldest first."""
         return self._batches
 
     def connected(self) -> bytes:
@@ -133,13 +130,12 @@ class Writer:
         self._next = 0
 
     def set_aside(self) -> Batch | None:
-        """See `sender.Writer`."""
         batch = self._batches[0]
         batch.set_aside()
         return self._batches.popleft() if batch.done else None
 
     def alive(self) -> bytes:
-        """See `sender.Writer`: nobody asks for it."""
+        """No bytes: the reader asks for no sign of life."""
         return b""
 
     def _acknowledged(self, seq: int) -> Batch | None:
@@ -202,7 +198,7 @@ _OTHERS = (
 
 
 def _spoken(data: bytes) -> str:
-    """What six octets are that are no acknowledgement."""
+    """The name of the protocol that six octets look like, which are no acknowledgement."""
     for begin, what in _OTHERS:
         if data.startswith(begin):
             return what

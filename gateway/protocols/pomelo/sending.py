@@ -22,7 +22,6 @@ class Sending(Feeding):
         super().__init__(args, moves, size=size, lots=args.depth)
 
     def client(self) -> Sender:
-        """See `Feeding`."""
         args = self.args
         user = {} if args.token is None else {"token": args.token}
         return Sender(

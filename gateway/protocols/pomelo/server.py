@@ -58,11 +58,9 @@ class _Pending:
     """Bytes that it counts."""
 
     def callback(self, stored: Stored) -> None:
-        """See `interfaces.Told`."""
         self._server.stored(stored, self)
 
     def errback(self, why: Failure) -> None:
-        """See `interfaces.Told`."""
         self._server.lost(why, self)
 
 
@@ -103,7 +101,6 @@ class PomeloServer(Closing, Yielding):
         """The client said that it leaves."""
         self._admitted = _NOBODY
         self.number = 0
-        """See `registry.Member`."""
         self.since = 0.0
         """When it joined, in seconds since the epoch; 0: it has not."""
         self._regulate()
@@ -115,12 +112,10 @@ class PomeloServer(Closing, Yielding):
 
     @property
     def uid(self) -> str | None:
-        """See `registry.Member`."""
         return self._admitted.uid
 
     @property
     def reachable(self) -> bool:
-        """See `registry.Member`."""
         return self._admitted.reachable
 
     @property
@@ -141,7 +136,6 @@ class PomeloServer(Closing, Yielding):
     # What the network tells
 
     def received(self, data: bytes) -> None:
-        """See `interfaces.Server`."""
         if self._ending or self._closed or (not data and self._paused):
             return
         turn = self._listener.turn
@@ -181,7 +175,6 @@ class PomeloServer(Closing, Yielding):
         self._over()
 
     def drain(self) -> None:
-        """See `interfaces.Server`."""
         self.kick("shutdown")
         if (self._pending or self._questions) and self._giving_up is None:
             clock = self._listener.clock
@@ -229,7 +222,6 @@ class PomeloServer(Closing, Yielding):
     # Pushes: `registry.Member`
 
     def push(self, package: bytes, share: float = 1.0) -> bool:
-        """See `registry.Member`."""
         if self._ending or self._closed:
             return False
         options = self._listener.options
@@ -247,7 +239,6 @@ class PomeloServer(Closing, Yielding):
         return True
 
     def answer(self, number: int, answer: bytes) -> bool:
-        """See `registry.Member`."""
         return not self._closed and self._questions.answer(number, answer)
 
     def kick(self, reason: str) -> None:

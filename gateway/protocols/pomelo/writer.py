@@ -42,7 +42,6 @@ class Writer:
 
     @property
     def in_flight(self) -> int:
-        """See `gateway.sdk.sender.Writer`."""
         return sum(count for _, count in self._flight.values())
 
     @property
@@ -118,7 +117,6 @@ class Writer:
             batch.sent = batch.acknowledged
 
     def set_aside(self) -> Batch | None:
-        """See `gateway.sdk.sender.Writer`."""
         batch = next(iter(self._batches))
         self._set_aside(batch)
         return batch if batch.done else None

@@ -5,8 +5,8 @@
     AppendBlockEnd              → DataAppended        (all events are in it)
     ConditionalAppend, ConditionalBlockEnd → DataAppended | ConditionalCheckFailed
 
-An append is stored whole or not at all; one of more than 32,768 events is stored in parts
-of so many, as if it had come as so many appends.  One whose event number is not above the
+An append is stored whole or not at all.  One of more than 32,768 events is stored in parts
+of so many, as if each had come as an append.  One whose event number is not above the
 writer's stored number is acknowledged again, and not stored again.  If another
 connection has changed the stored number, `InvalidEventNumber` closes this one.
 
@@ -61,7 +61,7 @@ LARGE = 1 << 16
 
 @dataclass(slots=True)
 class _Rest:
-    """What is not stored yet of an append."""
+    """The rest of an append that is not stored yet."""
 
     writer: Writer
     data: bytes | memoryview
@@ -95,9 +95,10 @@ class Appends:
         self._rest: _Rest | None = None
         self.replies = Replies(self._state, self._writers)
         self.cost = 0.0
-        """What `go_on` costs a turn, beside its change; its user resets it to 0."""
+        """The cost of `go_on` for a turn, beside its change; its user resets it to 0.
+        """
         self.reports: list[Refusal] = []
-        """What was refused by a reply, for the log; its user takes them out."""
+        """Refusals that a reply told, for the log; its user takes them out."""
         self.now = 0
         """Milliseconds since the epoch; to be set before `take`."""
 
@@ -291,7 +292,9 @@ class Appends:
         return change
 
     def _check_writer(self, writer: Writer, request_id: int) -> None:
-        """Its token may have expired since its setup, and the rules may be others."""
+        """Check the token again: it may have expired since its setup, or the rules have
+        changed.
+        """
         try:
             check_token(
                 self._check, writer.token, writer.segment, Need.WRITE, request_id

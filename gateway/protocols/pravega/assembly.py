@@ -11,7 +11,7 @@ from io import BytesIO
 from gateway.protocols.pravega.segments import Change
 
 STEP_BYTES = 1 << 22
-"""So much is copied in one step: some 2 ms."""
+"""Bytes that are copied in one step: some 2 ms."""
 
 
 class Assembly:

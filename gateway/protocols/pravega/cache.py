@@ -1,7 +1,7 @@
 """Cache of the newest data of all segments, for readers at the tail.
 
 Durable data stays until newer data needs the room; the oldest goes first, whichever
-segment it is of.  A chunk is a view of its batch, so nothing is copied; a small chunk is
+segment it is of.  A chunk is a view of its batch, so nothing is copied.  Only a small chunk is
 copied to the end of the one before it, as keeping its batch would cost more memory.
 """
 
@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import deque
 
 RECENT_BYTES = 64 << 20
-"""What it holds unless configured."""
+"""Bytes of a cache that is not configured."""
 
 #: Overhead of a chunk, and of a segment that has any, in bytes.
 _CHUNK_BYTES = 512
@@ -122,7 +122,7 @@ class TailCache:
         return None if found is None else found.offsets[found.first]
 
     def read(self, name: str, offset: int, size: int) -> bytes | None:
-        """At most *size* bytes from *offset* on; None if *offset* is not cached."""
+        """Bytes from *offset* on, *size* at most; None if *offset* is not cached."""
         found = self._segments.get(name)
         if found is None:
             return None

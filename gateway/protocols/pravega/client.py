@@ -57,8 +57,8 @@ class EventWriter(ABC):
         """The most events in flight; None: all that there are."""
         self._suspect: bytes | None = None
         self.refused: int | None = None
-        """Of those that the last `received` acknowledged, this one is not stored, but was set
-        aside."""
+        """The event that `received` has just acknowledged as set aside, not as stored.
+        """
 
     @property
     def in_flight(self) -> int:
@@ -78,7 +78,7 @@ class EventWriter(ABC):
 
     @abstractmethod
     def connected(self) -> bytes:
-        """What to send first on each connection."""
+        """The bytes to send first on each connection."""
 
     @abstractmethod
     def received(self, data: bytes) -> int:
@@ -131,7 +131,7 @@ class EventWriter(ABC):
 
     @abstractmethod
     def _forget(self, message: bytes) -> None:
-        """It is not to be sent."""
+        """Remove an event from those to be sent."""
 
     def _pop(self) -> bytes:
         return (self._in_flight or self._unsent).popleft()
@@ -148,18 +148,15 @@ class DraftWriter(EventWriter):
         self._frames = Frames(wire.REPLIES)
 
     def connected(self) -> bytes:
-        """See `EventWriter`."""
         self.ready = False
         self._frames = Frames(wire.REPLIES)
         return wire.setup_append(self.writer, self.segment)
 
     def add(self, events: Sequence[bytes]) -> None:
-        """See `EventWriter`."""
         super().add(events)
         self._end += sum(HEADER_BYTES + len(event) for event in events)
 
     def received(self, data: bytes) -> int:
-        """See `EventWriter`."""
         before, self.refused = self.unacknowledged, None
         for kind, payload in self._frames.feed(data):
             if kind == wire.APPEND_SETUP:
@@ -211,7 +208,6 @@ class V17Writer(EventWriter):
         self._frames = Frames(REPLIES)
 
     def connected(self) -> bytes:
-        """See `EventWriter`."""
         self.ready = False
         self._due = b""
         self._frames = Frames(REPLIES)
@@ -219,14 +215,13 @@ class V17Writer(EventWriter):
         return encode(Hello(VERSION, OLDEST)) + encode(create)
 
     def blocks(self, *, most: int = _BLOCK_BYTES) -> Iterator[bytes]:
-        """See `EventWriter`; a `SetupAppend` comes first."""
+        """Blocks as `EventWriter` has them; a `SetupAppend` comes first."""
         due, self._due = self._due, b""
         if due:
             yield due
         yield from super().blocks(most=most)
 
     def received(self, data: bytes) -> int:
-        """See `EventWriter`."""
         before, self.refused = self.unacknowledged, None
         for code, payload in self._frames.feed(data):
             match decode(code, payload):

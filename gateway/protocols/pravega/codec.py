@@ -231,8 +231,10 @@ REQUESTS: dict[int, type[Message]] = {}
 REPLIES: dict[int, type[Message]] = {}
 
 NEEDS: dict[type[Message], Need | None] = {}
-"""What each of the former asks for; None: nothing, as it names no segment, or is part of a
-block, or is checked with the token and segment of its writer's setup."""
+"""The permission that each request needs.
+
+None: it names no segment, is part of a block, or is checked with the token and segment of
+its writer's setup."""
 
 
 def _message(

@@ -38,7 +38,7 @@ from gateway.sdk.interfaces import Journal, NotStored, Refusal
 PROTOCOL = "pravega"
 
 _UNHURRIED = 64
-"""So many changes are submitted in one turn that nobody waits for."""
+"""Unhurried changes that are submitted in one turn."""
 _LEAP_SECONDS = 3 * 86400.0
 """A start at which writers should have been forgotten so long ago may have a wrong clock."""
 
@@ -53,7 +53,7 @@ class Reader(Protocol):
     def read(
         self, segment: str, offset: int, size: int, lsn: int, until: int
     ) -> Deferred[bytes | memoryview]:
-        """At most *size* bytes of a segment from *offset* on, and at least one.
+        """Read *size* bytes of a segment from *offset* on, or less, but at least one.
 
         *lsn* is that of an event at or shortly before the offset.  From *until* on no file
         will be asked for what follows.
@@ -86,9 +86,9 @@ class PendingRead:
     respond: Callable[[PendingRead, Answer], None]
     refuse: Callable[[Refusal], None]
     waited: bool = field(default=False, init=False)
-    """At the first try there was nothing to read."""
+    """Whether the first try found nothing to read."""
     fetched: Deferred[bytes | memoryview] | None = field(default=None, init=False)
-    """What files have of it."""
+    """The bytes that files have of it."""
 
     def cancel(self) -> None:
         """Never answer it."""
@@ -139,7 +139,7 @@ class Container:
         """Changes to submit a few at a time."""
         self._unflushed: dict[Submitter, None] = {}
         self._waiting: dict[str, dict[PendingRead, None]] = {}
-        """By segment."""
+        """Pending reads by segment."""
         self._changed: dict[str, None] = {}
         """Segments with durable changes since the last `_flush`."""
         self._flush_scheduled = False
@@ -147,7 +147,8 @@ class Container:
         """Asked for, and not begun."""
         self._snapshot: SnapshotWriter | None = None
         self._snapshot_encoded = False
-        """It may still have changes that are not durable."""
+        """Whether the snapshot is encoded; it may still have changes that are not
+        durable."""
         self._snapshot_waiters: list[Deferred[bytes]] = []
         """Asked for, and to be answered with `_snapshot`."""
         self._forgetting: IDelayedCall | None = None
@@ -175,7 +176,6 @@ class Container:
                     self.recent.add(item.segment.name, item.offset, item.data)
 
     def rebuilt(self, data: bytes | None, batches: Iterable[Stored]) -> bytes:
-        """See `interfaces.Rebuilding`."""
         other = Container(
             self.journal,
             self.clock,
@@ -190,7 +190,6 @@ class Container:
         return save(other.state, self._first_lsn)
 
     def needed(self, channel: str) -> int | None:
-        """See `interfaces.Retaining`."""
         return self.state.needed(channel)
 
     def start(self) -> None:
@@ -300,7 +299,7 @@ class Container:
             self.clock.callLater(0, self._assemble)
 
     def submit_unhurried(self, changes: Iterator[Change]) -> None:
-        """Make changes durable that nobody waits for, however many, in many turns."""
+        """Make changes durable that no peer waits for, however many, in many turns."""
         if not self.broken:
             self._unhurried.append(changes)
             if len(self._unhurried) == 1:

@@ -71,7 +71,7 @@ class ControllerClient:
         self._socket.close()
 
     def call(self, method: str, request: Message, kind: type[_Answer]) -> _Answer:
-        """Its answer.  Raises `CallFailed`."""
+        """Call a method; return its answer.  Raises `CallFailed`."""
         stream = self._h2.get_next_available_stream_id()
         fields = {
             ":method": "POST", ":scheme": self._scheme, ":authority": self._host,

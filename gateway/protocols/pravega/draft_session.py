@@ -54,15 +54,16 @@ class DraftSession:
         self._block: DraftBlock | None = None
         self._area: bytes | None = None
         self._pending: deque[tuple[int, bytes, bytes | None, int]] = deque()
-        """What waits for a change: its number, then a reply, or id and level to ack."""
+        """Replies that wait for a change: its number, then a reply, or id and level to
+        ack."""
         self._now = 0
         self.cost = 0.0
-        """See `session.Session`."""
         self.control = 0
         self.reports: list[Refusal] = []
         self.appended = 0
         self.moved = 0
-        """Events, and bytes of parts of messages in units of 64, likewise."""
+        """Events, and parts of messages in units of 64 bytes; its user resets it to 0.
+        """
 
     @property
     def held_bytes(self) -> int:
@@ -96,7 +97,6 @@ class DraftSession:
         return bool(self._pending)
 
     def received(self, data: bytes, now: int) -> Iterator[Step]:
-        """See `session.Session.received`."""
         self._now = now
         for kind, payload in self._frames.feed(data):
             self.appended += HEADER_BYTES + len(payload)

@@ -22,13 +22,13 @@ MOST_EVENTS = 1 << 15
 """An append of more is stored in parts, each of them acknowledged."""
 
 STEP_EVENTS = 1 << 13
-"""So many are counted in one step: some 2 ms."""
+"""Events that are counted in one step: some 2 ms."""
 
 _HEADER = 8
 _WALKED, _COMPARED = 0.25, 0.01
-"""What an event costs a turn that is counted alone, or with others of its size."""
+"""The cost of an event that is counted alone, or with others of its size."""
 STEP_COST = _WALKED * STEP_EVENTS
-"""What a step of `EventCounter` costs a turn, at most."""
+"""The most that a step of `EventCounter` costs a turn."""
 _PIECE = 1 << 18
 """Bytes that are looked at together for one size."""
 _EVENT = struct.Struct(">Q")
@@ -58,7 +58,7 @@ def _stride(data: bytes | bytearray | memoryview) -> int:
 def _apart(
     data: bytes | bytearray | memoryview, first: int, size: int, stride: int
 ) -> bytes:
-    """So many bytes of each event, from its byte *first* on, in one piece."""
+    """Bytes of each event, *size* of them from its byte *first* on, in one piece."""
     import numpy as np  # late: processes that only send need no numpy
 
     parts = np.ndarray(len(data) // stride, f"V{size}", data, first, (stride,))
@@ -75,7 +75,7 @@ def cut(data: bytes | memoryview, at: int) -> tuple[int, int] | None:
 
 
 def _of_one_size(data: bytes | memoryview, at: int) -> tuple[int, int] | None:
-    """See `cut`; None if they differ in size, or are few."""
+    """Cut events of one size, as `cut` does; None if they differ in size, or are few."""
     left = len(data) - at
     if left < _HEADER:
         return None
@@ -87,7 +87,7 @@ def _of_one_size(data: bytes | memoryview, at: int) -> tuple[int, int] | None:
 
 
 def _whole(data: bytes | memoryview, count: int, at: int) -> tuple[int, int] | None:
-    """These, unless they are no whole events."""
+    """The pair, unless these are no whole events."""
     end = len(data)
     whole = at == end or (at < end and count == MOST_EVENTS)
     return (count, at) if whole else None
@@ -179,7 +179,7 @@ class EventScan:
 
     def __init__(self, data: bytes | memoryview, at: int) -> None:
         self.cost = 0.0
-        """What the last step cost, in units of `gateway.sdk.costs`."""
+        """The cost of the last step, in units of `gateway.sdk.costs`."""
         self._data = data
         self._at = at
         self._count = 0
@@ -198,7 +198,6 @@ class EventScan:
 
     @property
     def found(self) -> tuple[int, int] | None:
-        """See `cut`."""
         return _whole(self._data, self._count, self._at)
 
 

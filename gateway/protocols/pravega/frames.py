@@ -44,7 +44,7 @@ class Frames:
         self._most = min(most, MAX_LENGTH)
         self._buffer: bytes | bytearray = b""
         self._need = HEADER_BYTES
-        """Until the buffer has so many bytes, no frame can be complete."""
+        """The least bytes in the buffer that can complete a frame."""
         self._begun: tuple[int, int] | None = None
         """Type of the frame that is in the buffer, as far as it has come, and where its
         payload begins there; None: its header is not complete."""
@@ -59,7 +59,7 @@ class Frames:
 
     @property
     def begun(self) -> tuple[int, int, bytes] | None:
-        """Of the frame whose payload is not complete: type, size, and what has come."""
+        """The frame whose payload is not complete: type, size, and the bytes so far."""
         if self._begun is None or not self._buffer:
             return None
         kind, start = self._begun

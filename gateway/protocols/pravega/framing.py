@@ -35,7 +35,7 @@ class FramingByStream:
     _found: dict[str, Framing] = field(factory=dict, eq=False)
 
     def __call__(self, segment: str) -> Framing:
-        """That of a segment."""
+        """The framing of a segment."""
         if isinstance(self._asked, str):
             return self._asked
         stream = segment.rpartition("/")[0]
@@ -63,7 +63,7 @@ def typed(content_type: str, framing: Framing, schema: int) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def header(content_type: str | None) -> bytes:
-    """What stood before a body of this content type, of a row; empty for most."""
+    """The bytes before a body of this content type in its event; empty for most."""
     found = _TYPED.search(content_type or "")
     if found is None:
         return b""

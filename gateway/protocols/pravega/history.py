@@ -3,16 +3,15 @@
 Pravega's readers ask for a range of a segment.  Its events are rows, whose `seq` is
 where each begins; `runs` makes bytes of them again.  Files are named by their lsns, so an
 lsn near by tells which file may have them.  A sparse index (`runs.FileIndex`) tells which
-row group of it has them.  It is made when somebody first looks into the file, and
-forgotten when others need the room.  So to look for old events costs about as much as
-there is of them, whatever else was stored meanwhile.  What is still in the journal is read
-from there (`journal_runs`).  There is no second copy.
+row group of it has them.  It is made at the first look into the file, and forgotten when
+others need the room.  So to look for old events costs about as much as there is of them,
+whatever else was stored meanwhile.  Events in the journal are read from there
+(`journal_runs`).  There is no second copy.
 
 `fetch` blocks, and any thread may call it; `read` does it in one of a few threads
-(`lookups`).  Only these decode: each uses the memory of what it decoded once more, as to
-touch fresh memory may cost as much as to decode into it.  What one of them decodes serves
-all who read near by.  When somebody reads on, the row group behind it is decoded before it
-is asked for.
+(`lookups`).  Only these decode.  Each uses the memory of its last row group again, as to
+touch fresh memory may cost as much as to decode into it.  A decoded group serves all who
+read near by.  For a reader that goes on, the next row group is decoded ahead.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ _GROUP_BYTES = 64 << 20  # room for two, however large
 _INDEX_BYTES = 16 << 20
 _JOURNAL_BYTES = 16 << 20
 _UNWANTED = 32
-"""A row group that was decoded ahead, and that nobody took while so many others were
-decoded for those who asked, makes room for another one."""
+"""The most row groups decoded meanwhile for other readers, while one that was decoded ahead
+is not taken: then it makes room for another one."""
 _FOOTERS = 256
 _HINTS = 4096
 
@@ -76,19 +75,18 @@ class History:
 
     def __attrs_post_init__(self) -> None:
         self.first_lsn = 0
-        """What lies before it is in no file any more, as of the last look."""
+        """The first lsn that a file still has, as of the last look."""
         self._lock = threading.Lock()
         self._no_files = True
         self._published = _Published(self._files, self._protocol)
         self._journal = _Journal(self._protocol)
         self._hints: Shared[int] = Shared(_HINTS)
-        """By channel and offset: the lsn from which on to look, later than a mark's."""
+        """The lsn from which on to look, by channel and offset; later than a mark's."""
         self.refresh()
 
     def read(
         self, segment: str, offset: int, size: int, lsn: int, until: int
     ) -> Deferred[bytes | memoryview]:
-        """See `fetch`."""
         begin = max(lsn, self._hint(segment, offset))
         return self._lookups.read(
             begin, partial(self.fetch, segment, offset, size, lsn, until)
@@ -106,11 +104,10 @@ class History:
     def fetch(
         self, segment: str, offset: int, size: int, lsn: int, until: int | None = None
     ) -> bytes | memoryview:
-        """At most *size* bytes of a segment from *offset* on, and at least one.
+        """Read *size* bytes of a segment from *offset* on, or less, but at least one.
 
-        *lsn* is that of an event at or before the offset.  From *until* on, where that is
-        given, nothing is read from files: who has all up to there is not read ahead for.
-        Raises `Gone`, OSError.
+        *lsn* is that of an event at or before the offset.  A reader that has all from *until* on,
+        where that is given, needs nothing read ahead behind it.  Raises `Gone`, OSError.
         """
         for _ in range(2):
             # A file may move or go while we look for it.
@@ -148,7 +145,7 @@ class History:
         return found
 
     def _hint(self, segment: str, offset: int) -> int:
-        """From which lsn on to look, if an answer ended at the offset; else 0."""
+        """The lsn from which on to look, if an answer ended at the offset; else 0."""
         return self._hints.get((segment, offset)) or 0
 
     def _pieces(self, segment: str, offset: int, lsn: int) -> Iterator[_Piece]:
@@ -169,7 +166,7 @@ class History:
 
 
 class _Published:
-    """What is in spool, archive and retained files."""
+    """The events in spool, archive and retained files."""
 
     def __init__(self, files: Files, protocol: str) -> None:
         self._files = files
@@ -183,7 +180,7 @@ class _Published:
     def pieces(
         self, file: PublishedFile, segment: str, lsn: int
     ) -> Iterator[_PublishedPiece]:
-        """Of one file, from the row group with *lsn* on."""
+        """Pieces of one file, from the row group with *lsn* on."""
         index = self._indexes.made(file.name, lambda: self._index(file))
         for span in index.spans(segment, lsn):
             before = index.lasts[span.group - 1] if span.group else file.first - 1
@@ -198,7 +195,7 @@ class _Published:
         )
 
     def decoded(self, file: PublishedFile, number: int, segment: str) -> Run | None:
-        """The same, if somebody has asked for it a short while ago."""
+        """The decoded run, if another read needed it a short while ago."""
         return self._runs.get((file.name, number, segment))
 
     def followed(self, file: PublishedFile, number: int) -> bool:
@@ -209,8 +206,10 @@ class _Published:
     def decode_behind(
         self, file: PublishedFile, number: int, segment: str, lsn: int
     ) -> None:
-        """Decode the row group with what the channel has from *lsn* on, behind this one, if
-        it is in the next file: nobody looks further before somebody asks for it.
+        """Decode the row group behind this one with the channel's events from *lsn* on, if it is in
+        the next file.
+
+        No further file is looked into before a reader asks.
         """
         before = self._groups.peek((file.name, number))
         if before is not None:
@@ -247,9 +246,7 @@ class _Published:
 
 
 class _Ahead:
-    """The row group that was decoded before somebody asked for it: one, and in the place
-    of none that was asked for.
-    """
+    """The row group that was decoded ahead: one, which takes the room of no other."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -259,16 +256,16 @@ class _Ahead:
 
     @property
     def free(self) -> bool:
-        """There is none, or nobody seems to want it."""
+        """Whether there is none, or it seems that no reader wants it."""
         return self._group is None or self._passed >= _UNWANTED
 
     def keep(self, key: object, group: RowGroup) -> None:
-        """Until somebody wants it, or another one is kept."""
+        """Keep it until a reader wants it, or another one is kept."""
         with self._lock:
             self._key, self._group, self._passed = key, group, 0
 
     def taken(self, key: object) -> RowGroup | None:
-        """It, if it is that one; it is kept here no more."""
+        """Take it out, if it is the one with this key."""
         with self._lock:
             if self._key != key:
                 self._passed += 1
@@ -318,7 +315,7 @@ class _PublishedPiece:
 
 
 class _Journal:
-    """What is in the journal."""
+    """The events in the journal."""
 
     def __init__(self, protocol: str) -> None:
         self._protocol = protocol
@@ -329,7 +326,7 @@ class _Journal:
     def pieces(
         self, file: JournalFile, segment: str, offset: int, lsn: int
     ) -> Iterator[_JournalPiece]:
-        """Of one journal segment: one, or none.
+        """Pieces of one journal segment: one, or none.
 
         A channel that was deleted and made again begins at zero, so its offsets alone do
         not tell that a scan is too old.
@@ -349,7 +346,7 @@ class _Journal:
             return JournalRuns(file, self._protocol)
 
     def changed(self, file: JournalFile) -> None:
-        """It has other bytes by now than when it was scanned."""
+        """Forget the scan of a file that has other bytes by now."""
         self._runs.drop(_key(file))
 
 

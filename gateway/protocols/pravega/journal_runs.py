@@ -1,7 +1,7 @@
 """Where a journal segment has the bytes of Pravega segments.
 
-The journal has what was appended as it came, so who reads it back needs no row: only
-where in the file each append lies, which is known after the file was scanned once.  Each
+The journal has what was appended as it came.  To read it back needs no row, only the place
+of each append in the file, which is known after the file was scanned once.  Each
 piece is checked with its sum when it is read, as what a failed write left may be written
 again in the same place.
 """
@@ -28,7 +28,7 @@ _RUN_COST = 1 << 10
 
 
 class JournalRun:
-    """What one channel has in a journal segment, in the order of arrival.
+    """The data of one channel in a journal segment, in the order of arrival.
 
     Pieces that follow each other without a gap are one *extent*.
     """
@@ -73,21 +73,21 @@ class JournalRun:
 
     @property
     def newest_lsn(self) -> int:
-        """That of the newest event."""
+        """The lsn of the newest event."""
         return self._lsns[-1]
 
     @property
     def weight(self) -> int:
-        """What it takes in memory, about."""
+        """Bytes in memory, about."""
         return _PIECE_COST * len(self._offsets)
 
     def read(
         self, file: JournalFile, offset: int, size: int, lsn: int
     ) -> tuple[bytes, int] | None:
-        """At most *size* bytes from *offset* on, of extents that reach to *lsn*, and an
-        lsn before which nothing lies of what follows; 0: that is not known.
+        """Read from *offset* on, *size* bytes at most, of extents that reach to *lsn*.
 
-        None: it has other bytes there by now.  Raises FileNotFoundError, OSError.
+        With an lsn before which nothing lies of what follows; 0: that is not known.  None: the
+        file has other bytes there by now.  Raises FileNotFoundError, OSError.
         """
         found = self._find(offset, lsn)
         if found is None:
@@ -116,7 +116,7 @@ class JournalRun:
         return None
 
     def _pieces(self, file: JournalFile, numbers: range) -> Iterator[memoryview]:
-        """Those that are what they were."""
+        """The pieces of these numbers that still have the right sum."""
         window, begin = memoryview(b""), 0
         with file.open() as opened:
             for number in numbers:
@@ -160,11 +160,11 @@ class JournalRuns:
 
     @property
     def weight(self) -> int:
-        """What it takes in memory, about."""
+        """Bytes in memory, about."""
         return sum(run.weight + _RUN_COST for run in self._runs.values())
 
     def of(self, channel: str) -> JournalRun | None:
-        """What a channel has here."""
+        """The data of a channel, if there is any."""
         return self._runs.get(channel)
 
 

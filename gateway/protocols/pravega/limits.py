@@ -15,13 +15,14 @@ class Limits:
 
     message_bytes: int = MAX_LENGTH
     segments: int = 100_000
-    """Of all connections together."""
+    """The most segments of all connections together."""
     transaction_bytes: int = 256 << 20
     """Held for open transactions and large events of all connections together."""
     internal_bytes: int = 64 << 20
-    """Of reader groups, state synchronizers and other internal segments together."""
+    """Bytes of reader groups, state synchronizers and other internal segments together.
+    """
     retained_bytes: int | None = None
-    """Of events that readers may ask for, of all streams together; None: any."""
+    """Bytes of events that readers may ask for, of all streams together; None: any."""
     table_bytes: int = 64 << 20
     """Keys and values of all tables together, and 128 bytes for each."""
     numbers: int = 2_000_000
@@ -31,7 +32,7 @@ class Limits:
     reads: int = 1000
     """Waiting on one connection."""
     name_bytes: int = 1024
-    """Of a segment's name."""
+    """Bytes of a segment's name."""
 
     def over(self, option: str, what: str) -> Refusal:
         """The refusal of *what*, which goes over the limit of an option."""

@@ -2,8 +2,8 @@
 
 Many segments share a row group, and decoding it is most of the work for any of them.
 Readers that catch up need the same groups, each at its own time.  If they were served as
-they ask, or took turns, those ahead would have the next groups decoded, and in their place
-those behind would have theirs decoded once more: the more readers, the more often.  So the
+they ask, or took turns, those ahead would have the next groups decoded.  These would take the
+place of groups that those behind need, and have decoded once more.  So the
 lowest lsn is served first, and they go through the files together.
 
 Invariant: from when a read came, no more are served before it than three times as many as
@@ -27,7 +27,7 @@ from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
 
 _EACH, _ANYHOW = 2, 8
-"""So many reads may be served before one that came earlier: for each that waited then,
+"""The reads that may be served before one that came earlier: for each that waited then,
 and anyhow."""
 _STALE = 64
 
@@ -42,7 +42,7 @@ class _Read(Deferred[Any]):
 
 
 _Heap: TypeAlias = list[tuple[int, int, _Read]]
-"""By the first number, then by age; with some perhaps that wait no more."""
+"""Reads by a number, then by age; some of them may not wait any more."""
 
 
 class Lookups:
@@ -57,7 +57,7 @@ class Lookups:
         """Each is next once so many were served."""
         self._asked, self._served, self._waiting = 0, 0, 0
         self._next: Callable[[], object] | None = None
-        """What to make ready."""
+        """The call that makes ready what is read next."""
         self._looks_ahead = False
 
     def start(self) -> None:
@@ -69,9 +69,9 @@ class Lookups:
         self._pool.stop()
 
     def read(self, lsn: int, call: Callable[[], Any]) -> Deferred[Any]:
-        """What *call* returns or raises, in a thread; it looks for what is at *lsn*.
+        """Call *call* in a thread, for what is at *lsn*; fires with its result.
 
-        Whoever wants it no more cancels it.
+        A reader that does not need it any more cancels it.
         """
         read = _Read(call, self._forget)
         with self._lock:
@@ -84,8 +84,7 @@ class Lookups:
         return read
 
     def ahead(self, call: Callable[[], object]) -> None:
-        """Call it when no read waits, unless somebody asks for another call before; what it
-        raises is told to nobody.
+        """Call *call* when no read waits, unless another is given before; its errors are dropped.
 
         Only called by what `read` calls.
         """
@@ -114,7 +113,7 @@ class Lookups:
         self._reactor.callFromThread(_tell, read, found)
 
     def _first(self) -> _Read | None:
-        """Who is served now."""
+        """The read to serve now."""
         if not self._waiting:
             return None
         due, _, read = _top(self._by_due)

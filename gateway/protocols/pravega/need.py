@@ -1,4 +1,6 @@
-"""What a wire command, or a call of the controller, asks for: who may do it, `access` says."""
+"""The permission that a wire command, or a call of the controller, needs; `access`
+grants it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from enum import StrEnum
 
 
 class Need(StrEnum):
-    """What is asked for; the text goes into `'ann' may not TEXT 'shop/orders'`."""
+    """Permissions; the value goes into `'ann' may not TEXT 'shop/orders'`."""
 
     READ = "read"
     WRITE = "write"

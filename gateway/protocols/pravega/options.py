@@ -42,7 +42,7 @@ Streams = Annotated[
 
 
 class Rule(Section):
-    """What some principals may do, and with which streams."""
+    """Permissions of some principals for some streams."""
 
     principals: list[Text] = Field(
         min_length=1,

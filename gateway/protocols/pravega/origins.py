@@ -1,4 +1,4 @@
-"""Whose the events of one connection are: one origin for each name that it proves."""
+"""Origins of the events of one connection: one for each name that it proves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Origins:
         self._others: dict[str, Origin] = {}
 
     def of(self, name: str) -> Origin:
-        """That of who has proved this name, by a password or a token; empty: none."""
+        """The origin for a name that a password or a token has proved; empty: none has."""
         own = self._own
         if own.principal is None and name:
             own.principal = name

@@ -67,7 +67,7 @@ class Fetch(Struct):
     offset: int
     size: int
     lsn: int
-    """Of an event at or shortly before the offset."""
+    """The lsn of an event at or shortly before the offset."""
     until: int
     """The offset from which on no file is needed: memory has what follows, or nothing
     follows yet."""

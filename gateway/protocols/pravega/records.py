@@ -9,7 +9,7 @@ durable or nothing.  Changes are numbered without a gap, so that none is applied
 Appended data is stored as it came: events are `00000000 | length u32 | data`.  Each event
 is a row, with its offset in the segment as `seq`.  Where events are said to be JSON each
 is checked, and one that is not an object has a flaw.  Data that is not whole events, of a
-byte stream for instance, is one row with the flaw `unframed`; so is data of an append that
+byte stream for instance, is one row with the flaw `unframed`.  So is data of an append that
 claims few events and looks like very many.
 """
 
@@ -47,7 +47,7 @@ _BIN_32 = 1 << 16
 
 
 class _Record(msgspec.Struct, array_like=True):
-    """What one is, what it does when it is made, and what when it is durable."""
+    """A record: what it changes when it is made, and when it is durable."""
 
     @property
     def segments(self) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ class _Record(msgspec.Struct, array_like=True):
         raise NotImplementedError
 
     def stored(self, state: State, number: int, lsn: int) -> Iterable[Written]:
-        """It is durable, in change *number*, and *lsn* is that of its first row.
+        """Note that it is durable, in change *number*; *lsn* is that of its first row.
 
         Gives the data that it wrote.
         """
@@ -97,18 +97,15 @@ class _Data(_Record):
 
     @property
     def rows(self: _WithData) -> int:
-        """See `_Record`."""
         return self.count
 
     @property
     def payload_bytes(self: _WithData) -> int:
-        """See `_Record`."""
         return max(0, len(self.data) - _HEADER * self.count) if self.count else 0
 
     def stored(
         self: _WithData, state: State, number: int, lsn: int
     ) -> Iterable[Written]:
-        """See `_Record`."""
         name = self.segments[-1]
         return state.written(number, name, self.offset, self.data, lsn)
 
@@ -129,7 +126,6 @@ class Append(_Data, tag=1):
     data: memoryview
 
     def apply(self, state: State, now: int) -> None:
-        """See `_Record`."""
         segment, size = state.changed(self.segment, now), len(self.data)
         segment.length = self.offset + size
         segment.events += self.claimed
@@ -161,7 +157,6 @@ class Create(_Record, tag=2):
     key_bytes: int = 0
 
     def apply(self, state: State, now: int) -> None:
-        """See `_Record`."""
         made = state.segments[self.segment] = Segment(self.segment, state.number)
         made.modified = now
         made.target_rate, made.scale_type = self.target_rate, self.scale_type
@@ -176,11 +171,9 @@ class Seal(_Record, tag=3):
     segment: str
 
     def apply(self, state: State, now: int) -> None:
-        """See `_Record`."""
         state.changed(self.segment, now).sealed = True
 
     def stored(self, state: State, number: int, lsn: int) -> Iterable[Written]:
-        """See `_Record`."""
         if (segment := state.since(number, self.segment)) is not None:
             segment.closed = True
         return ()
@@ -193,13 +186,11 @@ class Truncate(_Record, tag=4):
     offset: int
 
     def apply(self, state: State, now: int) -> None:
-        """See `_Record`."""
         segment = state.changed(self.segment, now)
         with state.counted(segment):
             segment.truncate(self.offset)
 
     def stored(self, state: State, number: int, lsn: int) -> Iterable[Written]:
-        """See `_Record`."""
         if (segment := state.since(number, self.segment)) is not None:
             segment.truncated(self.offset)
         return ()
@@ -211,11 +202,9 @@ class Delete(_Record, tag=5):
     segment: str
 
     def apply(self, state: State, now: int) -> None:
-        """See `_Record`."""
         state.drop(self.segment)
 
     def stored(self, state: State, number: int, lsn: int) -> Iterable[Written]:
-        """See `_Record`."""
         state.has_left(self.segment, number)
         return ()
 
@@ -232,16 +221,13 @@ class Merge(_Data, tag=6):
 
     @property
     def segments(self) -> tuple[str, ...]:
-        """See `_Record`."""
         return self.source, self.target
 
     @property
     def merged_bytes(self) -> int:
-        """See `_Record`."""
         return len(self.data)
 
     def apply(self, state: State, now: int) -> None:
-        """See `_Record`."""
         target = state.changed(self.target, now)
         target.length = self.offset + len(self.data)
         target.events += self.claimed
@@ -259,7 +245,6 @@ class Attribute(_Record, tag=7):
     value: int
 
     def apply(self, state: State, now: int) -> None:
-        """See `_Record`."""
         segment = state.changed(self.segment, now)
         with state.counted(segment):
             segment.set_attribute(self.attribute, self.value)
@@ -273,7 +258,6 @@ class Policy(_Record, tag=8):
     scale_type: int
 
     def apply(self, state: State, now: int) -> None:
-        """See `_Record`."""
         segment = state.changed(self.segment, now)
         segment.target_rate, segment.scale_type = self.target_rate, self.scale_type
 
@@ -286,7 +270,6 @@ class Put(_Record, tag=9):
     entries: Sequence[tuple[bytes, bytes]]
 
     def apply(self, state: State, now: int) -> None:
-        """See `_Record`."""
         with state.table_of(self.segment, now) as table:
             table.put(self.version, self.entries)
 
@@ -299,7 +282,6 @@ class Remove(_Record, tag=10):
     keys: Sequence[bytes]
 
     def apply(self, state: State, now: int) -> None:
-        """See `_Record`."""
         with state.table_of(self.segment, now) as table:
             table.remove(self.version, self.keys)
 
@@ -309,11 +291,10 @@ class ForgetIdleWriters(_Record, tag=11):
 
     @property
     def segments(self) -> tuple[str, ...]:
-        """See `_Record`: it changes all, and has no list of them."""
+        """No names: it changes all segments, and has no list of them."""
         return ()
 
     def apply(self, state: State, now: int) -> None:
-        """See `_Record`."""
         state.writers_forgotten_at = now
         forgotten = 0
         for segment in state.segments.values():
@@ -329,7 +310,6 @@ class Keep(_Record, tag=12):
     segment: str
 
     def apply(self, state: State, now: int) -> None:
-        """See `_Record`."""
         segment = state.changed(self.segment, now)
         if segment.kept is None:
             with state.counted(segment):
@@ -370,7 +350,7 @@ def _is_large(record: Record) -> TypeGuard[Append | Merge]:
 
 
 def pieces(number: int, records: list[Record]) -> list[bytes | memoryview]:
-    """What `pack` gives, in pieces, of which the data of large records are views.
+    """The bytes of `pack` in pieces, of which the data of large records are views.
 
     Data is the last field of its record, so what is around it is encoded without it.
     """

@@ -1,7 +1,7 @@
 """Requests about segments and tables, other than appends and reads, with their replies.
 
-A request comes to a change to store, if any, and the reply that is due when the change is
-durable; or to a `SegmentError`, of which `error_reply` makes the reply.
+A request becomes a change to store, if any, and the reply that is due when the change is
+durable, or a `SegmentError`, of which `error_reply` makes the reply.
 
 No I/O, no clock.
 """

@@ -32,10 +32,10 @@ _UNFRAMED = ("unframed", f"{DELETED}:unframed")
 _HEADER_BYTES = 8
 _FILE_COST, _RUN_COST, _ENTRY_COST = 1024, 512, 28
 _ROW_COST = 29
-"""What a row takes in a decoded group beside its payload."""
+"""Bytes of a row in a decoded group beside its payload."""
 
 _NOTHING = pa.array([b""], pa.binary())[0]
-"""Between the parts of a row."""
+"""The separator of a row's parts."""
 
 _Numbers: TypeAlias = np.ndarray[Any, Any]
 
@@ -43,25 +43,25 @@ _Numbers: TypeAlias = np.ndarray[Any, Any]
 @dataclass(slots=True)
 class _Extent:
     offset: int
-    """Of its first byte in the channel."""
+    """The offset of its first byte in the channel."""
     end: int
     position: int
-    """Of its first byte in the run."""
+    """The place of its first byte in the run."""
     last_lsn: int
 
 
 @dataclass(slots=True)
 class Run:
-    """What one channel has in one place, in the order of arrival."""
+    """The data of one channel in one place, in the order of arrival."""
 
     data: bytes | memoryview = b""
     extents: list[_Extent] = field(default_factory=list)
 
     def read(self, offset: int, size: int, lsn: int) -> bytes | memoryview:
-        """At most *size* bytes from *offset* on, of extents that reach to *lsn*; a view
-        keeps all of the run.
+        """Read from *offset* on, *size* bytes at most, of extents that reach to *lsn*.
 
-        A channel that was deleted and made again has its old bytes under old lsns.
+        A view keeps all of the run.  A channel that was deleted and made again has its old bytes
+        under old lsns.
         """
         for extent in reversed(self.extents):
             if extent.last_lsn < lsn:
@@ -79,7 +79,7 @@ class Run:
 
     @property
     def weight(self) -> int:
-        """What it takes in memory, about."""
+        """Bytes in memory, about."""
         return len(self.data) + _RUN_COST
 
 
@@ -88,7 +88,7 @@ class Span:
     """A row group that has rows of a channel."""
 
     group: int
-    """Its number in the file."""
+    """The number of the row group in the file."""
     first: int
     """The offset where the channel's first row there begins."""
     last: int
@@ -96,7 +96,7 @@ class Span:
 
 
 class FileIndex:
-    """Which row groups of a file have rows of a channel, and from where to where.
+    """Where a file has rows of a channel: their row groups, first and last offsets.
 
     Channels are known by hashes of 64 bits: a row group that seems to have rows of one
     has none in it, at worst.
@@ -105,7 +105,6 @@ class FileIndex:
     __slots__ = ("_firsts", "_groups", "_keys", "_lasts", "lasts")
 
     def __init__(self, file: pq.ParquetFile, protocol: str) -> None:
-        """Rows of other protocols are nobody's."""
         self.lasts: list[int] = []
         """The last lsn of each row group."""
         found = [np.zeros((4, 0), np.int64)]
@@ -122,7 +121,7 @@ class FileIndex:
 
     @property
     def weight(self) -> int:
-        """What it takes in memory, about."""
+        """Bytes in memory, about."""
         return _FILE_COST + _ENTRY_COST * len(self._keys) + 8 * len(self.lasts)
 
     def spans(self, channel: str, lsn: int) -> Iterator[Span]:
@@ -137,7 +136,7 @@ class FileIndex:
 
 
 def _spans(file: pq.ParquetFile, number: int, protocol: str) -> _Numbers:
-    """Of each channel in a row group: its hash, the group, first and last offset."""
+    """Each channel in a row group: its hash, the group, first and last offset."""
     table = _read(file, number, protocol, ["channel", "seq"])
     own, names = _own(table, protocol)
     # Rows of a channel come many in a row: of each stretch the ends are enough.
@@ -160,9 +159,8 @@ class RowGroup:
     """A row group with rows of a protocol."""
 
     def __init__(self, file: pq.ParquetFile, number: int, protocol: str) -> None:
-        """Rows of other protocols are nobody's."""
         self.followed = False
-        """Somebody has looked for what is behind it."""
+        """Whether a reader has looked for what is behind it."""
         columns = ["channel", "lsn", "seq", "payload", "flaw", "content_type"]
         table = _read(file, number, protocol, columns)
         own, names = _own(table, protocol)
@@ -187,13 +185,13 @@ class RowGroup:
 
         kinds, types = codes(table["content_type"])
         self._headers = list(map(header, types))
-        """Of registries, by content type; …"""
+        """Headers of registries, by the numbers in `_types`."""
         self._types = kinds.astype(np.int16) if any(self._headers) else None
-        """… and that of each row, as a number, if any has one."""
+        """The number of each row's content type, if any has a header."""
 
     @property
     def weight(self) -> int:
-        """What it takes in memory, about."""
+        """Bytes in memory, about."""
         return int(self._payloads.nbytes) + _ROW_COST * len(self._rows)
 
     def run(self, channel: str) -> Run:
@@ -226,8 +224,9 @@ def _statistics(file: pq.ParquetFile, number: int, column: str) -> Any:
 def _read(
     file: pq.ParquetFile, number: int, protocol: str, columns: list[str]
 ) -> pa.Table:
-    """These columns of a row group, and `protocol` where there may be others; without
-    `flaw` where nothing is flawed.
+    """The columns of a row group, and `protocol` where there may be others.
+
+    Without `flaw` where nothing is flawed.
     """
     about = _statistics(file, number, "protocol")
     if about is None or not about.has_min_max or not about.min == about.max == protocol:

@@ -57,7 +57,7 @@ def is_internal(name: str) -> bool:
 
 
 class KeptData:
-    """What an *internal* segment has from `begin` on: it stays in the state.
+    """The data of an *internal* segment from `begin` on: it stays in the state.
 
     Its users truncate it by themselves, so it is small; and they can not go on without
     it, so it does not expire.  What was appended before `begin` is in files.
@@ -86,16 +86,16 @@ class KeptData:
             self.begin = offset
 
     def read(self, offset: int, size: int) -> bytes:
-        """At most *size* bytes from *offset* on, which must not be before `begin`."""
+        """Read *size* bytes or less from *offset* on, which must not be before `begin`."""
         at = offset - self.begin
         return bytes(self.data[at : at + size])
 
 
 class StagedData(Struct, eq=False, gc=False):
-    """What was appended to a staged segment, in one piece."""
+    """The data of a staged segment, in one piece."""
 
     data: bytearray = field(default_factory=bytearray)
-    """Only grows.  Nobody may keep a view of it, which would forbid that."""
+    """Bytes that only grow: no view of it may be kept, which would forbid that."""
     _counter: EventCounter = field(default_factory=EventCounter)
 
     @property
@@ -120,20 +120,20 @@ class StagedData(Struct, eq=False, gc=False):
         return self._counter.step(self.data)
 
     def read(self, offset: int, size: int) -> bytes:
-        """At most *size* bytes from *offset* on."""
+        """Read *size* bytes or less from *offset* on."""
         with memoryview(self.data) as view:
             return bytes(view[offset : offset + size])
 
 
 Marks: TypeAlias = "array[int] | tuple[int, ...]"
-"""Of a segment that has none, nothing but the empty tuple: there may be 100 000."""
+"""Marks of a segment; the empty tuple for none: there may be 100 000 segments."""
 
 
 class Segment(Struct, eq=False, gc=False):
     """State of one segment.  Only `Segments` changes it.
 
-    The garbage collector does not look at it, nor at what is staged in it: nothing in
-    them refers back, and looking at 100 000 of them would hold everybody up.
+    The garbage collector looks neither at it nor at what is staged in it: nothing in
+    them refers back, and looking at 100 000 of them would take long.
     """
 
     name: str
@@ -141,7 +141,7 @@ class Segment(Struct, eq=False, gc=False):
     """Number of the change that created it."""
     start: int = 0
     head: int = 0
-    """The start that is durable: what lies before it nobody can ask for any more."""
+    """The durable start: no reader can ask for what lies before it any more."""
     length: int = 0
     """Where the next append goes, ahead of what is durable."""
     readable: int = 0
@@ -163,7 +163,7 @@ class Segment(Struct, eq=False, gc=False):
     table: Table | None = None
     staged: StagedData | None = None
     kept: KeptData | None = None
-    """Of an internal segment."""
+    """The data, if the segment is internal."""
     mark_offsets: Marks = ()
     """Offset of each mark, ascending."""
     mark_lsns: Marks = ()
@@ -174,9 +174,10 @@ class Segment(Struct, eq=False, gc=False):
     marked_at: int = 0
     """When the last mark was made, in milliseconds since the epoch."""
     written_at: int = 0
-    """When it was appended to last, likewise."""
+    """The time of the last append, in milliseconds since the epoch."""
     stored_at: int = 0
-    """When the newest durable append was made at the latest, likewise."""
+    """The latest time at which the newest durable append was made, in milliseconds since the
+    epoch."""
 
     def __post_init__(self) -> None:
         if is_staged(self.name):

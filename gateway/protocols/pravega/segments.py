@@ -135,9 +135,9 @@ class Segments(State):
     def becomes_internal(self, segment: Segment, *, revisioned: bool) -> bool:
         """Whether an append makes *segment* internal, which it is not yet.
 
-        So it is by its name; or as that of a revisioned stream (a state synchronizer), if
-        the first that is ever appended is a *revisioned* update: no other client sends
-        such a command.
+        An internal segment has such a name, or is one of a revisioned stream (a state
+        synchronizer).  There the first append ever is a *revisioned* update, which no other
+        client sends.
         """
         return (
             segment.kept is None

@@ -23,7 +23,6 @@ class Sending(Feeding):
         super().__init__(args, readings, size=size, lots=_LOTS)
 
     def client(self) -> Sender:
-        """See `Feeding`."""
         args = self.args
         writer: EventWriter
         if args.dialect == "seed":

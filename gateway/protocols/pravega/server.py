@@ -36,18 +36,18 @@ _HELLO = struct.pack(">i", -127)
 _CHANGE_BYTES = 512
 
 _MESSAGE = 8.0
-"""What any message costs a turn."""
+"""The cost of any message for a turn."""
 _CHANGE = 20.0
-"""What a change costs a turn beside its message and its bytes."""
+"""The cost of a change for a turn, beside its message and its bytes."""
 _EVENT = 0.125
-"""What an event costs: with `MOST_EVENTS` in a change, no turn has more than 64 Ki."""
+"""The cost of an event: with `MOST_EVENTS` in a change, no turn has more than 64 Ki."""
 _READ = 20.0
-"""What a read costs a turn beside its message and its bytes."""
+"""The cost of a read for a turn, beside its message and its bytes."""
 
 _CHANGE_EARNS = 4
 """Messages that a change allows, beside one for each event: a block takes up to four."""
 _RECORD_BYTES = 64
-"""What a change takes in the journal beside its body."""
+"""Bytes of a change in the journal beside its body."""
 _GROWTH, _GROWTH_KIB = 4, 64
 """An append may take so many times its size on disk; and all, at once, so many KiB more."""
 
@@ -75,7 +75,7 @@ class _Session(Protocol):
     moved: int
     appended: int
     reports: list[Refusal]
-    """What was refused by a reply, for the log."""
+    """Refusals that a reply told, for the log."""
 
     @property
     def begun(self) -> str: ...
@@ -87,7 +87,7 @@ class _Session(Protocol):
 
 
 class PravegaListener:
-    """What the connections of one listener share: limits, container, token check.
+    """The connections of one listener: their limits, container and token check.
 
     Implements `interfaces.Accept`.
     """
@@ -144,7 +144,7 @@ class PravegaServer(Closing, Yielding):
         self._listener = listener
         self._container = listener.container
         self._origin = connection.origin
-        """Of the command that is taken."""
+        """The origin of the command that is taken."""
         self._origins = Origins(connection.origin)
         self._session: _Session | None = None
         self._first = b""
@@ -185,7 +185,6 @@ class PravegaServer(Closing, Yielding):
     # -- called by the network -------------------------------------------------------
 
     def received(self, data: bytes) -> None:
-        """See `interfaces.Server`."""
         if self._ending or self._closed:
             return
         session = self._session
@@ -269,7 +268,7 @@ class PravegaServer(Closing, Yielding):
         return self._growth.spend(size / 1024)
 
     def _proved(self, name: str) -> None:
-        """The command that is taken now is of who has this name; empty: of nobody."""
+        """Give the command that is taken to the principal of this name; empty: to none."""
         if name != self._origin.principal:
             self._origin = self._origins.of(name)
 
@@ -279,7 +278,6 @@ class PravegaServer(Closing, Yielding):
         return self._steps is not None or bool(self._input)
 
     def drain(self) -> None:
-        """See `interfaces.Server`."""
         if self._ending or self._closed:
             return
         for pending in list(self._reads):
@@ -324,12 +322,10 @@ class PravegaServer(Closing, Yielding):
     # -- called by the container -----------------------------------------------------
 
     def stored(self, change: Change, stored: Stored) -> None:
-        """See `container.Submitter`."""
         self._unstored -= change.size + self._listener.change_bytes
         self._connection.count(events=stored.batch.count)
 
     def flush(self) -> None:
-        """See `container.Submitter`."""
         session = self._session
         if self._closed or session is None:
             return
@@ -347,7 +343,7 @@ class PravegaServer(Closing, Yielding):
         self._regulate()
 
     def lost(self, why: str) -> None:
-        """See `container.Submitter`: close, and acknowledge nothing more."""
+        """Close, and acknowledge nothing more."""
         self._not_stored_because(why)
 
     def _update_busy(self) -> None:
@@ -379,7 +375,6 @@ class PravegaServer(Closing, Yielding):
             self._end()
 
     def begun(self) -> str:
-        """See `interfaces.Yielding`."""
         return "" if self._session is None else self._session.begun
 
     def _end(self) -> None:

@@ -24,7 +24,7 @@ _MiB = 2**20
 _SUFFIX = ".controller"
 _STREAMS_SHOWN = 10
 _MOST_THREADS = 4
-"""So many reads look into files at the same time."""
+"""The most reads that look into files at the same time."""
 
 
 class PravegaService(Service):
@@ -82,7 +82,7 @@ class PravegaService(Service):
 
     @property
     def _retained_limit(self) -> int | None:
-        """As in force now; the same in all listeners."""
+        """The limit in force now; the same in all listeners."""
         return next(
             (one.options.retained_bytes for one in self._context.listeners), None
         )

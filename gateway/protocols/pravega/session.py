@@ -75,9 +75,9 @@ _MERGES = frozenset(
 _SEND_BYTES = 1 << 20
 
 _BYTE = 0.4
-"""What a byte of a message costs that is no append: of names, and of tables' keys."""
+"""The cost of a byte of a message that is no append: of names, and of tables' keys."""
 _REPLY_BYTE = 0.05
-"""What a byte of a reply costs."""
+"""The cost of a byte of a reply."""
 
 _CONTROL_BYTES = 256
 """A message that moves no data counts as one more for each of so many bytes."""
@@ -114,13 +114,15 @@ class Session:
         """The highest that the client speaks."""
         self.reports = self._appends.reports
         self.cost = 0.0
-        """What messages cost a turn beside the least of each; its user resets it to 0."""
+        """The cost of messages for a turn beside the least of each; its user resets it
+        to 0."""
         self.control = 0
-        """As how many messages more large ones count that move no data, likewise."""
+        """Further messages that large ones without data count as; its user resets it to
+        0."""
         self.moved = 0
-        """Entries of tables that were read, likewise."""
+        """Entries of tables that were read; its user resets it to 0."""
         self.appended = 0
-        """Bytes of append commands, likewise."""
+        """Bytes of append commands; its user resets it to 0."""
 
     @property
     def held_bytes(self) -> int:

@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 
 
 class Shared(Generic[_T]):
-    """Those that were used last; all together weigh at most *most*."""
+    """Objects that were used last; all together weigh at most *most*."""
 
     def __init__(self, most: int, weigh: Callable[[_T], int] = lambda _: 1) -> None:
         self._most = most
@@ -23,12 +23,12 @@ class Shared(Generic[_T]):
         self._making: dict[Any, Future[_T]] = {}
 
     def get(self, key: Any) -> _T | None:
-        """It is the last one then."""
+        """The object, which is then the last one used."""
         with self._lock:
             return self._get(key)
 
     def peek(self, key: Any) -> _T | None:
-        """It is no later one then."""
+        """The object, which is not counted as used."""
         with self._lock:
             return self._items.get(key, (None, 0))[0]
 
@@ -48,7 +48,7 @@ class Shared(Generic[_T]):
             self._drop(key)
 
     def made(self, key: Any, make: Callable[[], _T]) -> _T:
-        """It, made if it is not there; who comes meanwhile waits.
+        """The object, made if it is not there; other threads that want it wait meanwhile.
 
         Raises what *make* raises, in all that waited for it.
         """

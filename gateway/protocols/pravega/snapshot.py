@@ -32,7 +32,7 @@ from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.tables import ENTRY_BYTES, Table
 
 _FORM = 1
-"""Of a snapshot, in its first piece (docs/formats.md)."""
+"""The form of a snapshot, in its first piece (docs/formats.md)."""
 _LENGTH = struct.Struct("<I")
 
 #: A step ends after so many segments, or with the segment that exceeds so many bytes.
@@ -66,7 +66,7 @@ class _Segment(msgspec.Struct, array_like=True):
     mark_lsns: bytes
     marked_at: int
     kept: tuple[int, bytes] | None
-    """Of an internal segment: where its data begins, and the data."""
+    """The data of an internal segment, and where it begins."""
     mark_times: bytes
     written_at: int
 
@@ -91,7 +91,7 @@ class _Marks(msgspec.Struct, array_like=True, tag=3):
     """The last piece: a snapshot without it is cut short."""
 
     marks: list[tuple[int, str, int, int]]
-    """Of each change: its number, segment, offset and lsn."""
+    """Number, segment, offset and lsn of each change."""
 
 
 class _Entries(msgspec.Struct, array_like=True, tag=4):
@@ -118,7 +118,9 @@ class _TableLeft:
         self._at = 0
 
     def next_entries(self) -> list[_Entry]:
-        """Up to the one that exceeds a step's bytes; none if there are no more."""
+        """The entries of one step, up to the one that exceeds its bytes; none at the
+        end.
+        """
         found: list[_Entry] = []
         size = 0
         while size < _STEP_BYTES and self._at < len(self._keys):
@@ -160,13 +162,11 @@ class SnapshotWriter:
         state.observer = self
 
     def will_change(self, segment: Segment) -> None:
-        """See `state.ChangeObserver`."""
         if self._left.get(segment.name) is segment:
             del self._left[segment.name]
             self._save_alone(segment)
 
     def written(self, number: int, name: str, offset: int, lsn: int) -> None:
-        """See `state.ChangeObserver`."""
         if number <= self.number:
             self._marks.append((number, name, offset, lsn))
 

@@ -45,7 +45,7 @@ class State:
         self.retained: dict[str, int] = {}
         """Bytes of events that readers may ask for, by stream."""
         self.retained_bytes = 0
-        """Their sum."""
+        """The sum of the segments' retained bytes."""
         self._leaving: dict[str, tuple[int, int]] = {}
         """Deleted segments whose deletion is not durable: its number, `needed_lsn`."""
         self.kept_bytes = 0
@@ -127,7 +127,7 @@ class State:
 
     @contextmanager
     def counted(self, segment: Segment) -> Iterator[None]:
-        """Whatever a segment becomes here, the sums are right behind it."""
+        """Keep the sums right while the segment changes."""
         self.count(segment, -1)
         yield
         self.count(segment, 1)

@@ -113,15 +113,16 @@ class Table:
         return Entry(key, version, value)
 
     def between(self, first: bytes, last: bytes, count: int) -> list[Entry]:
-        """At most *count* entries, by their keys, both ends included; an empty *last* is
-        behind all keys.  Of a table whose keys have one size.
+        """Entries between two keys, both included, *count* at most.
+
+        An empty *last* is behind all keys.  All keys of the table have one size.
         """
         assert self._sorted is not None
         keys = islice(self._sorted.between(first, last), max(count, 1))
         return list(_up_to_reply_size(map(self.get, keys)))
 
     def since(self, position: int, count: int) -> tuple[list[Entry], int, bool]:
-        """At most *count* entries put from *position* on, oldest first.
+        """Entries put from *position* on, oldest first, *count* at most.
 
         With them: the position of the entries that follow, and whether there are none.
         """

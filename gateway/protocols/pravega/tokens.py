@@ -42,7 +42,7 @@ def check_token(
 
 
 def denied_reply(why: Denied, request_id: int) -> AuthTokenCheckFailed:
-    """What a client is told that may not do what it asked for, with the reason.
+    """The reply to a client that may not do what it asked for, with the reason.
 
     It asks for another token if that may help: the reference's clients take the other code
     for final, and its writers wait for ever then.

@@ -135,7 +135,7 @@ class MergeSegmentsBatch(Message):
 
 @request(-3, Need.MANAGE)
 class FlushToStorage(Message):
-    """Of Pravega's administration tools; not supported."""
+    """A command of Pravega's administration tools; not supported."""
 
     container: Int
     token: Text
@@ -144,7 +144,7 @@ class FlushToStorage(Message):
 
 @request(-5, Need.MANAGE)
 class ListStorageChunks(Message):
-    """Of Pravega's administration tools; not supported."""
+    """A command of Pravega's administration tools; not supported."""
 
     segment: Text
     token: Text

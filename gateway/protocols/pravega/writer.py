@@ -38,11 +38,11 @@ class Writer:
 
     @property
     def batches(self) -> Sequence[Batch]:
-        """What is not acknowledged yet, oldest first."""
+        """The batches that are not acknowledged yet, oldest first."""
         return [*self._batches, *self._waiting]
 
     def connected(self) -> bytes:
-        """What to send first on a new connection."""
+        """The bytes to send first on a new connection."""
         return self._events.connected()
 
     def add(self, batch: Batch) -> None:
@@ -77,10 +77,12 @@ class Writer:
         """Nothing to do: `connected` starts again with what is not acknowledged."""
 
     def set_aside(self) -> Batch | None:
-        """See `sender.Writer`; no batch is done before the server has said what it has."""
+        """Set the event in flight aside.  No batch is done before the server says what
+        it has.
+        """
         self._events.set_aside()
         return None
 
     def alive(self) -> bytes:
-        """See `sender.Writer`: nobody asks for it."""
+        """No bytes: the server asks for no sign of life."""
         return b""

@@ -41,7 +41,6 @@ class Sending(Feeding):
         self._made = 0
 
     def client(self) -> _Sender:
-        """See `Feeding`."""
         args = self.args
         self._made += 1
         name = self._name if args.connections == 1 else f"{self._name}-{self._made}"
@@ -63,7 +62,6 @@ class Sending(Feeding):
         )
 
     def bodies(self, events: Sequence[bytes]) -> list[bytes]:
-        """See `Feeding`."""
         size = self.args.packed
         if not size:
             return super().bodies(events)

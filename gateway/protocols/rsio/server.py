@@ -124,7 +124,6 @@ class RsioServer(Closing, interfaces.Publishing, Yielding, Aging):
     # Called by the network
 
     def received(self, data: bytes) -> None:
-        """See `interfaces.Server`."""
         if self._closed or self._refusal is not None:
             return
         self._heard = self._heard or bool(data)
@@ -182,7 +181,6 @@ class RsioServer(Closing, interfaces.Publishing, Yielding, Aging):
         return self._growth.spend(growth / 1024)
 
     def closed(self) -> None:
-        """See `interfaces.Server`."""
         if not self._closed:  # it said no goodbye: it sends again what it is unsure of
             self._over()
             self._ingest.withdraw()
@@ -193,7 +191,6 @@ class RsioServer(Closing, interfaces.Publishing, Yielding, Aging):
             self._publishing.writable(ready)
 
     def drain(self) -> None:
-        """See `interfaces.Server`."""
         self._leave(_STOPPING)
 
     def aged(self) -> None:
@@ -410,7 +407,6 @@ class RsioServer(Closing, interfaces.Publishing, Yielding, Aging):
     # The end
 
     def give_up(self, why: Refusal) -> None:
-        """See `interfaces.Yielding`."""
         if self._closed or self._refusal is not None:
             return
         self._refusal = why

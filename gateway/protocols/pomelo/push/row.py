@@ -161,7 +161,6 @@ class Push(Row):
 
     @property
     def to_session(self) -> str | None:
-        """See `Row`."""
         return self.to.session
 
     def begin(self, registry: Registry) -> Delivery:
@@ -207,7 +206,6 @@ class AnswerRow(Row):
 
     @property
     def to_session(self) -> str | None:
-        """See `Row`."""
         return self.session
 
     def begin(self, registry: Registry) -> Delivery:
@@ -246,7 +244,6 @@ class Kick(Row):
 
     @property
     def to_session(self) -> str | None:
-        """See `Row`."""
         return self.session
 
     def begin(self, registry: Registry) -> Delivery:
@@ -294,7 +291,6 @@ class Membership(Row):
 
     @property
     def to_session(self) -> str | None:
-        """See `Row`."""
         return self.to.session
 
     def apply(self, registry: Registry) -> int:

@@ -1,8 +1,8 @@
 """`gateway pravega cut SCOPE/STREAM --at TIME`: where a stream was at a time.
 
-The controller knows when what lies before each of a segment's marks was written.  The cut
-is a place of marks: nothing behind it was written before TIME that does not lie within a
-mark's distance, and nothing before it was written at TIME or later.
+The controller knows when the bytes before each of a segment's marks were written.  The cut
+is a place of marks.  All before it was written before TIME, and so was nothing behind it,
+but for a mark's distance.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ _SUCCESS = 0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See `gateway.cli`."""
     does = parser.add_subparsers(dest="do", metavar="cut", required=True)
     cut = does.add_parser(
         "cut",
@@ -61,7 +60,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """See `gateway.cli`."""
     where: Target = args.controller
     if where.unix is not None:
         raise WrongUse("--controller: a controller has no socket in the file system")

@@ -1,11 +1,11 @@
-"""Who may do what: the rules of `options.access`, and a count of what was denied.
+"""Permissions: the rules of `options.access`, and a count of what was denied.
 
-    access absent    who is let in may do everything
+    access absent    all who are let in may do everything
     access: [...]    nothing is allowed but what a rule says
 
-A rule names principals and, for each permission, patterns of `scope/stream`.  What a wire
-command asks for is said in `wire` and its like, what a call of the controller asks for in
-`call_permissions`.  A reload changes the rules for connections that are open, too.
+A rule names principals and, for each permission, patterns of `scope/stream`.  `wire` and its
+like say what a wire command needs, `call_permissions` what a call of the controller needs.
+A reload changes the rules for connections that are open, too.
 
 No I/O but the log, no clock.
 """
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 _KEY = "options.access"
 _SEGMENT_PARTS = 3
 _MOST_KNOWN, _MOST_KNOWN_CHARACTERS = 10_000, 600
-"""Decisions that are remembered, and how long the names in them may be: a scope's or a
-stream's has 255 at most, while a client may ask for one of a MiB.
-"""
+"""The most decisions that are remembered, and the most characters of the names in one.
+
+A scope's or a stream's name has 255 at most, while a client may ask for one of a MiB."""
 _MOST_PRINCIPALS = 1000
-"""Whose rights are remembered."""
+"""The most principals whose rights are remembered."""
 _OF_CLIENTS = (READER_GROUP, MARK)
 """Streams that clients make for themselves are named otherwise in rules."""
 _MOST_TOLD_OF, _MOST_TOLD = 1000, 100
@@ -54,23 +54,23 @@ _LISTS: dict[Need, tuple[str, ...]] = {
 
 
 class Kind(Enum):
-    """What a resource is; the text names it."""
+    """Kinds of resources; the value names it in a sentence."""
 
     SCOPE = "the scope"
-    """With all that is in it: `scope/*`."""
+    """A scope with all that is in it: `scope/*`."""
     STREAM = ""
     """Or a key-value table, by its own name."""
     GROUP = "the reader group"
-    """Of Java's client: its stream `_RG…`."""
+    """A reader group of Java's client: its stream `_RG…`."""
     TABLE = "the table"
-    """By the name of its segments: a key-value table, or a reader group of Rust's client
-    and Python's, which no name tells apart."""
+    """A key-value table, or a reader group of Rust's client and Python's, by the name of its
+    segments, which tells them not apart."""
     NONE = "the segment"
-    """Of no stream: no rule can name it."""
+    """A segment of no stream: no rule can name it."""
 
 
 class Resource(NamedTuple):
-    """What somebody wants to use; the name is empty for a scope."""
+    """A resource that a client wants to use; the name is empty for a scope."""
 
     kind: Kind
     scope: str
@@ -82,7 +82,7 @@ class Resource(NamedTuple):
 
 
 def of_stream(scope: str, name: str) -> Resource:
-    """What a stream of this name is."""
+    """The resource that a stream of this name is."""
     if name.startswith(READER_GROUP):
         return Resource(Kind.GROUP, scope, name.removeprefix(READER_GROUP))
     if name.startswith(MARK):  # the watermarks of a stream belong to it
@@ -93,7 +93,7 @@ def of_stream(scope: str, name: str) -> Resource:
 
 
 def of_segment(name: str) -> Resource:
-    """What the stream is that a segment belongs to; transactions belong to it, too."""
+    """The resource of a segment's stream, which has transactions, too."""
     parts = name.split("/")
     if len(parts) != _SEGMENT_PARTS:
         return Resource(Kind.NONE, name)
@@ -113,7 +113,7 @@ class _Pattern:
 
     @property
     def expression(self) -> str:
-        """Of its names."""
+        """The regular expression of its names."""
         return _expression(self.name, "[^/]*")
 
     def in_scope(self, scope: str) -> bool:
@@ -143,7 +143,7 @@ class _Compiled:
 
 
 class Rights:
-    """What one principal may do, by all rules that name it."""
+    """The rights of one principal, by all rules that name it."""
 
     def __init__(self, rules: Iterable[_Compiled] | None = None) -> None:
         """None: everything."""
@@ -244,7 +244,7 @@ class Access:
         return True
 
     def rights(self, who: str) -> Rights:
-        """Of a principal; one without a name (empty) has none."""
+        """The rights of a principal; one without a name (empty) has none."""
         if self._rules is None:
             return Rights()
         found = self._rights.get(who)
@@ -293,8 +293,10 @@ class Access:
 
 
 def _expression(pattern: str, star: str) -> str:
-    """What stands between two stars is taken where it is first, and nowhere else is tried:
-    names are the client's choice, and must not cost more than their length.
+    """The regular expression of a pattern.
+
+    Text between two stars is taken where it is first, and nowhere else is tried: names are
+    the client's choice, and must not cost more than their length.
     """
     first, *rest = map(re.escape, pattern.split("*"))
     if not rest:

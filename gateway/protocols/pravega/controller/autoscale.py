@@ -1,8 +1,8 @@
 """Automatic scaling: splits busy segments of a stream, and merges quiet ones.
 
-The stream's policy says what is busy.  Once a minute the length, or the number of events,
-of the segments of each stream with a policy by rate is noted, and kept for 20 minutes: in
-memory, so a restart begins anew.
+The stream's policy says what is busy.  Once a minute the lengths, or numbers of events, of
+segments are noted, where the policy is by rate.  They are kept for 20 minutes in memory, so
+a restart begins anew.
 
     split    more than 5 times the target for 2 minutes, twice for 5, or once for 10; into
              as many as the rate asks for, at least two, at most the policy's factor
@@ -51,11 +51,13 @@ class _Rate:
         self._noted: deque[tuple[float, int]] = deque(maxlen=_NOTES)
 
     def note(self, now: float, value: int) -> None:
-        """Its length, or its number of events, now."""
+        """Note the length, or the number of events, now."""
         self._noted.append((now, value))
 
     def over(self, minutes: float) -> float | None:
-        """Per second, over so many minutes at least; None if it is not known so long."""
+        """The rate per second over so many minutes at least; None if not known for so
+        long.
+        """
         now, value = self._noted[-1]
         for then, before in reversed(self._noted):
             if now - then >= minutes * _MINUTE:
@@ -63,12 +65,12 @@ class _Rate:
         return None
 
     def longest(self) -> float:
-        """Per second, over all that is kept."""
+        """The rate per second over all that is kept."""
         (then, before), (now, value) = self._noted[0], self._noted[-1]
         return (value - before) / (now - then) if now > then else 0.0
 
     def splits(self, target: float) -> int:
-        """Into how many segments it should be split; 0: it should not."""
+        """The number of segments to split into; 0: it should not be split."""
         rates = [
             rate
             for minutes, times in _SPLIT
@@ -94,7 +96,7 @@ class Autoscale:
     def __attrs_post_init__(self) -> None:
         self.rounds = Rounds(self._catalog.container, "Scaling", self._steps)
         self._rates: dict[str, _Rate] = {}
-        """By name of the segment."""
+        """Rates by name of the segment."""
 
     def _steps(self) -> Iterator[int]:
         """A step for each stream, with what it cost."""
@@ -152,7 +154,7 @@ def _split(
 def _merge(
     active: Sequence[tuple[Part, _Rate]], target: float, spare: int
 ) -> tuple[list[Part], list[tuple[float, float]]]:
-    """At most *spare* pairs of neighbours."""
+    """Pairs of neighbours to merge, *spare* of them at most."""
     ended: list[Part] = []
     ranges: list[tuple[float, float]] = []
     low: Part | None = None

@@ -1,7 +1,6 @@
-"""What each call of the controller asks for, and of what.
+"""The permission and the resource that each call of the controller needs.
 
-A call that is not in the table is answered by nobody: `Controller` refuses to be made with
-such a method.
+`Controller` refuses to be made with a method that is not in the table.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ _Asked: TypeAlias = Callable[[Any], Iterator[tuple[Need, Resource]]]
 """Gives what a request asks for: all of it must be allowed."""
 
 _READ, _WRITE, _READ_WRITE = 3, 4, 5
-"""What clients say that they want a token for."""
+"""The purposes of a token, as clients name them."""
 
 
 def _nothing(request: Any) -> Iterator[tuple[Need, Resource]]:
@@ -33,7 +32,9 @@ def _scope(need: Need) -> _Asked:
 
 
 def _stream(need: Need, of: Callable[[Any], Any] | None = None) -> _Asked:
-    """Of the request's `stream_info`, or where *of* finds such a one."""
+    """A call that needs *need* for the request's `stream_info`, or for the one that
+    *of* finds.
+    """
 
     def asked(request: Any) -> Iterator[tuple[Need, Resource]]:
         info = request.stream_info if of is None else of(request)
@@ -47,7 +48,9 @@ def _itself(request: Any) -> Any:
 
 
 def _token(request: Any) -> Iterator[tuple[Need, Resource]]:
-    """What it is wanted for, if the client says so: the answer comes at once then."""
+    """The purpose of the token, if the client says it: it then learns at once if it is
+    denied.
+    """
     what = of_stream(request.scope, request.stream)
     if request.access in (_READ, _READ_WRITE):
         yield Need.READ, what

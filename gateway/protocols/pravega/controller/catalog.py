@@ -4,7 +4,7 @@ The tables are durable and restored like every other segment.  They are read onc
 start; after that the state is in memory, and each change of it is put into a table.
 
 Changes become durable in the order in which they are made.  So a stream's segments are
-created before its record is put, and deleted before its record is: after a crash at any
+created before its record is put, and deleted before its record is.  After a crash at any
 moment the same call can be repeated, and no segment is left over.
 
 Nothing is left of a deleted stream but its name and a number: the first that none of its
@@ -44,7 +44,7 @@ _KEY_BYTES = 32
 _EPOCH_BITS = 32
 """The id of a transaction has its epoch above so many bits of its upper half."""
 _ENDING_MS = 60_000
-"""So long after the end of a transaction its segments may still be there."""
+"""Milliseconds after a transaction's end in which its segments may still be there."""
 _BEHIND = 1000
 """How many replaced segments without data a stream remembers, for slow clients."""
 
@@ -56,9 +56,9 @@ _TOKEN_KEY = b"token key"
 _NUMBER_KEY = b"first number"
 _NUMBER_OF = "first number of "
 _MOST_NAMES = 10_000
-"""Of deleted streams and key-value tables that are remembered."""
+"""The most names of deleted streams and key-value tables that are remembered."""
 _FORGOTTEN = 1000
-"""So many of them at once."""
+"""The number of names that are forgotten at once."""
 
 _Record = TypeVar("_Record", bound=msgspec.Struct)
 
@@ -71,12 +71,14 @@ class Catalog:
         self._options = options
         self.scopes: dict[str, Scope] = {}
         self.transactions: dict[tuple[str, str, int, int], Transaction] = {}
-        """By scope, stream, and the two halves of the id; the oldest first."""
+        """Transactions by scope, stream, and the two halves of the id; the oldest
+        first."""
         self.token_key = b""
         self._numbers: dict[str, int] = {}
         """The first number that no segment had of what was deleted, by `scope/name`."""
         self._first_number = 0
-        """What has another name begins here: there were such as are forgotten."""
+        """The first number of segments of a new name, behind those of forgotten ones.
+        """
         self.last = 0
         """Number of the last change: when it is durable, everything here is."""
 
@@ -130,7 +132,7 @@ class Catalog:
 
     @property
     def internal_room(self) -> int:
-        """So many bytes more may be in internal segments."""
+        """Bytes that may still be added to internal segments."""
         return self._options.internal_bytes - self.container.state.kept_bytes
 
     # -- look up -------------------------------------------------------------------
@@ -430,11 +432,11 @@ class Scaling:
         self._epoch = stream.epoch
         self._number = stream.next_number
         self.parts = stream.parts
-        """Of the stream, when it is done."""
+        """The stream's segments, when the change is done."""
         self.created: dict[str, None] = {}
         self.sealed: list[str] = []
         self.merged: list[tuple[str, str]] = []
-        """What is appended to the new segments, or others: (target, source)."""
+        """Appends to new and other segments: (target, source)."""
         self.submitter, self.origin = submitter, origin
 
     def replace(

@@ -2,9 +2,9 @@
 
 Events go to the segment that has all their keys now, if only one has: what was written to
 those keys before is in it, or lies before it.  Of several, only their writer knows which gets
-which.  So these end, one follows in their place, which gets the events and ends as well, and
-then segments like those that ended: two epochs, and a reader stands still before each until
-its group has a checkpoint.  Therefore commits that need this wait a moment for others of their
+which.  So these end.  One follows in their place, which gets the events and ends as well, and then
+segments like those that ended.  These are two epochs, and a reader stands still before each
+until its group has a checkpoint.  Therefore commits that need this wait a moment for others of their
 stream, and share the two.  Who commits hears at once that it will be done, which is durable;
 and what is committed meanwhile waits as well, so that commits keep their order.
 """
@@ -28,7 +28,7 @@ from gateway.protocols.pravega.controller.scaling import check_count
 from gateway.protocols.pravega.errors import SegmentError
 
 Key = tuple[str, str, int, int]
-"""Of a transaction: scope, stream, and the two halves of its id."""
+"""The key of a transaction: scope, stream, and the two halves of its id."""
 Place: TypeAlias = tuple[str, str]
 """Scope and stream."""
 
@@ -59,13 +59,13 @@ class _Waiting:
     def __init__(self, since: float) -> None:
         self.since = since
         self.keys: dict[Key, Caller | None] = {}
-        """With who made them; None: that was before a restart."""
+        """The caller of each commit; None: it came before a restart."""
         self.timer: IDelayedCall | None = None
         self.told = False
         """The log says that they can not be merged now."""
 
     def cancel(self) -> None:
-        """They are not looked at by themselves any more."""
+        """Cancel the timer that looks at them."""
         if self.timer is not None and self.timer.active():
             self.timer.cancel()
 
@@ -236,7 +236,9 @@ class Commits:
         return {part.id: there[segment(scope, name, part.id)].length for part in into}
 
     def _broken(self, place: Place) -> list[Part]:
-        """Segments of today that take nothing more: somebody has sealed or deleted them."""
+        """Today's segments that were sealed or deleted by other means, and take nothing
+        more.
+        """
         found = [
             (part, self._catalog.segment_state(*place, part))
             for part in self._stream(place).active

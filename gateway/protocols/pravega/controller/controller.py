@@ -40,7 +40,7 @@ _GROWING = frozenset(
 _NOT_SERVED = {
     "getControllerToBucketMapping": "the gateway has one controller, without buckets",
 }
-"""What is said of methods that clients call and nobody answers."""
+"""Reasons for not serving methods that clients call."""
 
 _SERVICE = "/io.pravega.controller.stream.api.grpc.v1.ControllerService/"
 

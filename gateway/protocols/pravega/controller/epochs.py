@@ -1,4 +1,4 @@
-"""Which segments a stream had when: epochs, successors, stream cuts, its head.
+"""Epochs of a stream: which segments it had when, their successors, stream cuts, its head.
 
 The key space, 0 to 1, is cut into ranges, one for each segment.  Scaling seals segments and
 puts others in their ranges, which begins the next epoch: the old ones have the new ones as
@@ -44,7 +44,7 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
 
     @property
     def number(self) -> int:
-        """Its number, which no other segment of the stream has."""
+        """The number, which no other segment of the stream has."""
         return self.id & ((1 << _NUMBER_BITS) - 1)
 
     @property
@@ -93,7 +93,7 @@ class Cover:
 
     @property
     def ranges(self) -> list[tuple[float, float]]:
-        """What they cover, those that touch joined."""
+        """The ranges that the segments cover; those that touch are joined."""
         found: list[tuple[float, float]] = []
         for low, high in zip(self._lows, self._highs, strict=True):
             if found and found[-1][1] == low:
@@ -108,7 +108,7 @@ class Cover:
         return len(parts) == 1 and parts[0][0] <= part.low and part.high <= parts[0][1]
 
     def under(self, part: Part) -> Sequence[Part]:
-        """Those that share keys with *part*."""
+        """The segments that share keys with *part*."""
         begin = bisect_right(self._highs, part.low)
         return self.parts[begin : bisect_left(self._lows, part.high)]
 
@@ -123,19 +123,19 @@ def in_epoch(parts: Iterable[Part], epoch: int) -> list[Part]:
 
 
 def successors(parts: Iterable[Part], part: Part) -> Sequence[Part]:
-    """What took the place of *part*; nothing while it is active."""
+    """The segments that took the place of *part*; none while it is active."""
     if part.is_active:
         return ()
     return Cover(each for each in parts if each.epoch == part.until).under(part)
 
 
 def predecessors(parts: Iterable[Part], part: Part) -> Sequence[Part]:
-    """Whose place *part* took."""
+    """The segments whose place *part* took."""
     return Cover(each for each in parts if each.until == part.epoch).under(part)
 
 
 def scalings(parts: Iterable[Part]) -> list[tuple[list[Part], list[Part]]]:
-    """What was replaced by what, range by range, the oldest first."""
+    """Pairs of old and new segments, range by range, the oldest first."""
     events: defaultdict[int, list[Part]] = defaultdict(list)
     ends = {part.until for part in parts if not part.is_active}
     for part in parts:

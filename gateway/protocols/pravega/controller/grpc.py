@@ -1,8 +1,8 @@
 """The server side of a gRPC connection, without I/O: unary calls over HTTP/2.
 
 `h2` implements HTTP/2.  This adds what gRPC needs: one message with a prefix of five bytes
-in each direction, a status in the trailers (or in the headers, when a call fails), a
-deadline, and limits of what a client may leave unfinished.  A call that breaks a rule
+in each direction, a status in the trailers, a deadline, and limits of unfinished calls.  The
+status is in the headers when a call fails.  A call that breaks a rule
 fails with a status.  A client that breaks HTTP/2 is refused, with GOAWAY.
 
 No I/O, no clock.
@@ -84,7 +84,7 @@ class Call:
     """A complete request."""
 
     stream: int
-    """Its HTTP/2 stream id."""
+    """The id of its HTTP/2 stream."""
     path: str
     """`/package.Service/method`."""
     authority: str
@@ -102,14 +102,16 @@ class _Open:
     call: Call
     body: bytearray = field(default_factory=bytearray)
     answer: memoryview | None = None
-    """What is left to send before the trailers."""
+    """The bytes to send before the trailers."""
 
 
 class Calls:
     """The calls of one connection."""
 
     def __init__(self, *, message_bytes: int, streams: int) -> None:
-        """At most *streams* calls at once, of at most *message_bytes* each."""
+        """Limit the calls at once to *streams*, and the bytes of each to
+        *message_bytes*.
+        """
         self._limit = message_bytes
         self._open: dict[int, _Open] = {}
         self._last = 0

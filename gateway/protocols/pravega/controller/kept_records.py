@@ -1,4 +1,6 @@
-"""What the controller's tables have: scopes, streams, reader groups, tables, transactions."""
+"""Records in the controller's tables: scopes, streams, reader groups, tables,
+transactions.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,15 @@ class Stream(msgspec.Struct, omit_defaults=True):
     count: int = 0
     """How many segments it was created with; 0 in the record of a scope."""
     config: bytes = b""
-    """Its last `StreamConfig`, encoded."""
+    """The last `StreamConfig`, encoded."""
     tags: list[str] = []
     sealed: bool = False
     scaled: list[Part] = []
-    """Its segments, the oldest first, if it was ever scaled."""
+    """The segments, the oldest first, if the stream was ever scaled."""
 
     @property
     def parts(self) -> list[Part]:
-        """Its segments; without the oldest, of a stream that was scaled very often."""
+        """The segments; without the oldest, of a stream that was scaled very often."""
         return self.scaled or _made(self.first, self.count)
 
     @property
@@ -49,7 +51,7 @@ class ReaderGroup(msgspec.Struct, omit_defaults=True):
     """A reader group of Java clients."""
 
     config: bytes = b""
-    """Its `ReaderGroupConfiguration`, encoded."""
+    """The `ReaderGroupConfiguration`, encoded."""
     cuts: dict[str, bytes] = {}
     """The `StreamCut`, encoded, that it says it has read up to; by `scope/stream`."""
 
@@ -61,11 +63,10 @@ class KeyValueTable(msgspec.Struct, omit_defaults=True):
     """Number of its first segment."""
     count: int
     config: bytes = b""
-    """Its `KeyValueTableConfig`, encoded."""
+    """The `KeyValueTableConfig`, encoded."""
 
     @property
     def parts(self) -> list[Part]:
-        """Its segments."""
         return _made(self.first, self.count)
 
 
@@ -86,7 +87,7 @@ class Scope(msgspec.Struct):
     """A scope, whose record has nothing but its name."""
 
     streams: dict[str, Stream] = {}
-    """By name."""
+    """Streams by name."""
     groups: dict[str, ReaderGroup] = {}
     tables: dict[str, KeyValueTable] = {}
 

@@ -31,7 +31,7 @@ _EXISTS, _NO_SCOPE, _BAD_NAME = 2, 3, 4
 _NOT_FOUND = 2
 
 _KEY_BYTES = 8192
-"""Of both keys together; clients do not send longer ones."""
+"""The most bytes of both keys together; clients do not send longer ones."""
 _PARTITIONS = 1000
 
 
@@ -78,7 +78,7 @@ class KeyValueTables:
     def configuration(
         self, request: messages.KeyValueTableInfo, caller: Caller
     ) -> Message:
-        """What a table was created with."""
+        """Answer with the configuration that a table was created with."""
         found = self._find(request)
         if found is None:
             none = messages.KeyValueTableConfig(scope=request.scope, name=request.name)

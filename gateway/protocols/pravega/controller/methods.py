@@ -1,4 +1,4 @@
-"""What the controller's methods share: their type, the caller, error texts, pages."""
+"""Common parts of the controller's methods: their type, the caller, error texts, pages."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from gateway.protocols.pravega.controller.messages import Message
 from gateway.sdk.costs import Turn
 
 SUCCESS, FAILURE = 0, 1
-"""These two codes are the same in the status of every method."""
+"""Two codes that are the same in the status of every method."""
 
 
 _PAGE = 1000
 _NAME = 0.7
-"""What a name in a list costs, be it shown or not."""
+"""The cost of a name in a list, be it shown or not."""
 
 
 class Unfinished(Exception):
@@ -43,7 +43,7 @@ class Caller:
     name: str
     """The name it proved; empty where it has to prove none."""
     rights: Rights = field(default_factory=Rights)
-    """What it may do, and what it is told of."""
+    """The caller's rights: what it may do, and which names it may see."""
     submitter: Any = None
     """A `container.Submitter`, which is told of the events that the call makes durable."""
     origin: Any = None
@@ -77,7 +77,7 @@ class Methods:
         return mark
 
     def of(self, one: object) -> dict[str, Method]:
-        """Those of *one* object of the class, by the name that clients call."""
+        """The methods of *one* object of the class, by the name that clients call."""
         return {
             name: (request, partial(answer, one))
             for name, request, answer in self._marked
@@ -107,10 +107,10 @@ def segment_range(scope: str, stream: str, part: Part) -> messages.SegmentRange:
 def page(
     names: Iterable[str], token: str, seen: Callable[[str], bool], turn: Turn
 ) -> tuple[list[str], messages.ContinuationToken]:
-    """Those after *token* that may be *seen*, sorted, at most 1000; and the token of the
-    next page.
+    """A page of the names that may be *seen*: sorted, 1000 at most; and the next page's token.
 
-    A token is the last name of the page before.  Clients ask until a page is empty.
+    A token is the last name of the page before, empty for the first page.  Clients ask until
+    a page is empty.
     """
     ordered = sorted(names)
     turn.charge(_NAME * len(ordered))

@@ -56,7 +56,7 @@ class _Declared(type):
 
 
 class Message(metaclass=_Declared):
-    """What all of them have, as protobuf has it.  Fields that are not given are zero,
+    """The methods of all messages, as protobuf has them.  Fields that are not given are zero,
     empty or missing.
     """
 

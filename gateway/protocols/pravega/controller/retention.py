@@ -8,13 +8,13 @@ It does so from time to time.
     consumption   where groups say how far they have read (subscribers): only what all of
                   them have read; beyond `max` of age or size also what they have not
 
-Places are the segments' marks, so a little more is kept than a policy says: what was
-written in an hour, at most, or a quarter of a megabyte of a segment.  Only truncation
+Places are the segments' marks, so a little more is kept than a policy says: at most an
+hour's writes, or a quarter of a megabyte, of a segment.  Only truncation
 deletes: it is durable, and readers see it like anybody's.
 
 Times are those of the clock at the gateway's start.  One that was years ahead then would
-make all streams old at once: what it shows more than three days after the last write before
-it leapt counts once it was so for a day, unless the clock was set back since.
+make all streams old at once.  So a time more than three days after the last write before the
+leap counts only after a day, and if the clock was not set back since.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from gateway.protocols.pravega.controller.rounds import Rounds
 from gateway.protocols.pravega.segment import Segment
 
 _MARKS = 100
-"""So many of a segment cost as much as a segment, or a group."""
+"""The number of a segment's marks that cost as much as a segment, or a group."""
 _TIME, _SIZE = 1, 2
 """Kinds of policies, as the protocol numbers them."""
 _NO_LIMIT = (1 << 63) - 1
@@ -63,7 +63,7 @@ class Retention:
         self._read: dict[str, list[Mapping[int, int]]] = {}
         """How far each subscriber has read, by stream."""
         self._policies: dict[tuple[str, str], tuple[bytes, tuple[int, int, int]]] = {}
-        """What was decoded of each stream's configuration, and of which."""
+        """The decoded policy of each stream's configuration, with the encoded one."""
         self._leap = self._leapt_at = 0
         """Milliseconds that the clock has leapt after a write, if they do not count, and
         what it showed then.
@@ -182,8 +182,9 @@ class Retention:
 
 
 def _around_a_leap(segments: Iterable[Segment], now: int) -> tuple[int, int]:
-    """The last time of a write that is a day old, 0 if there is none, and the first one
-    since, now if there is none: an earlier run may have written by the same wrong clock.
+    """The last write that is a day old, or 0, and the first one since, or *now*.
+
+    An earlier run may have written by the same wrong clock.
     """
     before, since, a_day_ago = 0, now, now - _STANDS_MILLISECONDS
     for each in segments:
@@ -219,7 +220,7 @@ def _by_size(segments: Sequence[Segment], size: int) -> list[int]:
     times = sorted(marks.union(each.written_at for each in segments))
 
     def written_since(time: int) -> int:
-        """As a key: it only grows with the time."""
+        """A sort key for *time*: it only grows with it."""
         return -sum(each.readable - each.offset_since(time + 1) for each in segments)
 
     # The first time since which too little was written; the one before is the latest to do.

@@ -13,7 +13,7 @@ from gateway.protocols.pravega.container import Container
 from gateway.protocols.pravega.controller.grpc import Failed
 
 _AT_ONCE = 100
-"""Of what steps cost, in one turn of the event loop."""
+"""The cost of the steps in one turn of the event loop."""
 
 
 @define(eq=False, slots=False)

@@ -37,7 +37,7 @@ from gateway.protocols.pravega.controller.names import MARK, READER_GROUP
 _STREAM_SEGMENTS = 10_000
 
 _TOLD_SEGMENTS = 10
-"""In one line of the log."""
+"""The most segments in one line of the log."""
 
 FIXED, BY_BYTES, BY_EVENTS = 0, 1, 2
 """Kinds of scaling policies, as the protocol numbers them."""
@@ -57,7 +57,7 @@ class Scalings:
 
     def __attrs_post_init__(self) -> None:
         self._told = ""
-        """What the log says of the last call that was refused."""
+        """The last reason of a refusal in the log."""
 
     @methods(messages.ScaleRequest, "scale")
     def scale(self, request: messages.ScaleRequest, caller: Caller) -> Message:
@@ -129,8 +129,8 @@ def _why_not(
     ended: Sequence[Part],
     ranges: Sequence[tuple[float, float]],
 ) -> str | None:
-    """What is wrong with replacing the segments *ids*, of which *ended* are active, by
-    segments of these ranges; None: nothing.
+    """The reason why the segments *ids*, of which *ended* are active, can not be replaced by
+    segments of these ranges; None: they can.
     """
     if stream.sealed:
         return "the stream is sealed"

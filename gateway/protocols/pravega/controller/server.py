@@ -31,9 +31,9 @@ _STREAMS = 1000
 _CALL_FRAMES = 20
 """Frames that a client may send for each call that is answered, and one for each KiB."""
 _CALL = 50.0
-"""What a call costs a turn, at least."""
+"""The least cost of a call for a turn."""
 _BAD_CREDENTIALS = 3
-"""So many calls with wrong credentials close the connection."""
+"""The number of calls with wrong credentials that closes the connection."""
 _CREDENTIALS = "options.users, options.tokens"
 _MESSAGE_BYTES = 1 << 20
 """Limit of a request: the largest is a stream cut of ten thousand segments."""
@@ -82,7 +82,7 @@ class ControllerServer(Closing):
         self._denied: dict[Call, str] = {}
         """Calls with wrong credentials, whose answer waits: its text."""
         self._timers: dict[Call, IDelayedCall] = {}
-        """Of calls that wait: when each fails."""
+        """Timers of the calls that wait: when each fails."""
         self._control = control
         self._origins = Origins(connection.origin)
         self._bad_credentials = 0
@@ -95,7 +95,6 @@ class ControllerServer(Closing):
     # -- called by the network -------------------------------------------------------
 
     def received(self, data: bytes) -> None:
-        """See `interfaces.Server`."""
         if self._closed:
             return
         calls = self._calls
@@ -117,7 +116,6 @@ class ControllerServer(Closing):
             self._connection.again()
 
     def drain(self) -> None:
-        """See `interfaces.Server`."""
         if not self._closed:
             self._draining = True
             self._calls.drain()
@@ -222,12 +220,10 @@ class ControllerServer(Closing):
     # -- called by the container -----------------------------------------------------
 
     def stored(self, change: Change, stored: Stored) -> None:
-        """See `container.Submitter`."""
         if not self._closed:
             self._connection.count(events=stored.batch.count)
 
     def flush(self) -> None:
-        """See `container.Submitter`."""
         if self._closed:
             return
         durable = self._container.state.durable
@@ -242,7 +238,7 @@ class ControllerServer(Closing):
         self._regulate()
 
     def lost(self, why: str) -> None:
-        """See `container.Submitter`: fail the calls whose changes are not stored."""
+        """Fail the calls whose changes are not stored."""
         if self._closed:
             return
         while self._due:

@@ -143,9 +143,9 @@ class StreamSegments:
         "getSegmentsImmediatelyFollowing",
     )
     def successors(self, request: messages.SegmentId, caller: Caller) -> Message:
-        """What took a segment's place, and of each whose place it took.
+        """Answer with the successors of a segment, and the predecessors of each.
 
-        Nothing for segments of a deleted stream of this name, whose readers are done.
+        None for segments of a deleted stream of this name, whose readers are done.
         """
         info = request.stream_info
         stream = find(self._catalog, info)

@@ -310,7 +310,7 @@ class Streams:
 
 
 def _length(there: Mapping[Part, Segment], part: Part) -> int:
-    """Of a segment; that of a deleted one is 0."""
+    """The length of a segment; that of a deleted one is 0."""
     found = there.get(part)
     return 0 if found is None or found.table is not None else found.length
 

@@ -51,7 +51,7 @@ class DelegationTokens:
         self._checked: dict[str, dict[str, Any]] = {}
 
     def make(self, scope: str, stream: str, subject: str) -> str:
-        """Make a token for a stream; empty if nobody asks for one."""
+        """Make a token for a stream; empty if none is asked for."""
         if not (self._required or self._access.ruled):
             return ""
         now = int(self._now())
@@ -67,7 +67,6 @@ class DelegationTokens:
         return f"{signed}.{self._sign(signed)}"
 
     def configure(self, rules: Iterable[Rule] | None) -> None:
-        """See `Access.configure`."""
         if self._access.configure(rules):
             self._rules_since = self._now()
 
@@ -89,7 +88,9 @@ class DelegationTokens:
         principal: str | None = None,
         proved: Callable[[str], object] | None = None,
     ) -> int | Denied | None:
-        """See `TokenCheck`.  Nobody may use the controller's own tables."""
+        """Check a token, as `TokenCheck` says.  The controller's own tables are for no
+        client.
+        """
         if segment.startswith(SYSTEM):
             return FAILED
         if not (self._required or self._access.ruled):

@@ -2,8 +2,8 @@
 
 A transaction has a segment for each that its stream has when it begins, and its data is
 staged there.
-A commit merges all of them in one change, whatever the stream was scaled to meanwhile; where
-that was a scaling of what it has written, a moment later, with others (`commits`).
+A commit merges all of them in one change, whatever the stream was scaled to meanwhile.  Where
+segments that it wrote to were scaled, this is done a moment later, with others (`commits`).
 An abort, or the end of the lease, seals them, and deletes them a while later.
 Once durable, either is final, and repeated calls get the same answer.
 
@@ -202,7 +202,7 @@ class Transactions:
         return status(SUCCESS)
 
     def _committed(self, key: Key, position: Mapping[int, int]) -> None:
-        """It is merged, up to a place of its stream."""
+        """Note that a transaction is merged, up to a place of its stream."""
         self._end(key, self._catalog.transactions[key], COMMITTED)
         if (told := self._times.pop(key, None)) is not None:
             with contextlib.suppress(Failed):  # there is no room: the commit stands
@@ -292,7 +292,7 @@ class Transactions:
         self._save(key, found, state)
 
     def _save(self, key: Key, found: Transaction, state: int) -> None:
-        """It is open no more."""
+        """Save the new state of a transaction that is not open any more."""
         _cancel(self._leases, key)
         found.state = state
         self._catalog.save_transaction(key[0], key[1], found)

@@ -43,22 +43,22 @@ _BAD_TIME, _BAD_POSITION, _INTERNAL = 1, 2, 3
 _UNKNOWN_WRITER, _NO_STREAM = 1, 2
 
 _PAUSE_SECONDS = 10.0
-"""Between two marks of a stream."""
+"""Seconds between two marks of a stream."""
 _TIMEOUT_SECONDS = 120.0
-"""Of a writer, where its stream's configuration names none."""
+"""Seconds until a writer times out, where its stream's configuration says none."""
 _MOST_OFFSETS = 200_000
 """How many offsets writers may have noted, all together."""
 _WRITER = b"gateway's marks."
 """The writer id with which marks are appended."""
 _MARK_BYTES = 256 << 10
-"""Of a stream's marks so many bytes are kept, at most: hours, of one with few segments."""
+"""The most bytes of marks kept of a stream: hours, of one with few segments."""
 _HEADER = 8
-"""Of an event."""
+"""The size of an event's header."""
 
 
 @define(eq=False)
 class _Writer:
-    """What a writer noted last."""
+    """The last note of a writer."""
 
     time: int
     position: Mapping[int, int]
@@ -70,11 +70,11 @@ class _Writer:
 
 @define(eq=False)
 class _Marked:
-    """What is known of one stream."""
+    """The marks and writers of one stream."""
 
     writers: dict[str, _Writer] = field(factory=dict)
     lower: int | None = None
-    """Of its last mark."""
+    """The lower bound in its last mark."""
     cut: Mapping[int, int] = field(factory=dict)
     is_read: bool = False
     """The last mark was looked for."""
@@ -228,7 +228,7 @@ class Watermarks:
         return found is None or found.born <= self._at_start
 
     def _segment(self, scope: str, name: str) -> Segment:
-        """That of the marks of a stream."""
+        """The segment of a stream's marks."""
         catalog = self._catalog
         if catalog.stream(scope, MARK + name) is None:
             catalog.add_internal(scope, MARK + name)
@@ -343,7 +343,7 @@ def decoded(mark: bytes) -> tuple[int, dict[int, int]]:
 
 
 def _compact(number: int) -> bytes:
-    """In one, two or four bytes; the first bits say in how many."""
+    """A number in one, two or four bytes, whose first bits say in how many."""
     if number < 1 << 7:
         return number.to_bytes(1)
     if number < 1 << 14:

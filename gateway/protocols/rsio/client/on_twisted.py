@@ -26,7 +26,6 @@ class TwistedRuntime:
         self._clock = clock
 
     def waiter(self) -> Waiter:
-        """See `Runtime`."""
         waiting: Deferred[None] = Deferred()
 
         def wake() -> None:
@@ -36,11 +35,9 @@ class TwistedRuntime:
         return waiting, wake
 
     def soon(self, call: Callable[[], None]) -> None:
-        """See `Runtime`."""
         self._clock.callLater(0, call)
 
     def later(self, seconds: float, call: Callable[[], None]) -> Callable[[], None]:
-        """See `Runtime`."""
         delayed = self._clock.callLater(seconds, call)
 
         def cancel() -> None:

@@ -16,7 +16,6 @@ add_arguments = command.add_arguments
 
 
 def run(args: argparse.Namespace) -> int:
-    """See `gateway.cli`."""
     try:
         return command.check(args)
     except command.WrongUse as why:

@@ -62,11 +62,9 @@ class Output:
     # What the reactor calls
 
     def fileno(self) -> int:
-        """See `IFileDescriptor`."""
         return self._descriptor
 
     def logPrefix(self) -> str:
-        """See `ILoggingContext`."""
         return "stdout"
 
     def doWrite(self) -> None:

@@ -55,7 +55,6 @@ _FILTERS = ("protocol", "listener", "channel", "kind")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See `gateway.cli`."""
     command.add_target(parser)
     add = parser.add_argument
     add("--from", dest="first", metavar="LSN",
@@ -77,7 +76,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """See `gateway.cli`."""
     command.check(args)
     publisher = _publisher(args)
     if args.count is not None and args.count < 1:
