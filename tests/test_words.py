@@ -86,27 +86,17 @@ LEFT: dict[str, int] = {
     "docs/sizing.md": 1,
     "docs/spark.md": 18,
     "docs/symptoms.md": 5,
-    "examples/bulk": 15,
-    "examples/game": 6,
-    "examples/otlp": 15,
-    "examples/recipes": 1,
-    "examples/syslog": 12,
     "gateway": 9,
-    "gateway-demo/gateway_demo": 53,
-    "gateway-testkit/gateway_testkit": 67,
     "gateway/admin": 119,
     "gateway/audit": 185,
     "gateway/daemon": 106,
     "gateway/forward": 82,
     "gateway/net": 307,
     "gateway/protocols/forward": 38,
-    "gateway/protocols/pomelo": 245,
-    "gateway/protocols/rsio": 80,
     "gateway/sdk": 251,
     "gateway/sinks": 71,
     "gateway/spark": 354,
     "gateway/store": 720,
-    "rsio-check/rsio_check": 57,
 }
 """How many breaches a room still has: fewer, and its figure here is lowered; none, and
 its line goes.  Other rooms have none."""
@@ -160,6 +150,8 @@ def found() -> Iterator[tuple[str, str]]:
         for path in sorted((ROOT / package).rglob("*.py")):
             where = path.relative_to(ROOT)
             below = 3 if where.parts[:2] == ("gateway", "protocols") else 2
+            if "tests" in where.parts:
+                continue  # a test's docstring is its promise
             room = "/".join(where.parts[:-1][:below])
             for line, text in docstrings(path):
                 for breach in breaches(text):

@@ -43,7 +43,7 @@ def remember() -> None:
 
 
 def tell(room: str, news: list[dict[str, Any]]) -> None:
-    """Push it to the room's group; while the gateway is away nobody is in it."""
+    """Push news to the room's group; while the gateway is away the group is empty."""
     push = json.dumps({"route": "onNews", "group": room, "body": news})
     gateway = HTTPConnection(ADMIN, timeout=5)
     with contextlib.suppress(OSError, HTTPException), contextlib.closing(gateway):

@@ -1,8 +1,8 @@
-"""Splash's leaderboard: who holds how many fields, from `lake/events` to every screen.
+"""Splash's leaderboard: the number of fields of each player, from `lake/events` to every screen.
 
 Runs `gateway spark`, and beside it a query on the table that the job writes.  A field
-belongs to whoever painted it last, by `lsn`: so it is all the same how often a row is read,
-and in which order.
+belongs to the player who painted it last, by `lsn`: so it is all the same how often a row
+is read, and in which order.
 """
 
 from __future__ import annotations

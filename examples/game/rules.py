@@ -1,6 +1,6 @@
 """The rules of Splash: what its service and its Spark query have in common.
 
-Whoever splashes on a field paints it and its four neighbours.  A field belongs to who
+A splash on a field paints it and its four neighbours.  A field belongs to the player who
 painted it last, and nothing else counts: so the requests, in their order, are the game.
 """
 
@@ -16,7 +16,7 @@ WIDTH, HEIGHT = 16, 10
 """Fields of a room's board."""
 
 REACH = ((0, 0), (1, 0), (-1, 0), (0, 1), (0, -1))
-"""What a splash paints, as seen from the field that it hits."""
+"""The fields that a splash paints, as seen from the field that it hits."""
 
 NAME = 16
 """Characters of a player's name; the rest is cut off."""
@@ -47,7 +47,7 @@ class Room:
         return {"text": str(text)[:200]}
 
     def seen(self) -> dict[str, Any]:
-        """What somebody sees who enters."""
+        """The view of a player who enters."""
         board = [[*at, player] for at, player in self._owners.items()]
         return {"board": board, "chat": list(self._said)}
 

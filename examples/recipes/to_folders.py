@@ -17,7 +17,7 @@ from gateway.spark.jvm.session import SAFETY
 
 
 def main(file: str, name: str, target: str) -> None:
-    """Until it is killed, or its query fails."""
+    """Run until killed, or until the query fails."""
     settings = config.load(file)
     options = {**SAFETY, **s3a.settings(settings.spool, pyspark.__version__)}
     spark = SparkSession.builder.appName(name).config(map=options).getOrCreate()

@@ -1,4 +1,4 @@
-"""What `gateway demo` runs and shows, a distribution of its own.
+"""The demos of `gateway demo`, a distribution of its own.
 
 command    `gateway demo` itself
 setup      the demo's directory, certificates and configuration; what each sender sends

@@ -38,7 +38,7 @@ class Progress(Protocol):
         """One line, for a log."""
 
     def table(self) -> Table:
-        """For a terminal."""
+        """The table for a terminal."""
 
 
 _P = TypeVar("_P", bound=Progress)
@@ -46,7 +46,7 @@ _P_contra = TypeVar("_P_contra", bound=Progress, contravariant=True)
 
 
 class Trouble(Protocol[_P_contra]):
-    """What goes wrong on purpose."""
+    """Faults that happen on purpose."""
 
     @property
     def all(self) -> bool:
@@ -66,7 +66,7 @@ def follow(
     trouble: Trouble[_P] | None = None,
     busy: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Until all is in the tables, has gone wrong that is to, and the job is not *busy*.
+    """Show the progress until all is in the tables, faults have happened, and the job is idle.
 
     *look* is told for how many seconds it goes on.  Raises `Failed` if for *patience* seconds
     after everything was sent no row comes; *log* may say why.

@@ -23,11 +23,11 @@ class Node:
     name: str
     config: Path
     data: Path
-    """Its disk."""
+    """The node's disk."""
     admin: str
     """Address of its admin port."""
     addresses: Mapping[str, str]
-    """Of its listeners, by name; they stay when its machine is replaced."""
+    """Addresses of its listeners, by name; they stay when its machine is replaced."""
 
 
 def make(
@@ -60,7 +60,7 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
 
 
 class Nodes(Demo):
-    """Their processes."""
+    """Processes of several gateways."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class Nodes(Demo):
         gateway.ready()
 
     def kill(self, node: Node) -> None:
-        """By SIGKILL."""
+        """Kill it by SIGKILL."""
         self.away.add(node.name)
         self.gateways[node.name].kill()
 

@@ -84,7 +84,7 @@ class Process:
             )
 
     def told(self) -> str:
-        """What it has written so far."""
+        """The process's output so far."""
         return self.log.read_text(errors="replace")
 
     def end_of_log(self) -> str:
@@ -94,7 +94,7 @@ class Process:
         return f"the end of {self.log}:\n{lines or '  (it said nothing)'}"
 
     def wait_for(self, look: Callable[[], bool], seconds: float) -> None:
-        """Until *look* is true.  Raises `Failed` if it ends, or after *seconds*."""
+        """Wait until *look* is true.  Raises `Failed` if it ends, or after *seconds*."""
         end = time.monotonic() + seconds
         while not look():
             self.check()
@@ -105,7 +105,7 @@ class Process:
             time.sleep(_LOOK_SECONDS)
 
     def wait_to_say(self, text: str, seconds: float) -> None:
-        """Likewise, until its log has this *text*."""
+        """Wait until its log has this *text*.  Raises `Failed` as `wait_for` does."""
         self.wait_for(lambda: text in self.told(), seconds)
 
     def kill(self) -> None:
@@ -153,7 +153,7 @@ class Sender(Process):
         super().__init__(traffic.title, command, directory / f"{name}.log")
 
     def totals(self) -> Mapping[str, Any]:
-        """What `gateway send --json` prints.  Raises `Failed` unless it succeeded."""
+        """The totals of `gateway send --json`.  Raises `Failed` unless it succeeded."""
         if self.status != 0:
             raise Failed(
                 f"sender {self.name!r} ended with status {self.status};"
@@ -195,7 +195,7 @@ class Job(Process):
         )
 
     def wait_to_read(self, seconds: float) -> None:
-        """Until it has its Spark session and reads the spool."""
+        """Wait until it has its Spark session and reads the spool."""
         self.wait_to_say('"running"', seconds)
 
 
@@ -207,7 +207,7 @@ class Demo(ABC):
 
     @abstractmethod
     def _needed(self) -> Sequence[Process | None]:
-        """Those that must run to the end, once they were started."""
+        """Processes that must run to the end, once they were started."""
 
     @abstractmethod
     def _all(self) -> Sequence[Process | None]:
@@ -315,7 +315,7 @@ class Processes(Demo):
 
 
 def status_of(admin: str) -> Mapping[str, Any]:
-    """What `/api/status` at `HOST:PORT` answers.  Raises OSError."""
+    """The answer of `/api/status` at `HOST:PORT`.  Raises OSError."""
     connection = http.client.HTTPConnection(admin, timeout=5)
     try:
         connection.request("GET", "/api/status")

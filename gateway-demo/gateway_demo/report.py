@@ -139,7 +139,7 @@ def _show_places(setup: Setup, console: Console) -> None:
 
 
 def _next_steps(setup: Setup, program: str) -> Sequence[tuple[str, str]]:
-    """(what, shell command) for a user who wants to look further."""
+    """Next steps for a user who wants to look further: what, and a shell command."""
     config, lake = setup.config, setup.data / "lake/events"
     bin_ = Path(sys.executable).parent
     query = (

@@ -1,6 +1,6 @@
 """The demo's Spark job: `gateway spark`, and in the same session a streaming query.
 
-The query reads `lake/events`, adds up the points of each player in windows of 5 s, and
+The query reads `lake/events` and adds up the points of each player in windows of 5 s.  It
 writes the sums to the outbox, from where the gateway pushes them to the players.
 """
 

@@ -58,7 +58,7 @@ class NotADemo(Exception):
 
 @dataclass(frozen=True)
 class Traffic:
-    """What one sender sends, and how."""
+    """The traffic of one sender."""
 
     title: str
     listener: str

@@ -49,7 +49,7 @@ def rows_by_listener(lake: Path) -> Sequence[tuple[str, str, int]]:
 
 
 def sample(lake: Path, count: int = 3) -> Sequence[dict[str, Any]]:
-    """Up to *count* rows of `events`, as dictionaries."""
+    """The first *count* rows of `events`, as dictionaries."""
     import pyarrow.parquet as pq
 
     columns = ["node", "lsn", "listener", "event_time", "host", "message"]

@@ -1,4 +1,4 @@
-"""What a user would ask the demo's tables first: who talks most, and how often it fails.
+"""First questions to the demo's tables: who talks most, and how often it fails.
 
 Reads the tables' Parquet files without Spark.  `talkers` and `traffic` answer with
 numbers, `draw` saves them as a picture.
@@ -28,7 +28,7 @@ class Talker:
     host: str | None
     requests: int
     errors: int
-    """Of them, those with a status of 400 or more."""
+    """Requests with a status of 400 or more."""
 
 
 @dataclass(slots=True)
@@ -116,7 +116,7 @@ def draw(found: Traffic, to: Path) -> None:
 
 
 def _read(lake: Path, columns: Sequence[str]) -> Any:
-    """These columns of the table `events`; None if it has no file."""
+    """The columns of the table `events`; None if it has no file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

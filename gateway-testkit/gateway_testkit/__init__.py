@@ -1,4 +1,4 @@
-"""What tests of the gateway and of its plug-ins are made of, a distribution of its own.
+"""Parts of tests of the gateway and of its plug-ins, a distribution of its own.
 
 contract      ready tests for any protocol plug-in, to be inherited
 daemon        a real `twistd gateway` in a process of its own

@@ -44,20 +44,20 @@ def repeated(unit: Callable[[], bytes] | bytes) -> Units:
 
 @dataclass(frozen=True)
 class Attack:
-    """What one peer sends."""
+    """An attack: all that one peer sends."""
 
     protocol: str
     name: str
     units: Units
-    """After the opening; a unit is sent whole or not at all."""
+    """Units after the opening; each is sent whole or not at all."""
     opening: tuple[bytes, ...] = ()
     """Sent before, in so many reads."""
     port: str = ""
     """`Port.suffix` of where it connects."""
     options: Mapping[str, object] = field(default_factory=dict)
-    """Of the listener, as in the configuration file."""
+    """The listener's options, as in the configuration file."""
     endless: bool = False
-    """It makes no progress: it is to be refused in the end."""
+    """Whether it makes no progress, and is to be refused in the end."""
     most: int = READ
     """Enough bytes to see what it costs."""
     apart: bool = False
@@ -93,12 +93,12 @@ class Trial:
         self.sent = 0
         """Bytes that the connection took."""
         self.journal_bytes = 0
-        """Of the records, those of origins included."""
+        """Bytes of the records, those of origins included."""
         self.events = 0
         """Acknowledged."""
         self.turns = 0
         self.most_events = 0
-        """Of one turn."""
+        """The most events of one turn."""
         self.most_inflated = 0
         """Bytes that one turn inflated."""
         self.most_deflated = 0

@@ -83,7 +83,7 @@ class MemoryBucket:
         return _tag(data)
 
     def list(self, begin: str, after: str = "") -> Iterator[StoredObject]:
-        """See `Bucket`; each page is a request."""
+        """List objects as `Bucket` does; each page is a request."""
         self._ask("list", begin)
         found = [
             StoredObject(name, len(data), self.written.get(name, 0.0))
@@ -108,7 +108,9 @@ class MemoryBucket:
         self.objects.pop(name, None)
 
     def remove_all(self, names: Sequence[str]) -> None:
-        """See `Bucket`; one that is refused keeps none of the others."""
+        """Remove objects as `Bucket` does; one that is refused keeps none of the
+        others.
+        """
         self._ask("remove_all", names[0])
         refused: list[BucketError] = []
         for name in names:

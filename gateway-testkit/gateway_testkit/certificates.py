@@ -96,7 +96,7 @@ class Authority:
     def revoke(
         self, *revoked: Path, valid: dt.timedelta = dt.timedelta(days=1)
     ) -> bytes:
-        """Its CRL, in PEM, with these certificates; *valid* as in `issue`."""
+        """The CRL, in PEM, with these certificates; *valid* as in `issue`."""
         now = dt.datetime.now(dt.UTC)
         draft = (
             x509.CertificateRevocationListBuilder()
@@ -124,7 +124,9 @@ class Authority:
         *,
         authority: bool = False,
     ) -> x509.CertificateBuilder:
-        """With the extensions that strict verifiers (Python 3.13) insist on."""
+        """A certificate with the extensions that strict verifiers (Python 3.13) insist
+        on.
+        """
         now = dt.datetime.now(dt.UTC)
         ours = self._key.public_key()
         return (

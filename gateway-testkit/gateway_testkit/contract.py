@@ -40,7 +40,7 @@ from gateway_testkit.streams import damaged, sliced
 __all__ = ["ProtocolContract"]
 
 _DRAIN_SECONDS = 10
-"""As long as the daemon waits for its connections when it stops."""
+"""Seconds for which the daemon waits for its connections when it stops."""
 _MOST_CUTS = 300
 _CONNECTIONS = 8
 _BOOLEANS = st.booleans()
@@ -48,7 +48,7 @@ _HEAVY = {"pyarrow", "twisted.internet.reactor", "twisted.internet.defer"}
 
 
 class ProtocolContract:
-    """What a subclass says of its protocol comes first, then the ready tests."""
+    """Ready tests; a subclass has the attributes about its protocol."""
 
     protocol: ClassVar[Protocol]
     """The plug-in's object."""
@@ -61,17 +61,19 @@ class ProtocolContract:
     }
     """`listeners[].limits` for the tests."""
     opening: ClassVar[bytes] = b""
-    """What a client says first on each connection; it has no events."""
+    """Bytes that a client sends first on each connection; they have no events."""
     batches: ClassVar[Sequence[tuple[bytes, int]]]
-    """What it says then: the bytes of each batch, and how many events it has.  A batch
-    is what the client expects to be stored as a whole.  Three at least."""
+    """Bytes of further batches, and how many events each has.  A batch is what the client
+    expects to be stored as a whole.  Three at least."""
     too_much: ClassVar[Mapping[str, bytes]]
-    """By the key of a limit: the beginning of what declares to be more than that."""
+    """The beginning of something that declares to exceed a limit, by the limit's key.
+    """
     unfinished: ClassVar[bytes]
     """The beginning of a batch that is never completed, of about a kilobyte."""
     endless: ClassVar[bytes | None]
-    """What can be said again and again, after `unfinished`, without ever completing the
-    batch that this has begun; None: a batch declares its length before its bytes."""
+    """Bytes that can follow `unfinished` again and again without completing its batch.
+
+    None: a batch declares its length before its bytes."""
     acknowledges: ClassVar[bool] = True
     """False: the protocol has no acknowledgements."""
 
@@ -82,8 +84,9 @@ class ProtocolContract:
         raise NotImplementedError
 
     def replies(self, sent: bytes) -> object:
-        """What of *sent* does not depend on how the stream was sliced: all of it, unless
-        acknowledgements may be joined.
+        """The part of *sent* that does not depend on how the stream was sliced.
+
+        This is all of it, unless acknowledgements may be joined.
         """
         return sent
 
@@ -128,7 +131,7 @@ class ProtocolContract:
         check()
 
     def test_too_much_is_refused_when_it_is_declared(self, tmp_path: Path) -> None:
-        """Before the bytes arrive; the refusal says the limit, and which key changes it."""
+        """A limit is enforced before the bytes arrive; the refusal names limit and key."""
         for key, beginning in self.too_much.items():
             self._check_key(key)
             daemon = self._daemon(tmp_path)
@@ -223,7 +226,7 @@ class ProtocolContract:
     # Pressure
 
     def test_a_full_journal_stops_reading(self, tmp_path: Path) -> None:
-        """What is not read stays with the client, until there is room."""
+        """Unread bytes stay with the client, until there is room."""
         daemon = self._daemon(tmp_path)
         connection = self._opened(daemon)
         daemon.journal.full = True
@@ -284,7 +287,7 @@ class ProtocolContract:
     def test_a_batch_without_end_holds_no_more_than_the_limits(
         self, tmp_path: Path
     ) -> None:
-        """It is refused, by a limit with a key, or what it holds is let go of."""
+        """An endless batch is refused, by a limit with a key, or its memory is let go of."""
         if self.endless is None:
             pytest.skip("a batch declares its length: see `too_much`")
         daemon = self._daemon(tmp_path)
@@ -424,7 +427,7 @@ class ProtocolContract:
             assert field.description, f"options.{name} has no description"
 
     def test_the_daemon_can_ask_it(self, tmp_path: Path) -> None:
-        """What it shows, reloads and stops can be asked for at any time."""
+        """Statistics, reload and stop can be asked for at any time."""
         daemon = self._daemon(tmp_path)
         service = daemon.service
         connection = self._opened(daemon)

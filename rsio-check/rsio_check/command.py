@@ -49,7 +49,7 @@ _PATIENCE, _HELLO = 10.0, 10.0
 
 
 class WrongUse(Exception):
-    """The command can not start; the message is for whoever typed it."""
+    """The command can not start; the message is for its user."""
 
 
 class Where(NamedTuple):
@@ -220,7 +220,7 @@ def _context(args: argparse.Namespace) -> ssl.SSLContext:
 
 
 def _watched(results: Iterable[Result], tests: Sequence[Test]) -> Iterator[Result]:
-    """With a line about where we are, on a terminal."""
+    """The results, with a line about where we are on a terminal."""
     shown = sys.stderr.isatty()
     for number, one in enumerate(results, 1):
         if shown:

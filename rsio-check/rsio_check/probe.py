@@ -4,9 +4,9 @@ A test is a function of a `Target`.  It opens connections and drives each throug
 `Probe`, which sends exactly what the test wants, down to single octets; `Watch` judges
 all that the target sends.
 
-Nothing is waited for by the clock where the target can say that it has come so far: it
-answers every subscription (1.9), so what it had to say to earlier messages is there
-when it answers a subscription to a publisher that it does not have.  The seconds of
+No test waits by the clock where the target can say that it has come so far.  It answers
+every subscription (1.9).  So its answers to earlier messages are there when it answers a
+subscription to a publisher that it does not have.  The seconds of
 `Target.patience` are for a target that says nothing at all.
 """
 
@@ -165,7 +165,7 @@ class Probe:
         return heard
 
     def exactly(self, *wanted: Heard) -> None:
-        """These messages come next."""
+        """Expect these messages next."""
         for each in wanted:
             heard = self.hear()
             if heard != each:
@@ -194,7 +194,7 @@ class Probe:
         self.exactly(wire.OnComplete(number))
 
     def rest(self, first: int, end: int, *, stream: int = 1) -> None:
-        """What is left of *stream* are these `numbers`, and it completes."""
+        """Expect these `numbers` as the rest of *stream*, and that it completes."""
         self.numbers(first, end, stream=stream)
         self.completes(stream)
 
@@ -374,13 +374,13 @@ class Target:
         self.hello_seconds = 10.0
         """The target's time-out for hello and token."""
         self.offers: frozenset[int] = frozenset()
-        """Its extensions."""
+        """The target's extensions."""
         self.publishers = False
-        """It publishes `check/…`."""
+        """Whether it publishes `check/…`."""
         self.subscriptions = 1
         """How many of its clients' publishers it subscribes to."""
         self.reads_back = False
-        """It publishes `events`, what it has stored."""
+        """Whether it publishes `events`, the ones that it has stored."""
         self.websocket = False
         self._open: list[Probe] = []
 

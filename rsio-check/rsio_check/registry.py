@@ -23,7 +23,7 @@ Body: TypeAlias = Callable[[Target], None]
 
 
 class Role(Enum):
-    """What of the target a test looks at."""
+    """The side of the target that a test looks at."""
 
     CONNECTION = "connection"
     PUBLISHER = "publisher"
@@ -31,7 +31,7 @@ class Role(Enum):
 
 
 class Needs(Enum):
-    """What a test needs of the run; without it, it is no part of the run."""
+    """An option or state that a test needs; without it, it is no part of the run."""
 
     NOTHING = ""
     TOKEN = "--token"  # noqa: S105 - the option's name

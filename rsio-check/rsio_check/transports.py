@@ -38,7 +38,7 @@ class Transport(Protocol):
         """Write; that the target has closed is no error."""
 
     def receive(self, seconds: float) -> bytes | None:
-        """What arrives; None if nothing does in time, b"" at the end."""
+        """The next bytes; None if none come in time, b"" at the end."""
 
     def close(self) -> None:
         """Close."""
@@ -57,7 +57,7 @@ class SocketTransport:
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
         self._early = b""
-        """What came while we wrote."""
+        """Bytes that came while we wrote."""
         self._over = False
 
     def send(self, data: bytes) -> None:

@@ -1,6 +1,6 @@
-"""What a target may send at this moment of a connection, judged message by message.
+"""The messages that a target may send at each moment of a connection, judged one by one.
 
-Whatever a test looks at, `Watch` holds every message of the target against the rules of
+In every test, `Watch` holds all messages of the target against the rules of
 docs/rsio-v0.md: a violation fails the test that is running.  It knows what was sent to
 the target, and so which streams there are, which demand is left, and which extensions
 both hellos list.
@@ -84,17 +84,17 @@ class Asked:
     window: int
     """initialDemand."""
     offset: int | None = None
-    """Of subscribeFrom; None if it was a plain subscribe."""
+    """The offset of subscribeFrom; None if it was a plain subscribe."""
     granted: int = 0
     """Demand that came later."""
     sent: int = 0
     """Elements that it was sent."""
     size: int = 0
     stored: int | None = None
-    """What it said last that it has stored."""
+    """The count that it said last to have stored."""
     cancelled: bool = False
     over: bool = False
-    """It was sent a terminal."""
+    """Whether it was sent a terminal."""
 
     @property
     def demand(self) -> int:
@@ -107,7 +107,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.extensions: frozenset[int] = frozenset()
-        """Those that both hellos list."""
+        """The extensions that both hellos list."""
         self.asked: dict[int, Asked] = {}
         """The streams that the target subscribed to, by Id."""
         self.hello: wire.ServerHello | None = None
@@ -121,7 +121,7 @@ class Watch:
         self._run: tuple[int | None, int] = None, 0
         self._greeted: wire.ClientHello | None = None
         self._told: int | None = None
-        """What we have said of ours."""
+        """The count that we said last to have stored."""
         self._served: dict[int, _Served] = {}
         self._pings: deque[bytes] = deque()
         self._compressing = 0
@@ -179,7 +179,7 @@ class Watch:
     # -- what the target sends
 
     def feed(self, data: bytes) -> Iterator[Heard]:
-        """Its messages, elements joined; raises `Violation`."""
+        """The target's messages, elements joined; raises `Violation`."""
         try:
             for message in self._decoder.feed(data):
                 if self.left:
@@ -319,7 +319,7 @@ class Watch:
             raise Violation(f"an element of {octets} octets; told was {self._told}")
 
     def _ran(self, number: int, octets: int) -> None:
-        """These octets are of elements of one stream."""
+        """Count octets of elements of one stream."""
         last, size = self._run
         size = octets + (size if last == number else 0)
         self._run = number, size

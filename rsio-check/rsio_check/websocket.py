@@ -48,7 +48,7 @@ class WebSocket:
         return self._frame(_TEXT, text.encode())
 
     def answer(self) -> bytes:
-        """What to send in answer to pings and a close; once."""
+        """The answer to pings and a close, once."""
         answer, self._answer = self._answer, b""
         return answer
 

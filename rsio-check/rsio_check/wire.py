@@ -246,7 +246,7 @@ class Stored(Message):
 
 @dataclass(frozen=True)
 class Token(Message):
-    """Who the client is (extension 4)."""
+    """The client's identity (extension 4)."""
 
     CODE: ClassVar[int] = 0x44
     LAYOUT: ClassVar[str] = "name data"
@@ -294,7 +294,7 @@ class Announce(Message):
 
 @dataclass(frozen=True)
 class Limits(Message):
-    """What its sender takes of the streams that it will subscribe to (extension 8)."""
+    """The sender's limits for the streams that it will subscribe to (extension 8)."""
 
     CODE: ClassVar[int] = 0x49
     LAYOUT: ClassVar[str] = "varint"

@@ -3,9 +3,9 @@
     {"create": {"_index": "shop", "_id": "7"}} LF
     {"@timestamp": …, "message": …} LF
 
-An event is a document as it came; its channel is its index.  What its document does not
-say, the id, is `_id` in it, if the client gave one: a client that sends again after an
-answer was lost sends the same id, and by that doubles are found in the table.
+An event is a document as it came; its channel is its index.  The document gets the id as
+`_id`, if the client gave one.  A client that repeats a request after a lost answer sends
+the same id, which shows doubles in the table.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Item(msgspec.Struct, gc=False):
     id: str
     """Empty: the client gave none."""
     document: bytes | None
-    """What is to be stored; None: it is no document that we take."""
+    """The document to store; None: it is none that we take."""
 
 
 _action = msgspec.json.Decoder(dict[str, _Place]).decode
@@ -101,7 +101,7 @@ def decode(body: bytes) -> Rows:
 
 
 def _named(document: bytes, name: str) -> bytes:
-    """It has its `_id`, which Elasticsearch lets no document have by itself."""
+    """Put the `_id` into a document: Elasticsearch lets none have one by itself."""
     rest = document[1:].lstrip()
     comma = b"" if rest.startswith(b"}") else b","
     return b"".join((b'{"_id":', msgspec.json.encode(name), comma, rest))

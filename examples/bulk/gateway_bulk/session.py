@@ -55,7 +55,7 @@ class Session(HttpSession):
     """One connection."""
 
     _kind = _JSON
-    """What the answer is, as the request asks for it."""
+    """The form of the answer, as the request asks for it."""
     _names = 0
 
     def asked(self, request: Request, body: Body) -> Steps[Answer | Stores]:
@@ -95,7 +95,7 @@ class Session(HttpSession):
         return Stores(count, pack(index, body.coding, body.sent), size, answer)
 
     def _looking(self, request: Request, path: list[str]) -> Answer:
-        """What clients ask for before they send."""
+        """Answer requests of clients before they send."""
         reads = request.method in ("GET", "HEAD")
         match path:
             case [""] if reads:
@@ -122,7 +122,7 @@ class Session(HttpSession):
         return Answer(msgspec.json.encode(said), self._kind, code, _PRODUCT)
 
     def error(self, code: int, text: str) -> Answer:
-        """As Elasticsearch says it."""
+        """An error as Elasticsearch words it."""
         kind = {429: "es_rejected_execution_exception", 401: "security_exception"}.get(
             code, "illegal_argument_exception"
         )
@@ -132,7 +132,7 @@ class Session(HttpSession):
         )
 
     def _name(self) -> str:
-        """An id for a document without one: nobody asks for it again."""
+        """An id for a document without one, which is not asked for again."""
         self._names += 1
         return f"{id(self):x}-{self._names}"
 

@@ -3,8 +3,8 @@
     @timestamp  host  message  severity  service  trace_id  span_id  event_name
     attributes  resource  scope  body
 
-An event has its resource and scope in it, for a request may have several of both, and
-whoever reads the table needs no other row.  What a log record does not say is left out.
+An event has its resource and scope in it, as a request may have several of both: a reader
+of the table needs no other row.  Keys without a value are left out.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ _WBITS = {"gzip": 31, "deflate": 15}
 MOST = 1 << 16
 """Log records of a request, so that a turn of the event loop is short."""
 _MOST_COMMAS = 1 << 18
-"""In JSON, which is parsed in one piece: what takes longest has least between two of them."""
+"""Commas of a JSON request, which is parsed in one piece: the slowest has most of them.
+"""
 _OVERHEAD = 64
 """Bytes that an event has beside what it says: names of keys."""
 _DEPTH = 100
-"""Of values in one another, as protobuf's parsers have it."""
+"""Depth of values in one another, as in protobuf's parsers."""
 
 
 class Raw(NamedTuple):
@@ -55,7 +56,7 @@ class Raw(NamedTuple):
 
     @property
     def size(self) -> int:
-        """About as many bytes as its event."""
+        """The bytes of its event, about."""
         return len(self.resource) + len(self.scope) + len(self.record) + _OVERHEAD
 
 
@@ -335,7 +336,7 @@ class _Event(msgspec.Struct, omit_defaults=True, gc=False):
 
 
 class _Shared(NamedTuple):
-    """What many events say of their resource, or of their scope."""
+    """The values of a resource, or of a scope, that many events share."""
 
     host: Any
     service: Any

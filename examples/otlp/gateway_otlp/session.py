@@ -39,7 +39,7 @@ class Session(HttpSession):
     """One connection."""
 
     _form = JSON
-    """Of the request that comes, and so of its answer."""
+    """The form of the request that comes, and so of its answer."""
 
     def refusal(self, request: Request) -> Answer | None:
         kind = next(iter(request.fields(b"content-type")), "")

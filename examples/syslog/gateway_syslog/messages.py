@@ -97,7 +97,7 @@ def _event(text: str, received: datetime) -> dict[str, Any]:
 
 @lru_cache
 def _dated(stamp: str, received: datetime) -> str:
-    """With the zone of *received*, and the year that is nearest, if it has neither."""
+    """The time with the zone of *received*, and the nearest year, where it has neither."""
     zone, found = received.tzinfo, []
     for year in (received.year - 1, received.year, received.year + 1):
         with suppress(ValueError):  # it is no such time, or has both

@@ -14,7 +14,7 @@ __all__ = ["Options"]
 
 
 class Options(Section):
-    """What is particular to syslog."""
+    """Options of listeners for syslog."""
 
     reload: ClassVar = NEW_CONNECTIONS
 

@@ -1,4 +1,4 @@
-"""What is lost on the way: a gateway with its disk, then one of Spark's workers.
+"""Losses on the way: a gateway with its disk, then one of Spark's workers.
 
 Each when its loss hurts: the gateway while it has acknowledged events that only the bucket
 has, the worker while the job has a batch in hand.
@@ -54,7 +54,7 @@ class Losses:
             self._lose_worker(progress.in_tables)
 
     def _batch_in_hand(self, rows: int) -> bool:
-        """And it is not the first; or one ended since that nobody saw begin."""
+        """Whether the job has a batch that is not its first, or has ended one since."""
         return rows > 0 and (self._processes.job_is_busy() or rows > self._rows)
 
     def _lose_gateway(self, published: int) -> None:

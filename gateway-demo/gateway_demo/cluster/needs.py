@@ -1,4 +1,4 @@
-"""What must be installed for a cluster on this machine; all that is not is told at once."""
+"""The needs of a cluster on this machine; all that is not installed is told at once."""
 
 from __future__ import annotations
 

@@ -16,36 +16,36 @@ __all__ = ["NodeProgress", "Progress"]
 
 @dataclass(frozen=True, slots=True)
 class NodeProgress:
-    """Of one node."""
+    """The progress of one node."""
 
     name: str
     running: bool
     received: int
     """The last lsn in its journal; 0 while it does not run."""
     published: int
-    """The last lsn in the bucket, after which its sender is answered; likewise."""
+    """The last lsn in the bucket, after which its sender is answered; 0 while it does
+    not run."""
     in_table: int
 
     @property
     def lag(self) -> int:
-        """So many events are received and in no table yet."""
+        """Events that are received and in no table yet."""
         return max(0, self.received - self.in_table)
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Of all nodes, *seconds* after the senders began."""
+    """The progress of all nodes, *seconds* after the senders began."""
 
     seconds: float
     nodes: Sequence[NodeProgress]
     workers: Mapping[str, bool]
-    """By name: whether it runs."""
+    """Whether each worker runs, by name."""
     sent: bool
     """All senders have ended."""
 
     @classmethod
     def now(cls, processes: Processes, seconds: float) -> Progress:
-        """As it is now."""
         # Before the journals: what was sent is received, what is received is asked.
         sent = all(one.status is not None for one in processes.senders)
         in_table = processes.in_table()

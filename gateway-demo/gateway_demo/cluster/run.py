@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 _DRAIN_SECONDS = 600.0
-"""Without a row more, after everything was sent."""
+"""Seconds without a row more, after everything was sent."""
 
 
 def run(

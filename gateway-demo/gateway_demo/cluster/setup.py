@@ -17,7 +17,7 @@ __all__ = ["CATALOG", "NODES", "TABLE", "Setup", "prepare"]
 NODES = ("gw-1", "gw-2", "gw-3")
 CATALOG = "lake"
 TABLE = f"{NAMESPACE}.events"
-"""In the catalog."""
+"""The name of the table in the catalog."""
 
 _KEY = ("gateway", "a-secret-of-this-demo")
 _BUCKET, _WAREHOUSE = "gateway", "warehouse"
@@ -30,7 +30,7 @@ class Setup:
     directory: Path
     server: Seaweed
     storage: Path
-    """What the S3 server keeps."""
+    """The directory of the S3 server."""
     nodes: Sequence[Node]
     master: int
     """Port of Spark's master."""
@@ -38,7 +38,7 @@ class Setup:
     """Configuration of the Spark job."""
     job_data: Path
     traffic: Sequence[tuple[str, Traffic]]
-    """What is sent, and to which node."""
+    """The traffic, each with the node that gets it."""
 
 
 def prepare(directory: Path, jars: Path | None = None) -> Setup:

@@ -1,4 +1,4 @@
-"""What goes wrong on the way: the line of one edge is cut, and the other edge is killed.
+"""Faults on the way: the line of one edge is cut, and the other edge is killed.
 
 Each when it hurts: while there are more events to come, and the line stays away until the
 edge has acknowledged many that the hub does not have.
@@ -36,7 +36,7 @@ class Faults:
 
     def __attrs_post_init__(self) -> None:
         self.cut = self.mended = self.killed = False
-        """What has been done."""
+        """Whether each fault has happened."""
         self._at_hub = 0
 
     @property

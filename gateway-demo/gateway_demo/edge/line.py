@@ -12,7 +12,9 @@ _CHUNK_BYTES = 1 << 16
 
 
 class Line:
-    """From the port *begin* to the port *end* of this machine; it is there until `close`."""
+    """A line from the port *begin* to the port *end* of this machine; it is there until
+    `close`.
+    """
 
     def __init__(self, begin: int, end: int) -> None:
         self.begin, self._end = begin, end
@@ -24,13 +26,13 @@ class Line:
         self.mend()
 
     def mend(self) -> None:
-        """Whoever connects from now on gets to the end."""
+        """Let new connections through."""
         listening = socket.create_server(("127.0.0.1", self.begin))
         self._listening = listening
         threading.Thread(target=self._accept, args=[listening], daemon=True).start()
 
     def cut(self) -> None:
-        """In the middle of what goes over it; whoever connects is refused."""
+        """Cut connections in the middle, and refuse new ones."""
         listening, self._listening = self._listening, None
         with self._lock:
             sockets, self._sockets = self._sockets, set()
@@ -81,7 +83,7 @@ class Line:
 
 
 def _end(each: socket.socket) -> None:
-    """Whoever waits for it, in another thread, is told."""
+    """End a socket; a thread that waits for it is told."""
     with contextlib.suppress(OSError):
         each.shutdown(socket.SHUT_RDWR)
     each.close()

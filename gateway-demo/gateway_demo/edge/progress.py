@@ -16,14 +16,14 @@ __all__ = ["EdgeProgress", "Progress"]
 
 @dataclass(frozen=True, slots=True)
 class EdgeProgress:
-    """Of one edge."""
+    """The progress of one edge."""
 
     name: str
     running: bool
     acknowledged: int
     """The last lsn that is on its disk; 0 while it does not run."""
     at_hub: int
-    """The last that the hub has, as it knows; likewise."""
+    """The last lsn that the hub has, as the edge knows; 0 while it does not run."""
     in_tables: int
     connected: bool
     waiting: int
@@ -32,7 +32,7 @@ class EdgeProgress:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Of all edges, *seconds* after the senders began."""
+    """The progress of all edges, *seconds* after the senders began."""
 
     seconds: float
     edges: Sequence[EdgeProgress]
@@ -41,7 +41,6 @@ class Progress:
 
     @classmethod
     def now(cls, processes: Processes, seconds: float) -> Progress:
-        """As it is now."""
         # Before the journals: what was sent is received, what is received is asked.
         sent = all(one.status is not None for one in processes.senders)
         in_tables = processes.in_tables()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 _DRAIN_SECONDS = 240.0
-"""Without a row more, after everything was sent."""
+"""Seconds without a row more, after everything was sent."""
 
 
 def run(directory: Path, events: int, rate: int, console: Console) -> bool:

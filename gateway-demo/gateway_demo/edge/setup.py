@@ -28,7 +28,7 @@ class Setup:
     lines: Mapping[str, int]
     """The port where the line of each to the hub begins."""
     traffic: Sequence[tuple[str, Traffic]]
-    """What is sent, and to which edge."""
+    """The traffic, each with the edge that gets it."""
 
     @property
     def port(self) -> int:
@@ -65,7 +65,7 @@ def _hub(directory: Path) -> Node:
 
 
 def _edge(directory: Path, name: str, line: int) -> Node:
-    """It needs no Spark."""
+    """An edge, which needs no Spark."""
     listeners = [
         {"name": listener, "protocol": protocol} for _, listener, protocol in _TRAFFIC
     ]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gateway.protocols.pomelo.lobby.lobby import Lobby
 
 Page: TypeAlias = Callable[[Mapping[str, str]], Answer]
-"""That of one gateway."""
+"""A GET page of one gateway."""
 _FINE = 200
 
 _FILTERS: Mapping[str, Callable[[Member], str | None]] = {

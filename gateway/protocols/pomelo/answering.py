@@ -9,9 +9,9 @@ Those that wait go together, `batch` of them, in `requests` posts at a time.  Wh
 service does, each request is answered once: by it, or with `late` when its time is over.
 A service that is slow holds back its own routes and nothing else.
 
-Clients take turns, and none has more requests waiting than there are places left.  What
-one sends may make the service fail a whole post: the others of it have no answer, unless
-they may be put to the service again, each in a post of its own.  Those whose requests were
+Clients take turns, and none has more requests waiting than there are places left.  A
+client's request may make the service fail a whole post.  The others in it have no answer,
+unless they may be put to the service again, each in a post of its own.  Those whose requests were
 in it are asked about alone for a while (`apart`).
 """
 
@@ -41,11 +41,11 @@ from gateway.sdk.http_client import (
 )
 
 _POST_BYTES = 1 << 20
-"""Of the bodies of one post, and the last one."""
+"""Bytes of bodies at which a post ends; the last one may exceed them."""
 
 _DEPTH = 32
 _MOST_NUMBER = 2**1000
-"""What every JSON library can read, as a double at least."""
+"""The largest number that every JSON library can read, as a double at least."""
 
 OUTCOMES = ("answered", "late", "failed", "refused")
 
@@ -58,14 +58,14 @@ class Question:
     """
 
     said: dict[str, Any]
-    """What the service is told beside the body."""
+    """Fields for the service beside the body."""
     body: bytes
     _tell: Callable[[Question, bytes | None], None]
     client: str = ""
-    """Whose it is, of those who share the service (`feeds.shares`)."""
+    """The client whose share of the service it uses (`feeds.shares`)."""
     asked_at: float = 0.0
     open: bool = True
-    """It is not answered yet."""
+    """Whether it is not answered yet."""
 
     def close(self, answer: bytes | None) -> bool:
         """Answer it, unless that was done."""
@@ -76,12 +76,14 @@ class Question:
         return True
 
     def forget(self) -> None:
-        """Nobody waits for the answer any more."""
+        """Drop the body: the answer is not waited for any more."""
         self.open = False
         self.body = b""
 
     def as_json(self) -> dict[str, Any]:
-        """What the service gets; a body that not every JSON library reads, as base64."""
+        """The request as the service gets it; a body that not every JSON library reads
+        is base64.
+        """
         try:
             body = text(self.body).encode()
             if _is_plain(msgspec.json.decode(body), _DEPTH):
@@ -111,7 +113,7 @@ class Answering:
     """One service, and the requests that wait for it.
 
     A request waits for *seconds*; *waiting* of them at most, others not at all.
-    Without a *backend* somebody else answers it (`Questions.answer`).
+    Without a *backend* another program answers it (`Questions.answer`).
 
     *change* is called with each change of groups that the service asks for.
     """
@@ -129,13 +131,13 @@ class Answering:
     def __attrs_post_init__(self) -> None:
         self._queue: FairQueue[Question] = FairQueue()
         self._alone: FairQueue[Question] = FairQueue()
-        """To be put to the service each in a post of its own."""
+        """Requests that are put to the service each in a post of its own."""
         self._alone_next = False
         self._apart = Apart()
         self._shares: Counter[str] = Counter()
         """How many requests of each client have no answer."""
         self._open: dict[Question, None] = {}
-        """In the order in which their time is over."""
+        """Open requests, in the order in which their time is over."""
         self._useless = 0
         """Answers, since the log had a line about them."""
         self._told_useless_at = float("-inf")
@@ -143,8 +145,8 @@ class Answering:
         self._sending: IDelayedCall | None = None
         self._timer: IDelayedCall | None = None
         self.outcomes = dict.fromkeys(OUTCOMES, 0)
-        """Of the requests so far: answered by the service; too late; it was away, or its
-        answer of no use; too many waited."""
+        """Outcomes of requests: answered by the service; too late; no or no useful answer from it;
+        too many waited."""
         self.seconds = 0.0
         """All the time that those took that it answered."""
 
@@ -154,7 +156,7 @@ class Answering:
         return len(self._open)
 
     def answer(self, question: Question, answer: bytes) -> None:
-        """Somebody answers it."""
+        """Close the request with an answer."""
         self.seconds += self._clock.seconds() - question.asked_at
         self._close(question, answer, "answered")
 
@@ -165,7 +167,7 @@ class Answering:
 
     @property
     def trouble(self) -> str | None:
-        """That the service does not answer, if so."""
+        """The reason why the service does not answer, if so."""
         return None if self._backend is None else self._backend.trouble
 
     def give_up(self, question: Question) -> None:
@@ -192,7 +194,7 @@ class Answering:
         self._send_soon()
 
     def forget(self, question: Question) -> None:
-        """Its client is gone."""
+        """Drop the request of a client that has gone."""
         question.forget()
         self._let_go(question)
 
@@ -241,7 +243,7 @@ class Answering:
         return self._alone if alone else self._queue
 
     def _next(self) -> list[Question]:
-        """What goes in one post; one of a single request, then a shared one."""
+        """The requests of the next post: in turn a single one, and a shared one."""
         if self._alone and (self._alone_next or not self._queue):
             self._alone_next = False
             return [self._alone.take()]

@@ -1,10 +1,10 @@
 """Clients whose requests are put to a service alone, because posts with theirs failed.
 
-What one client sends may make a service fail a whole post, and with it the requests of
-others.  So all whose requests were in it are *apart*, until a post of theirs is answered:
-one after the first such failure, two after the next, then four, up to 128, and at most for
-ten minutes after the last one.  Whoever fails posts on purpose reaches others seldom, and a
-service that was away for a moment is soon asked as before.
+A client's request may make a service fail a whole post, and with it the requests of others.
+So all whose requests were in it are *apart*, until posts of theirs were answered: one after
+the first such failure, two after the next, then four, up to 128.  Ten minutes
+after the last failure it is over in any case.  So a client that fails posts on purpose
+reaches others seldom, and a service that was away for a moment is soon asked as before.
 
 No I/O, no clock.
 """
@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 _MOST_CLIENTS = 4096
-"""Beyond that the one whose last failure is longest ago is forgotten."""
+"""The most clients; of more, the one whose last failure is longest ago is forgotten."""
 _MOST_FAILURES = 7
 _FORGIVEN_SECONDS = 600.0
 
@@ -30,7 +30,7 @@ class _Record:
 
 
 class Apart:
-    """Those of one service."""
+    """The clients that one service is asked about alone."""
 
     def __init__(self) -> None:
         self._clients: dict[str, _Record] = {}

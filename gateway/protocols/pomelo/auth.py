@@ -1,7 +1,7 @@
 """Admission of Pomelo clients: a shared token or a JSON Web Token in `user.token`.
 
 With a JWT, its claim is the principal and the uid.  Otherwise the uid is what the client
-says in `user.uid`, which proves nothing: with a shared token it is good enough to push to,
+says in `user.uid`, which proves nothing.  With a shared token it is good enough to push to;
 without one only if `options.trust_uid` says so.
 """
 
@@ -31,14 +31,14 @@ class Admitted:
 
     uid: str | None = None
     principal: str | None = None
-    """Who the client proved to be; None if it proved nothing."""
+    """The client's proven name; None if it proved nothing."""
     reachable: bool = True
     """Pushes to the uid reach it."""
     expires_at: float | None = None
     """When its token is over, in seconds since the epoch; None: never."""
     user: bytes | None = None
-    """What its handshake's response tells it as `user`, JSON in ASCII; None: what all
-    are told."""
+    """The `user` of its handshake's response, JSON in ASCII; None: the one that is for
+    all."""
 
 
 Admit = Callable[[Mapping[str, Any]], Admitted]
@@ -69,7 +69,7 @@ def admission(token: str | None, jwt: Jwt | None, *, trust_uid: bool = False) ->
 
 
 def checked_uid(given: Any) -> str | None:
-    """The uid that was given, as text; None if it names nobody.  Raises `Denied`."""
+    """The uid that was given, as text; None if there is none.  Raises `Denied`."""
     if given is None or isinstance(given, bool):
         return None
     uid = str(given) if isinstance(given, (str, int)) else ""

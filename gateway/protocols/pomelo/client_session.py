@@ -6,7 +6,7 @@
     send(session.outgoing())                  # the handshake's acknowledgement
 
 Bodies are JSON texts; for routes that the server defined in protobuf they are encoded
-and decoded here.  Whoever has the clock sends `heartbeat()` when the interval is over.
+and decoded here.  The caller sends `heartbeat()` when the interval is over.
 
 No I/O, no clock.
 """
@@ -50,7 +50,7 @@ class Response(Struct):
     """A response."""
 
     id: int
-    """Of its request."""
+    """The id of its request."""
     body: bytes
 
 

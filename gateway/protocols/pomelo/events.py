@@ -39,7 +39,7 @@ _ZLIB_OR_GZIP = 47
 _BRACE = ord("{")
 _ID = wire.HIGH_FIRST - 1
 _BLOCK_EVENTS = 64
-"""From so many events on it pays to keep their payloads in one piece."""
+"""The least number of events whose payloads are worth keeping in one piece."""
 _OCTETS = "application/octet-stream"
 
 UNDECODABLE_PROTOBUF, UNDECODABLE_ZLIB = 0, 1
@@ -53,7 +53,7 @@ def head(
     *,
     zipped: bool = False,
 ) -> bytes:
-    """What comes before the packages.
+    """The bytes of a batch before its packages.
 
     *message_bytes* is the limit in force, *codes* are the routes of the codes in the
     packages, *flawed* has rows and their flaws (`UNDECODABLE_…`).  With *zipped* bodies
@@ -71,7 +71,7 @@ def head(
 
 @lru_cache
 def plain_head(message_bytes: int) -> bytes:
-    """As `head`, without codes and flawed events."""
+    """A `head` without codes and flawed events."""
     return head(message_bytes, {}, ())
 
 
@@ -86,7 +86,7 @@ def session_body(payloads: Iterable[bytes]) -> bytes:
 
 
 def inflater() -> zlib._Decompress:
-    """For the body of a message that says that it is compressed."""
+    """An inflater for the body of a message whose flag says that it is compressed."""
     return zlib.decompressobj(wbits=_ZLIB_OR_GZIP)
 
 
@@ -101,7 +101,7 @@ def repacked(number: int, route: int | str, body: bytes) -> bytes:
 
 
 class _Decoder:
-    """What reads the batches of every `Session`.  Implements `event.DecodeTogether`."""
+    """Decodes the batches of every `Session`.  Implements `event.DecodeTogether`."""
 
     def __call__(self, body: bytes) -> Rows:
         """The events of a batch; works for every body that a `Session` made."""
@@ -142,8 +142,8 @@ class _Decoder:
         return _checked(body, found, names, message_bytes)
 
     def together(self, bodies: Sequence[bytes], counts: Sequence[int]) -> Rows:
-        """Of the first batches that have so many plain messages each, and agree on what
-        the codes of routes stand for.
+        """Rows of the first batches with so many plain messages each and the same
+        codes.
         """
         message_bytes, names, messages = _messages(bodies)
         packages = b"".join(messages)
@@ -165,7 +165,7 @@ decode = _Decoder()
 
 
 def _routes(body: bytes, codes: int) -> tuple[dict[wire.Route, str], int]:
-    """What so many codes stand for, and where that ends."""
+    """The routes of so many codes, and where they end."""
     at = _HEAD.size
     names: dict[wire.Route, str] = {}
     for _ in range(codes):
@@ -279,7 +279,7 @@ def _name(route: wire.Route, names: dict[wire.Route, str]) -> str:
 
 
 _text = lru_cache(maxsize=1 << 10)(text)
-"""Of a route; batches are small, and have the same ones."""
+"""A route as text; batches are small, and have the same ones."""
 
 
 def _check(rows: Rows, message_bytes: int) -> None:

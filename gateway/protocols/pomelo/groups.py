@@ -1,8 +1,8 @@
 """Groups of connected clients: rooms, guilds, matches.
 
-A group is there while somebody is in it, and a client is in it until it leaves or its
-connection ends.  Nothing of it outlives the daemon: neither does a connection.  Those that
-users are in whenever they come stand in the options (`standing`).
+A group exists while it has a member, and a client is in it until it leaves or its
+connection ends.  Groups end with the daemon, as connections do.  Groups that users join
+whenever they connect are in the options (`standing`).
 
 A membership takes two pointers: there are ten times as many as clients.
 """
@@ -39,7 +39,7 @@ class _Group:
     def __init__(self, name: str) -> None:
         self.name = name
         self.members: list[Member] = []
-        """By their numbers."""
+        """The members by number."""
 
     def place(self, member: Member) -> int:
         """Where it is, or would be."""
@@ -59,7 +59,7 @@ class Groups:
         return len(self._groups)
 
     def members(self, name: str) -> list[Member]:
-        """Who is in it."""
+        """The members of a group."""
         group = self._groups.get(name)
         return [] if group is None else list(group.members)
 

@@ -39,23 +39,24 @@ _MOST_DEPTH = 4
 
 @dataclass(slots=True, frozen=True)
 class Profile:
-    """What a family of client libraries understands."""
+    """The abilities of a family of client libraries."""
 
     name: str
     dictionary: bool = True
-    """It is sent the dictionary …"""
+    """Whether it is sent the dictionary."""
     most_code: int = 0xFFFF
-    """… up to this code, …"""
+    """The largest code in its dictionary."""
     coded_pushes: bool = True
-    """… and understands pushes that use its codes."""
+    """Whether it understands pushes that use the dictionary's codes."""
     protos: bool = True
-    """It is sent the protobuf definitions, …"""
+    """Whether it is sent the protobuf definitions."""
     encoded_responses: bool = True
-    """… and decodes responses with them too."""
+    """Whether it decodes responses with them, too."""
     browser: bool = False
-    """It caches definitions across connections, and its protobuf strings are CESU-8."""
+    """Whether it caches definitions across connections and has protobuf strings in
+    CESU-8."""
     pitaya: bool = False
-    """It knows `serializer` and the error bit."""
+    """Whether it knows `serializer` and the error bit."""
 
 
 PROFILES: Mapping[str, Profile] = {
@@ -110,13 +111,13 @@ class KnownRoute:
     request: Schema | None
     """Decodes the bodies of its requests and notifies; None if they are JSON."""
     answer: bool
-    """Its responses are in protobuf."""
+    """Whether responses are in protobuf."""
     backed: bool = False
     """A service of the game's answers its requests."""
 
 
 class _Cached(NamedTuple):
-    """What a client has cached from earlier connections."""
+    """The definitions that a client has cached from earlier connections."""
 
     dictionary: bool
     protos: bool
@@ -126,7 +127,9 @@ class _Cached(NamedTuple):
 
 @define(eq=False, slots=False)
 class Terms:
-    """What a connection was sent in its handshake, and is encoded by from then on."""
+    """The terms of a connection: definitions that its handshake sent, and encoding by
+    them.
+    """
 
     profile: Profile
     _definitions: Definitions
@@ -152,9 +155,9 @@ class Terms:
                 protos.browser_answers if profile.browser else protos.answers
             )
         self._responses = self._answers if profile.encoded_responses else None
-        """What they are encoded by; pushes are by the same, whatever the profile."""
+        """The schemas of responses; pushes have `_answers`, whatever the profile."""
         self.routes: dict[Route, KnownRoute] = dict(self._known())
-        """By code, and by name in UTF-8; the client knows no other codes."""
+        """Routes by code, and by name in UTF-8; the client knows no other codes."""
         self._told: dict[_Cached, bytes] = {}
         self._replies: dict[_Cached, bytes] = {}
         self._ok: dict[str, bytes] = {}
@@ -315,7 +318,7 @@ class Handshake:
     reply: bytes
     terms: Terms
     attributes: dict[str, str]
-    """To be kept with every event of the connection."""
+    """Attributes of all events of the connection."""
     admitted: Admitted
     said: bytes
     """The client's handshake, JSON in UTF-8."""
@@ -354,7 +357,7 @@ class Handshaker:
     _clients: Mapping[str, str]
     _backed: Collection[str] = ()
     _user: bytes | None = None
-    """What each client is told as `user`: JSON in ASCII."""
+    """The `user` of each client's response: JSON in ASCII."""
 
     def __attrs_post_init__(self) -> None:
         self._terms: dict[str, Terms] = {}

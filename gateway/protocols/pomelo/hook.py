@@ -6,7 +6,7 @@
     <- 401 or 403 {"msg": "banned"}    not admitted
 
 `user` is any JSON, and stands in the handshake's response as it is.
-Anything else, or nothing in time, admits nobody.
+With any other answer, or none in time, the client is not admitted.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Hook:
         self._backend = backend
         self._user_bytes = user_bytes
         self.outcomes = dict.fromkeys(OUTCOMES, 0)
-        """Of the handshakes so far."""
+        """Outcomes of handshakes."""
 
     @property
     def waiting(self) -> int:
@@ -61,11 +61,11 @@ class Hook:
 
     @property
     def trouble(self) -> str | None:
-        """That its service does not answer, if so."""
+        """The reason why the service does not answer, if so."""
         return self._backend.trouble
 
     async def ask(self, origin: Origin, said: bytes) -> Admitted:
-        """Who the client is that said this.
+        """Ask who the client is.
 
         Raises `Denied`, or `Unreachable` if there is no answer that can be used.
         """

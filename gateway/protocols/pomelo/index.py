@@ -1,7 +1,7 @@
-"""Which connected clients have an attribute: by index, for the names that are asked for.
+"""An index of connected clients by attributes, for the names that are asked for.
 
-A name is indexed when it is first asked for, and kept up from then on, so that attributes
-nobody asks for cost nothing.
+A name is indexed when it is first asked for, and kept up from then on, so that other
+attributes cost nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class AttributeIndex:
             _add(values, member, name)
 
     def leave(self, member: Member) -> None:
-        """It is gone."""
+        """Remove a client that has gone."""
         for name, values in self._names.items():
             value = member.origin.attributes.get(name)
             if value is not None and (members := values.get(value)) is not None:

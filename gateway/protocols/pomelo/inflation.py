@@ -16,7 +16,8 @@ from gateway.sdk.costs import inflating
 MOST_GROWTH = 16
 """How much longer than a compressed body its JSON may be."""
 _MOST_KEPT = 1 << 16
-"""Of a compressed body's JSON for a service, or `MOST_GROWTH` times what came."""
+"""Bytes of a compressed body's JSON for a service; or `MOST_GROWTH` times the
+compressed body."""
 _ZLIB = 1.4
 """Times as much as `turn` has for another inflater, for it is inflated twice."""
 _DEFLATED_STEP = 1 << 14
@@ -24,7 +25,7 @@ _INFLATE_STEP = 1 << 16
 
 
 class Inflation:
-    """What is known of one message so far."""
+    """The state of one message that is being inflated."""
 
     __slots__ = ("at", "body", "inflater", "kept", "known", "most_kept", "rest", "run",
                  "size")  # fmt: skip
@@ -39,7 +40,7 @@ class Inflation:
         self.size = 0
         """Bytes that it has inflated to so far."""
         self.kept: list[bytes] | None = None
-        """Those bytes, if they are to be decoded."""
+        """The inflated bytes, if they are to be decoded."""
         self.most_kept: float = math.inf
         if known is not None and (known.request is not None or known.backed):
             self.kept = []
@@ -63,7 +64,7 @@ class Inflation:
 
     @property
     def failed_cost(self) -> float:
-        """What a step cost that raised."""
+        """The cost of a step that raised."""
         return _ZLIB * inflating(len(self.rest), 0)
 
     @property

@@ -1,4 +1,4 @@
-"""What the connections of one Pomelo listener share: definitions, admission, one timer."""
+"""The connections of one Pomelo listener: shared definitions, admission, one timer."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from gateway.sdk.protocol import Settings
 
 _LEAST_ANSWER_BYTES, _MOST_ANSWER_BYTES = 512, 8 << 10
 _ANSWERS = 4096
-"""That one connection may be owed: when all are due together, nobody waits for long."""
+"""The most answers due to one connection: few enough to be sent together quickly."""
 _ANSWERS_BYTES = 4 << 20
-"""Of a backend's answers to one post."""
+"""Bytes of a backend's answers to one post."""
 _HOOK_ANSWER_BYTES = 1 << 16
-"""Of an answer of the hook, beside what it has to tell the client."""
+"""Bytes of an answer of the hook, beside what it has to tell the client."""
 _SHARED = 256
 """Attributes that are looked for when another client comes."""
 _TICKED_AT_ONCE = 256
@@ -46,12 +46,12 @@ _TICKED_AT_ONCE = 256
 
 
 def _answer_bytes(limit: int) -> int:
-    """What an answer counts, so that a limit of the default size allows `_ANSWERS`."""
+    """The count of an answer that makes a limit of the default size allow `_ANSWERS`."""
     return max(_LEAST_ANSWER_BYTES, min(limit // _ANSWERS, _MOST_ANSWER_BYTES))
 
 
 class Pomelo:
-    """What the connections of one listener share: definitions, clients, one timer."""
+    """The connections of one listener: their definitions, clients, and timer."""
 
     _log = Logger()
 
@@ -76,7 +76,7 @@ class Pomelo:
         self.message_bytes = min(limits.message_bytes, wire.MOST_BYTES)
         self.unacknowledged_bytes = limits.unacknowledged_bytes
         self.answer_bytes = _answer_bytes(limits.unacknowledged_bytes)
-        """What an answer that is owed counts among the unacknowledged bytes."""
+        """The count of a due answer among the unacknowledged bytes."""
         self.sessions: SessionEvents | None = None
         """Where its sessions are told of; None: nowhere."""
         if options.session_events:
@@ -87,7 +87,7 @@ class Pomelo:
             self.hook = Hook(_backend(options, clock), options.handshake_bytes)
         self.rates = Rates(options.rates)
         self.turn = Turn()
-        """Of the connection that is being served."""
+        """The turn of the connection that is being served."""
         self.options = options
         self.handshaker = _handshaker(options, self._load())
         self.standing = standing(options.groups)
@@ -95,9 +95,9 @@ class Pomelo:
         nobody = cast(Client, None)
         self._no_questions = Questions(nobody, journal, {}, {}, lambda _: None)
         self.services: dict[str, Answering] = {}
-        """What answers the requests of some routes, by route."""
+        """Services by the routes whose requests they answer."""
         self.late: dict[str, dict[str, Any]] = {}
-        """What they are answered if it does not."""
+        """Answers by route for when the service gives none."""
         for backend in options.backends:
             answering = _answering(backend, clock, change)
             self.services |= dict.fromkeys(backend.routes, answering)
@@ -106,15 +106,15 @@ class Pomelo:
         self.tick_seconds = options.heartbeat / TICKS if options.heartbeat else 1.0
         self.patience = math.ceil(options.handshake_timeout / self.tick_seconds)
         self._attributes: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
-        """What some of the clients of late are told by."""
+        """Attributes of recent clients, each set once."""
         self._servers: dict[PomeloServer, None] = {}
         self._to_tick: list[PomeloServer] = []
-        """Those that this tick has not reached yet, the last one first."""
+        """Connections that this tick has not reached yet, the last one first."""
         self._ticking = False
         self._due = 0.0
         self._looked = self._began = clock.seconds()
         self.wall_clock = time.time
-        """What tokens expire by."""
+        """The clock by which tokens expire."""
 
     def __call__(self, connection: Connection) -> PomeloServer:
         """The server of a new connection."""
@@ -170,7 +170,9 @@ class Pomelo:
         self._servers.pop(server, None)
 
     def close(self) -> None:
-        """Its last client is gone: store that, and ask nobody any more."""
+        """Store what sessions have told, and ask services nothing more: the last client
+        is gone.
+        """
         if self.sessions is not None:
             self.sessions.flush()
         if self.hook is not None:

@@ -134,7 +134,7 @@ class Backend(Section):
     )
 
     def misfits(self) -> Iterator[tuple[Place, str]]:
-        """What clients are sent must be JSON."""
+        """Answers for clients that are not JSON."""
         try:
             ascii_json(self.late)
         except ValueError as why:
@@ -166,7 +166,7 @@ class Lobby(Section):
 
     @property
     def in_the_open(self) -> list[str]:
-        """Those to which the token goes over the network as it is."""
+        """The URLs to which the token goes over the network as it is."""
         if self.token is None:
             return []
         plain = (url for url in self.gateways if url.startswith("http://"))
@@ -174,7 +174,7 @@ class Lobby(Section):
 
 
 class Rate(Section):
-    """What one may send in a second."""
+    """Limits for one second."""
 
     messages: Annotated[int, Field(ge=1, le=10**9)] | None = Field(
         default=None, description="Messages a second; absent = any number"
@@ -202,7 +202,7 @@ class Rates(Section):
 
 
 class Options(Section):
-    """What is particular to Pomelo (pinus, pitaya): game and mobile clients."""
+    """Options of listeners for Pomelo (pinus, pitaya): game and mobile clients."""
 
     reload: ClassVar = NEW_CONNECTIONS
     reloads: ClassVar = {
@@ -347,8 +347,10 @@ def mute_routes(listener: Listener[Options]) -> list[str]:
 
 
 def misfits(listeners: Mapping[int, Listener[Options]]) -> Iterator[tuple[Place, str]]:
-    """Those that name the same directory share one outbox, and its settings; and what
-    all clients of the gateway are in is one lobby.
+    """Listeners that disagree about what they share.
+
+    Those that name the same directory share one outbox and its settings, and all clients of
+    the gateway are in one lobby.
     """
     first: dict[Path, tuple[int, Outbox]] = {}
     lobby: tuple[int, Lobby] | None = None

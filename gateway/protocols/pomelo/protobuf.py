@@ -35,7 +35,7 @@ _MOST_DEPTH = 32
 #: may grow to.
 _MOST_VALUES = 1 << 16
 _MESSAGE_VALUES = 8
-"""As many a message within counts, which takes longer than a number."""
+"""The values that a message within counts as, as it takes longer than a number."""
 
 _INT, _DOUBLE, _BYTES, _FLOAT = 0, 1, 2, 5
 _OPTIONS = frozenset(("required", "optional", "repeated"))
@@ -64,14 +64,14 @@ class _Field:
     required: bool
     key: bytes
     packed: bool
-    """Its elements share one key."""
+    """Whether its elements share one key."""
     message: _Message | None = None
     read: _Read | None = None
     write: _Write | None = None
 
     @property
     def values(self) -> int:
-        """As how many values one counts, for `_MOST_VALUES`."""
+        """The values that one counts as, for `_MOST_VALUES`."""
         return 1 if self.message is None else _MESSAGE_VALUES
 
 

@@ -16,15 +16,15 @@ from gateway.protocols.pomelo.wire import HIGH_FIRST
 from gateway.sdk.interfaces import Journal
 
 _ANSWER_BYTES = 512
-"""What an answer that is owed counts."""
+"""The bytes that a due answer counts as."""
 
 
 @define(eq=False)
 class Questions:
-    """Those that have no answer yet; what is kept of them is memory of the journal's.
+    """Requests of one client that have no answer yet; they count as memory of the journal's.
 
-    *services* answer the requests of their routes, *late* is said if they do not; *tell*
-    is called with the package of each answer.
+    *services* answer the requests of their routes, *late* is the answer if they do not;
+    *tell* is called with the package of each answer.
     """
 
     _client: Client
@@ -34,7 +34,7 @@ class Questions:
     _tell: Callable[[bytes], None]
     open: dict[Question, int] = field(factory=dict, init=False)
     held_bytes: int = field(default=0, init=False)
-    """What they, and the answers that are owed, count."""
+    """Bytes that these and the due answers count as."""
 
     def __len__(self) -> int:
         return len(self.open)

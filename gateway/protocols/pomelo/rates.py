@@ -1,13 +1,13 @@
-"""How many messages and bytes a second a connection, and a user, may send; and how many
-sessions an address may begin.
+"""Rates: how many messages and bytes a second a connection, and a user, may send.
 
-A bucket holds `burst` seconds of its rate and fills up again in so many.  It may be
-overdrawn by what arrives at once, which is then paid back before anything else is taken.
-What is refused is counted in a second bucket of the same size: whoever empties that, by
-sending at twice the rate, has to go.
+Also how many sessions an address may begin.  A bucket holds `burst` seconds of its rate
+and fills up again in so many.  It may be overdrawn by what arrives at once, which is then
+paid back before anything else is taken.  Refused messages are counted in a second bucket of
+the same size: a sender that empties it, by sending at twice the rate, has to go.
 
-What a client sends while it is not read arrives at once, and late.  So for that time its
-bucket fills up beyond `burst`: no more is taken than `burst` and what the rate allows.
+Messages that a client sends while it is not read arrive at once, and late.  So for that
+time its bucket fills up beyond `burst`: no more is taken than `burst` and what the rate
+allows.
 
 No I/O, no clock.
 """
@@ -28,7 +28,7 @@ _LOOK_AGAIN = 1024
 
 
 class Verdict(Enum):
-    """What becomes of messages."""
+    """The verdict on messages."""
 
     TAKEN = "taken"
     REFUSED = "refused"
@@ -39,7 +39,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """What may be sent in a second; None: as much as there is."""
+    """The rate of one second; None: no limit."""
 
     messages: float | None
     bytes: float | None
@@ -48,7 +48,7 @@ class Rate:
     key: str
     """Where that is configured."""
     what: str = "messages"
-    """What these are."""
+    """The word for what is counted."""
 
     def __str__(self) -> str:
         parts = []
@@ -82,16 +82,16 @@ class Bucket:
         return max(self._messages, self._bytes) - now > self.rate.burst - _ROUNDING
 
     def unread(self, since: float, now: float) -> None:
-        """Its sender was not read from *since* to *now*: what he sent then comes late.
+        """Allow for a sender that was not read from *since* to *now*: its messages then come late.
 
-        He has `burst` to catch up, or until the next pause.
+        It has `burst` to catch up, or until the next pause.
         """
         if since > self._unread_until:
             self._unread = since
         self._unread_until = now + self.rate.burst
 
     def take(self, now: float, messages: int, size: int) -> None:
-        """So many messages of so many bytes together are taken."""
+        """Take so many messages of so many bytes together."""
         rate = self.rate
         full = now if now > self._unread_until else min(self._unread, now)
         if rate.messages is not None:
@@ -100,7 +100,7 @@ class Bucket:
             self._bytes = max(self._bytes, full) + size / rate.bytes
 
     def refuse(self, now: float, messages: int, size: int) -> bool:
-        """They are refused; false if they are so many that their sender must go."""
+        """Refuse messages; false if they are so many that their sender must go."""
         rate = self.rate
         seconds = 0.0 if rate.messages is None else messages / rate.messages
         if rate.bytes is not None:
@@ -113,7 +113,7 @@ class Bucket:
 def judge(
     buckets: Sequence[Bucket], now: float, messages: int, size: int
 ) -> tuple[Verdict, Rate | None]:
-    """What becomes of messages that count in all of these, and by whose rate."""
+    """The verdict on messages that count in all of these, and the rate that decides."""
     empty = [one for one in buckets if one.is_empty(now)]
     if not empty:
         for one in buckets:
@@ -126,7 +126,9 @@ def judge(
 
 
 class Buckets:
-    """Those of a listener's users, or addresses, whether they are connected or not."""
+    """The buckets of a listener's users, or addresses, whether they are connected or
+    not.
+    """
 
     def __init__(self, rate: Rate, most: int = _MOST_BUCKETS) -> None:
         self.rate = rate
@@ -139,7 +141,7 @@ class Buckets:
         return len(self._buckets)
 
     def of(self, name: str, now: float) -> Bucket:
-        """That of one of them."""
+        """The bucket of one of them."""
         bucket = self._buckets.get(name)
         if bucket is None:
             if len(self._buckets) >= self._look_at:
@@ -168,7 +170,7 @@ class Buckets:
 
 
 class Meter:
-    """What one connection may send: by a bucket of its own, and by that of its user."""
+    """The limits of one connection: a bucket of its own, and that of its user."""
 
     __slots__ = ("_own", "_users", "paused_at")
 
@@ -184,7 +186,7 @@ class Meter:
     def judge(
         self, uid: str | None, now: float, messages: int, size: int
     ) -> tuple[Verdict, Rate | None]:
-        """What becomes of these messages, and by which rate."""
+        """The verdict on these messages, and the rate that decides."""
         return judge(self._buckets(uid, now), now, messages, size)
 
     def unread(self, uid: str | None, now: float) -> None:
@@ -199,14 +201,14 @@ class Meter:
 
 
 class Rates:
-    """What clients of one listener may send; and what was refused of them."""
+    """The rates of one listener's clients; and the counts of what was refused."""
 
     def __init__(self, wanted: options.Rates) -> None:
         burst, key = wanted.burst, "options.rates"
         self._connection = _rate(wanted.connection, burst, f"{key}.connection")
         rate = _rate(wanted.uid, burst, f"{key}.uid")
         self.users = None if rate is None else Buckets(rate)
-        """What users may send; None: as much as there is."""
+        """The buckets of users; None: no limit."""
         self._addresses: Buckets | None = None
         """How many sessions addresses may begin; None: any number."""
         if wanted.sessions is not None:
@@ -221,7 +223,7 @@ class Rates:
         """Handshakes that were more than an address may begin sessions with."""
 
     def meter(self) -> Meter:
-        """What a new connection may send; one for all where nothing is limited."""
+        """The meter of a new connection; one for all where nothing is limited."""
         if self._connection is None and self.users is None:
             return self._no_meter
         return Meter(self._connection, self.users)

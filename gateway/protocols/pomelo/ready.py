@@ -1,4 +1,4 @@
-"""What arrived at once on a Pomelo connection: a batch to store, requests to answer.
+"""A batch to store and requests to answer: all that arrived at once on a connection.
 
 `session` fills it, message by message; no I/O, no clock.
 """
@@ -20,9 +20,9 @@ class Asked(NamedTuple):
 
     route: str
     body: bytes | None
-    """Its payload; None if it inflates to too much to be kept."""
+    """The payload; None if it inflates to too much to be kept."""
     row: int
-    """Its place in the batch."""
+    """The row in the batch."""
 
 
 class Ready:
@@ -45,16 +45,17 @@ class Ready:
         self.count = 0
         self.payload_bytes = 0
         self.ids: list[int] = []
-        """Of the requests among them."""
+        """Ids of the requests among the messages."""
         self.asked: dict[int, Asked] | None = None
-        """By their positions in `ids`: requests that a service of the game's answers."""
+        """Requests that a service of the game's answers, by their positions in `ids`.
+        """
         self.encoded: dict[int, str] | None = None
         """Positions in `ids` of requests that are answered in protobuf, and routes."""
         self.pieces: list[bytes] = []
         self.codes: dict[Route, str] | None = None
         self.flawed: list[tuple[int, int]] | None = None
         self.taken_bytes = 0
-        """What its packages took when they arrived."""
+        """Bytes of the packages as they arrived."""
         self.zipped = False
         """Some of its bodies are compressed."""
 
@@ -78,7 +79,7 @@ class Ready:
 
     @property
     def asked_bytes(self) -> int:
-        """What is kept for services, beside the batch."""
+        """Bytes that are kept for services, beside the batch."""
         if self.asked is None:
             return 0
         return sum(len(one.body) for one in self.asked.values() if one.body is not None)

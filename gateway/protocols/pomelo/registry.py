@@ -42,7 +42,7 @@ class Client(Protocol):
 
     @property
     def terms(self) -> Terms:
-        """What it was sent in its handshake."""
+        """The terms of its handshake."""
 
     @property
     def uid(self) -> str | None:
@@ -58,7 +58,7 @@ class Member(Client, Protocol):
 
     @property
     def number(self) -> int:
-        """What `Registry.join` said: they are in this order."""
+        """The number from `Registry.join`: clients are in this order."""
 
     @property
     def since(self) -> float:
@@ -98,7 +98,7 @@ class Delivery:
     _share: float = 1.0
     _did: Mapping[str, int] | None = None
     pushed: Pushed = field(factory=Pushed)
-    """What became of it so far."""
+    """Outcomes so far."""
 
     @classmethod
     def done(cls, **did: int) -> Self:
@@ -140,11 +140,11 @@ class Registry:
         self._joined = 0
         self._index = AttributeIndex()
         self.groups = Groups()
-        """Those that clients are in."""
+        """The groups of clients."""
         self.judges: list[Callable[[str, bytes], None]] = []
         """`Handshaker.judge` of each listener: they know the definitions of routes."""
         self.outcomes = dict.fromkeys(OUTCOMES, 0)
-        """Of all pushes so far."""
+        """Outcomes of all pushes so far."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -244,7 +244,7 @@ class Registry:
         return delivery.pushed
 
     def answer(self, session: str, number: int, body: bytes) -> bool:
-        """Answer a request by this JSON; false, and one for nobody, if none waits.
+        """Answer a request by this JSON; false, and no answer is sent, if none waits.
 
         Raises ValueError if it is not JSON.
         """

@@ -27,7 +27,7 @@ from gateway.protocols.pomelo.protobuf import (
 
 STORED: Mapping[str, Any] = {"code": 200}
 NOT_STORED: Mapping[str, Any] = {"code": 500, "msg": "not stored"}
-"""What responses say."""
+"""The answer to a request that could not be stored."""
 
 _MOST_CODE = 0xFFFF
 _MOST_ROUTE_BYTES = 0xFF
@@ -47,19 +47,22 @@ class Protos:
     """The protobuf definitions of routes whose bodies are not JSON."""
 
     client: Mapping[str, Any]
-    """Of requests and notifies, parsed; `server` is of responses and pushes."""
+    """Definitions of requests and notifies, parsed; `server` is of responses and
+    pushes."""
     server: Mapping[str, Any]
     version: str
     requests: Schema
     answers: Schema
     browser_answers: Schema
-    """As `answers`, with strings as browsers' clients expect them."""
+    """The schema of `answers`, with strings as browsers' clients expect them."""
     mute: frozenset[str]
     """Routes whose responses can not say whether their request is stored."""
 
     @property
     def mute_requests(self) -> list[str]:
-        """Those that have requests, as far as the definitions tell, in their order."""
+        """Mute routes that have requests, as far as the definitions tell, in their
+        order.
+        """
         return [name for name in self.requests.routes if name in self.mute]
 
 
@@ -152,7 +155,7 @@ def changed(files: Mapping[Path, int]) -> bool:
 
 
 def value_of(option: Any, name: str, files: dict[Path, int]) -> Any:
-    """What an option says, or the JSON file that it names, which is added to *files*.
+    """The value of an option, or of the JSON file that it names, which is added to *files*.
 
     Raises `Unusable`.
     """
@@ -169,14 +172,16 @@ def value_of(option: Any, name: str, files: dict[Path, int]) -> Any:
 
 
 def where(name: str, option: Any) -> str:
-    """What errors begin with: the option, and its file if it has one."""
+    """The beginning of errors: the option, and its file if it has one."""
     return f"options.{name}" + (
         f": {option}" if isinstance(option, (str, Path)) else ""
     )
 
 
 def _dictionary(option: Any, where: str) -> Dictionary | None:
-    """From a list of routes, whose codes count from 1, or from routes and codes."""
+    """The dictionary of a list of routes, whose codes count from 1, or of routes and
+    codes.
+    """
     if not option:
         return None
     if isinstance(option, Mapping):

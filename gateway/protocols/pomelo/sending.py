@@ -11,7 +11,7 @@ from gateway.sdk.sender import Sender
 from gateway.sdk.sending import Feeding
 
 _NOTIFIES = 100
-"""In one lot, with the request at its end."""
+"""Notifies in one lot, with the request at its end."""
 
 
 class Sending(Feeding):

@@ -37,13 +37,14 @@ if TYPE_CHECKING:
 #: Memory that a message takes beside its body.
 _MESSAGE_BYTES = 128
 _GIVE_UP_SECONDS = 7.0
-"""Into its drain, which may begin 2 s after the daemon's (`daemon.opened.DRAIN_SECONDS`):
-what a full journal has not taken by then is answered as not stored, while there is time to
-say so."""
+"""Seconds of the drain after which requests in a full journal are answered as not stored.
+
+The drain may begin 2 s after the daemon's (`daemon.opened.DRAIN_SECONDS`), so there is
+time left to say so."""
 
 _NOBODY = Admitted()
 _NONE: dict[_Pending, None] = {}
-"""What is pending of those that send nothing; never changed."""
+"""The pending batches of a client that sends nothing; never changed."""
 _TOO_MANY = "too many messages"
 
 
@@ -120,7 +121,7 @@ class PomeloServer(Closing, Yielding):
 
     @property
     def terms(self) -> Terms:
-        """What it was sent in its handshake."""
+        """The terms of its handshake."""
         return self._session.terms
 
     @property
@@ -164,10 +165,9 @@ class PomeloServer(Closing, Yielding):
             self._regulate()
 
     def closed(self) -> None:
-        """See `interfaces.Server`.
+        """Forget requests that the journal has not taken: the client repeats them elsewhere.
 
-        Requests that the journal has not taken are forgotten: their client sends them
-        again elsewhere.  Batches of notifies, which nobody sends again, are stored.
+        Batches of notifies, which are not repeated, are stored.
         """
         for pending in self._pending:
             if pending.ready.ids:

@@ -44,9 +44,10 @@ class PomeloService(Service):
         if why := self._open_lobby():
             raise Unusable(why)
         self._servers: list[Pomelo] = []
-        """Of all listeners; after a reload, those of older settings that have clients."""
+        """The servers of all listeners; after a reload, also older ones that have
+        clients."""
         self._retired = Figures()
-        """Of servers that are there no more."""
+        """The figures of servers that have ended."""
         self._outboxes: list[Outbox] = []
         known: dict[Path, OutboxOptions] = {}
         for listener in context.listeners:
@@ -121,7 +122,7 @@ class PomeloService(Service):
             await outbox.stop()
 
     def retired(self, port: Port) -> None:
-        """Its last client is gone; its figures stay."""
+        """End a server whose last client is gone; its figures stay."""
         server = cast(Pomelo, port.accept)
         self._servers.remove(server)
         self.registry.judges.remove(server.handshaker.judge)
@@ -129,8 +130,9 @@ class PomeloService(Service):
         self._retired = Figures.of([server], self._retired)
 
     def reload(self) -> Iterator[str]:
-        """Read dictionaries and protobuf definitions again, for whoever comes, and groups;
-        call the gateways of the lobby as it is now.
+        """Read dictionaries and protobuf definitions again, for new connections, and groups.
+
+        Call the gateways of the lobby as it is now.
         """
         if why := self._open_lobby():
             yield f"{why}; the lobby stays as it was"
@@ -146,7 +148,7 @@ class PomeloService(Service):
             server.close()
 
     def gets(self) -> Mapping[str, Get]:
-        """Who is connected."""
+        """The pages about connected clients."""
         return {f"/api/{name}": everywhere(name, self.lobby) for name in PAGES}
 
     def posts(self) -> Mapping[str, Post]:
@@ -159,7 +161,7 @@ class PomeloService(Service):
         }
 
     def statistics(self) -> Iterator[Statistics]:
-        """What became of all pushes, wherever they came from."""
+        """The figures of all listeners, pushes and services."""
         yield statistics(
             self.registry,
             Figures.of(self._servers, self._retired),

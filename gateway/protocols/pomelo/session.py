@@ -37,7 +37,7 @@ from gateway.sdk.costs import EVENT, FRAME, REPLY, Turn
 from gateway.sdk.interfaces import Refusal
 
 TICKS = 4
-"""To one heartbeat interval."""
+"""Ticks of one heartbeat interval."""
 _CUT_AFTER = 2 * TICKS
 _BEAT_AFTER = TICKS + 1  # later than the client's own heartbeat, which we answer
 _BEATS = 16
@@ -55,9 +55,10 @@ _PROTOBUF_RUN, _PROTOBUF_BYTES = 16, 4096
 """Messages, and their bytes, between two looks at the turn, if they may have to be
 decoded."""
 _FEW_BYTES, _MORE_BYTES = 2048, 1 << 16
-"""So many are looked at twice if a message among them is cut; the kernel looks quickly."""
+"""Bytes that are looked at twice if a message among them is cut; with the kernel, more.
+"""
 _ZIPPED_COST = 25.0
-"""Of a message that is compressed, beside its bytes."""
+"""The cost of a message that is compressed, beside its bytes."""
 #: A body that JSON would make longer than this is kept in protobuf.
 _MOST_JSON = wire.MOST_BYTES - 300
 
@@ -94,7 +95,7 @@ class Session:
         """*patience* is how many ticks a client may take for its handshake.
 
         *control_packages* is how many packages that are no messages it may send in
-        one heartbeat interval.  With *asks* somebody else decides about a handshake:
+        one heartbeat interval.  With *asks* a service decides about a handshake:
         nothing is taken behind it until `go_on`.
         """
         self.asks = asks
@@ -109,7 +110,7 @@ class Session:
         self._mute = 0
         self._ticks = 0
         self._beats = 0
-        """Of the client, in this tick."""
+        """Heartbeats of the client in this tick."""
         self._control_packages = control_packages
         self._control = 0  # in this interval, less those that waited to be read
         self._inflation: Inflation | None = None
@@ -135,7 +136,7 @@ class Session:
 
     @property
     def terms(self) -> Terms:
-        """What was sent in the handshake, which must be over."""
+        """The terms of the handshake, which must be over."""
         assert self._terms is not None, "before the handshake"
         return self._terms
 
@@ -167,8 +168,9 @@ class Session:
         return self._steps(data, turn) if ready is None else (ready,)
 
     def _whole(self, data: bytes, turn: Turn) -> Ready | None:
-        """What to store of a few bytes that are plain messages, and no part of one, as
-        most are; None if they are not, or some of them must be refused.
+        """The batch of a few bytes that are plain messages, and no part of one, as most are.
+
+        None if they are not, or some of them must be refused.
         """
         if not data or self._inflation is not None:
             return None
@@ -532,7 +534,9 @@ class Session:
         return True
 
     def excuse(self) -> None:
-        """What it was late with is here, and was not read: it has two more ticks."""
+        """Give the client two more ticks: its heartbeat is here, and was not read in
+        time.
+        """
         self._patience, self._quiet = 1, _CUT_AFTER - 2
 
 

@@ -3,9 +3,9 @@
     {"event": "opened"}   {"event": "bound", "uid": "alice", "proven": false}
     {"event": "closed", "reason": "lost", "seconds": 12.5}
 
-They are stored as messages are, in the order of their connection.  Nobody is answered for
-one.  A session that closes while the journal is full is told of when there is room: that
-is one small batch for each connection that there was, and no more.
+They are stored as messages are, in the order of their connection, and not answered.  The
+end of a session while the journal is full is told when there is room: that is one small
+batch for each connection that there was, and no more.
 """
 
 from __future__ import annotations

@@ -21,12 +21,12 @@ from gateway.protocols.pomelo.routes import changed, value_of, where
 
 @dataclass(slots=True, frozen=True, eq=False)
 class Standing:
-    """Which groups each user is in."""
+    """The standing groups of each user."""
 
     of: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """By uid, in the order of the file."""
+    """Groups by uid, in the order of the file."""
     files: Mapping[Path, int] = field(default_factory=dict)
-    """As of `routes.Definitions`."""
+    """Files, and when they were written, as in `routes.Definitions`."""
 
     @property
     def stale(self) -> bool:
@@ -35,7 +35,7 @@ class Standing:
 
 
 def standing(option: Any) -> Standing:
-    """Those of `options.groups`, a value or the path of a JSON file.
+    """The groups of `options.groups`, a value or the path of a JSON file.
 
     Raises `Unusable`, which names the option, and the file if there is one.
     """

@@ -1,4 +1,4 @@
-"""What Pomelo shows on /api/status, /metrics and the live page."""
+"""Figures of Pomelo for /api/status, /metrics and the live page."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Figures:
     answers: Counter[str] = field(default_factory=Counter)
     """Requests that backends were to answer, by outcome."""
     answer_seconds: float = 0.0
-    """What those took, all together."""
+    """Seconds that those answers took, all together."""
     too_many: Counter[str] = field(default_factory=Counter)
     """Messages refused, being more than a client may send, by listener."""
     kicked: Counter[str] = field(default_factory=Counter)
@@ -41,7 +41,7 @@ class Figures:
 
     @classmethod
     def of(cls, servers: Iterable[Pomelo], before: Self) -> Self:
-        """Those of *servers*, and of others *before*."""
+        """The figures of *servers*, added to those *before*."""
         found = deepcopy(before)
         for one in servers:
             if one.hook is not None:

@@ -41,23 +41,27 @@ _REQUEST, _NOTIFY, _RESPONSE, _PUSH = 0, 1, 2, 3
 _BY_CODE, _ZIPPED, _ERROR = 0x01, 0x10, 0x20
 _MOST_ID = 0xFFFFFFFF
 HIGH_FIRST = 1 << 32
-"""Added to an id whose last group is 0, and not its only one.  Low groups first, nobody
-ends so: it is read with the high group first, and answered so."""
+"""A mark on an id whose last group, low groups first, is 0 and not its only one.
+
+No client writes such an id with low groups first, so it is read with the high group first,
+and answered so."""
 _U32 = struct.Struct(">I")
 _HEAD = struct.Struct(">IB")
-"""Of a package with a message: type and size, and the message's flag."""
+"""The head of a package with a message: type and size, and the message's flag."""
 _DATA_HEAD = DATA << 24
 
 Route = int | bytes
-"""As on the wire: a code of the dictionary, or a name in UTF-8."""
+"""A route as on the wire: a code of the dictionary, or a name in UTF-8."""
 
 Found = tuple[int, Route, int, int]
 """A request or a notify: its id (0 for a notify), its route, and where its body begins
 and ends in the bytes that were scanned."""
 
 Sums = tuple[int, int, int, list[int], list[Route]]
-"""Of messages, all at once: where they end, their number, the octets of their bodies, the ids
-of the requests among them, and routes, each where the message before it has another."""
+"""Sums of messages: where they end, their number, the octets of their bodies, ids, routes.
+
+Ids are those of the requests among them; a route is listed where it differs from the one
+before."""
 
 
 @dataclass(slots=True)
@@ -77,7 +81,7 @@ class Messages:
     stop: int
     sums: Sums
     zipped: bool = False
-    """It is a single message, and its flag says that its body is compressed."""
+    """Whether it is a single message whose flag says that its body is compressed."""
     _found: list[Found] | None = None
 
     @property
@@ -94,7 +98,7 @@ class Message:
     """A message from a server."""
 
     id: int
-    """Of the request that it answers; 0 for a push."""
+    """The id of the request that it answers; 0 for a push."""
     route: Route | None
     """None in a response."""
     body: bytes
@@ -265,7 +269,9 @@ def scan(
 def sums(
     buffer: bytes, at: int, end: int, most: int, most_found: int
 ) -> tuple[Sums, list[Found] | None]:
-    """Of what `scan` finds from *at* on; and that, if each had to be looked at."""
+    """The `Sums` of what `scan` finds from *at* on; and its messages, if each was
+    looked at.
+    """
     if native.kernel:
         return native.kernel.sums(buffer, at, end, most, most_found), None
     found: list[Found] = []
@@ -364,9 +370,9 @@ class Packages:
 
     def __init__(self, data_bytes: int, control_bytes: int) -> None:
         self.data_bytes = min(data_bytes, MOST_BYTES)
-        """Largest body of a data package …"""
+        """The largest body of a data package."""
         self.control_bytes = control_bytes
-        """… and of any other."""
+        """The largest body of any other package."""
         self._buffer = b""
         self._at = 0
         # An incomplete package, in pieces: one buffer that grows is moved again and
@@ -467,9 +473,9 @@ class Decoder(Packages):
         self.open = False
         """The handshake was acknowledged: messages may come."""
         self.most_run = 1024
-        """Messages in one run, …"""
+        """The most messages in one run."""
         self.most_bytes = MOST_BYTES
-        """… and their bytes, unless it is one message."""
+        """The most bytes in one run, unless it is one message."""
 
     def _check(self, kind: int, size: int) -> None:
         if kind == DATA and not self.open:

@@ -1,8 +1,7 @@
 """The sending side of `gateway send pomelo`, without I/O: lots as requests and notifies.
 
-A lot is what the caller wants acknowledged as a whole: notifies, and at its end a request,
-whose answer with code 200 speaks for all of them, as the gateway's journal keeps their
-order.  What was not answered when a connection ends is sent again on the next one.
+A lot is the caller's unit of acknowledgement: notifies, and at its end a request.  Its answer
+with code 200 speaks for all of them, as the gateway's journal keeps their order.  What was not answered when a connection ends is sent again on the next one.
 
 No I/O, no clock.
 """
@@ -21,7 +20,7 @@ from gateway.protocols.pomelo.protobuf import Unencodable
 from gateway.sdk.sender import Batch, Unexpected, Unsendable
 
 _SIGNS = 2
-"""Of life, in one of the server's intervals."""
+"""Signs of life in one of the server's intervals."""
 
 
 class Writer:
@@ -38,7 +37,7 @@ class Writer:
         self._session = ClientSession(user)
         self._batches: dict[Batch, None] = {}
         self._flight: dict[int, tuple[Batch, int]] = {}
-        """By the id of the request: whose events it speaks for, and how many."""
+        """The batch and the number of events that each request, by id, acknowledges."""
 
     @property
     def in_flight(self) -> int:
@@ -51,7 +50,7 @@ class Writer:
 
     @property
     def batches(self) -> Sequence[Batch]:
-        """Those that are not acknowledged, oldest first."""
+        """The batches that are not acknowledged, oldest first."""
         return list(self._batches)
 
     def connected(self) -> bytes:
@@ -64,7 +63,7 @@ class Writer:
         self._batches[batch] = None
 
     def take(self) -> bytes:
-        """What to write next.  Raises `Unsendable`."""
+        """The bytes to write next.  Raises `Unsendable`."""
         session = self._session
         if out := session.outgoing():
             return out
@@ -159,7 +158,8 @@ class Writer:
 
 
 _UNSENDABLE = (Unencodable, msgspec.DecodeError, OverflowError, ValueError)
-"""What does not become a message: of no object for a route with definitions, too large."""
+"""Errors of an event that becomes no message: no object for a route with definitions, or too
+large."""
 
 
 def _answer(body: bytes) -> Mapping[str, Any]:

@@ -98,7 +98,7 @@ class _Rsio(Protocol):
 
 
 class _Service(Service):
-    """What all listeners share: how many elements of named senders are stored."""
+    """The service of all listeners: it counts the stored elements of named senders."""
 
     def __init__(self, context: Context) -> None:
         from gateway.protocols.rsio.offsets import Offsets

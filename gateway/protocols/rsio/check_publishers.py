@@ -2,13 +2,13 @@
 
 Any implementation can have them; ours are switched on by `options.check_publishers`.
 
-check/count?n=N[&size=S]    the numbers 0 … N-1, as decimal text, or with a fixed
-                            size as big-endian integers of S octets; then the end
-check/endless               the same numbers without an end
-check/fail?n=N              N numbers, then onError("E500 as asked")
-check/slow?n=N              N numbers, one in a tenth of a second
-check/never                 accepted, and silent
-check/large?n=N&octets=B    N elements of B octets each
+    check/count?n=N[&size=S]    the numbers 0 … N-1, as decimal text, or with a fixed
+                                size as big-endian integers of S octets; then the end
+    check/endless               the same numbers without an end
+    check/fail?n=N              N numbers, then onError("E500 as asked")
+    check/slow?n=N              N numbers, one in a tenth of a second
+    check/never                 accepted, and silent
+    check/large?n=N&octets=B    N elements of B octets each
 
 check/count, check/endless and check/fail resume at any offset that they reach; the
 others refuse one (E416).

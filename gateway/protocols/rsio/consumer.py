@@ -34,7 +34,7 @@ class Consumer:
 
     def __init__(self, outbound: Outbound) -> None:
         self.streams: dict[int, Consumed] = {}
-        """By Id.  A cancelled stream stays here until its terminal arrives."""
+        """Streams by Id.  A cancelled stream stays here until its terminal arrives."""
         self._outbound = outbound
         self._unfinished = Reassembly(outbound.limits)
         self._next_id = 1

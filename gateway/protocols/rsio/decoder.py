@@ -38,13 +38,13 @@ ENDLESS = 1e18
 """The size of a turn that is never over."""
 
 _WALKED = 0.2
-"""What an element costs whose message is walked (`turn`)."""
+"""The cost of an element whose message is walked (`turn`)."""
 _BLOCK = 15.0
-"""What a block costs beside its bytes."""
+"""The cost of a block beside its bytes."""
 _ANNOUNCED = 3.0
-"""What an onNextPacked costs beside its elements."""
+"""The cost of an onNextPacked beside its elements."""
 _PACKED = 0.0625
-"""What one costs that lies packed: a turn has at most 64 Ki of them."""
+"""The cost of an element that lies packed: a turn has at most 64 Ki of them."""
 
 _DEFLATED_STEP = 1 << 14
 _INFLATE_BYTES = 3 << 16
@@ -57,9 +57,10 @@ _OCTET_SIGNALS = 4
 def walk(
     buffer: bytes | bytearray, at: int, head: bytes, most: int, largest: int
 ) -> tuple[int, int, int]:
-    """Of the adjacent onNext messages from *at* on, *most* of them, that have all arrived,
-    begin with *head*, and hold no more than *largest* octets each: how many these are, the
-    octets of their elements, and where they end.
+    """Walk adjacent onNext messages from *at* on, *most* of them, that have all arrived.
+
+    They begin with *head*, and hold *largest* octets each at most.  Returns how many these
+    are, the octets of their elements, and where they end.
     """
     starts, end = buffer.startswith, len(buffer)
     head_size, octets, left = len(head), 0, most
@@ -100,7 +101,7 @@ class Run:
     octets: int
     """Bytes of the elements, without the messages around them."""
     messages: bytes
-    """Their onNext messages as they came, or one onNextPacked."""
+    """The onNext messages as they came, or one onNextPacked."""
 
 
 @define(eq=False)
@@ -139,8 +140,9 @@ class Decoder:
         self.stopped = False
         """`next` returned None because the turn is over: more may be decoded."""
         self.control = 0
-        """Blocks, onNextPacked of no element, and elements that nobody asked for and that
-        are skipped; its user may reset it to 0."""
+        """Blocks, onNextPacked of no element, and elements that were not requested and are skipped.
+
+        Its user may reset it to 0."""
         self._streams = streams
         self._limits = limits
         self._buffer: bytes | bytearray = b""

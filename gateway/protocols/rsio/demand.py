@@ -19,7 +19,7 @@ def not_positive(number: int) -> bool:
 
 
 def saturating_add(one: int, other: int) -> int:
-    """Their sum, or `UNBOUNDED` if it is above."""
+    """The sum, or `UNBOUNDED` if it is above."""
     return min(one + other, UNBOUNDED)
 
 
@@ -78,7 +78,7 @@ class Credit:
 
     @property
     def untold(self) -> bool:
-        """Whether to tell now what is durable; likewise."""
+        """Whether to tell now what is durable: by the rule of `due`."""
         return self._due(self.told)
 
     def _due(self, known: int) -> bool:

@@ -43,7 +43,7 @@ RESUMED, NAMED = 1, 2
 _LEAST_COMPRESSED_BYTES = 512
 """Messages of fewer bytes are not worth compressing."""
 _DENSE = 32
-"""What a fast compressor makes so much smaller, a better one makes smaller yet."""
+"""The factor of a fast compressor from which on a better one makes it smaller yet."""
 _OCTETS = "application/octet-stream"
 _JSON = "application/json"
 
@@ -70,9 +70,9 @@ class Life:
 
     publisher: str
     resumed: int
-    """As in `Part`."""
+    """The count that its stream is resumed at, as in `Part`."""
     number: int
-    """Of all such records of a gateway, in their order."""
+    """The number of the record among all such ones of a gateway, in their order."""
     instance: bytes
     """Empty: a sender that does not say which life it is in."""
 

@@ -3,8 +3,8 @@
 A publisher is asked for `options.window` elements at first, and for k more when k more
 are durable.  So demand is the acknowledgement: the publisher knows without any other
 message that all but the last window of what was requested is on disk.  While the
-journal is full no demand is given, which bounds what arrives: nobody is paused for it;
-a publisher that knows extension 2 still hears what is durable.
+journal is full no demand is given, which bounds what arrives: no connection is paused for
+it.  A publisher that knows extension 2 still hears what is durable.
 
 The elements of one read, of all streams, are one batch.  If all are of a fixed size,
 each stream has a batch of its own, because its elements are then one block of rows.
@@ -50,9 +50,9 @@ class _Intake:
 class Ingest:
     """Submits the elements of one connection to the journal.
 
-    *flush* writes what the session has queued; *acknowledged* is called when a
-    batch is durable and its demand was given, *lost* when one can not be stored,
-    *refuse* when another connection publishes under the name of this one.
+    *flush* writes what the session has queued.  *acknowledged* is called when a batch is
+    durable and its demand was given, *lost* when one can not be stored.  *refuse* is called
+    when another connection publishes under the name of this one.
     """
 
     _listener: Shared
@@ -126,7 +126,7 @@ class Ingest:
 
     @property
     def _publishers(self) -> set[str]:
-        """Those that are subscribed to, or will be."""
+        """The publishers that are subscribed to, or will be."""
         waiting = {claim.key.publisher for claim in self._claims}
         return waiting | {stream.publisher for stream in self._intakes}
 

@@ -32,7 +32,7 @@ class Limits:
     streams: int = 256
     """Streams of one connection, in each direction."""
     inflated_bytes: int = 16 << 20
-    """What one block inflates to."""
+    """Bytes that one block inflates to."""
     block_signals: int = 1 << 14
     """Messages other than elements that blocks may hold; each octet of a block allows 4
     more, each element that we send 1 more."""

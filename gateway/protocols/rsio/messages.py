@@ -41,7 +41,7 @@ CONTENT_TYPE = "application/rs-io"
 
 
 def alpn(http2: object | None) -> bytes:
-    """What a client offers in TLS, by whether it asks for HTTP/2."""
+    """The ALPN protocol of a client in TLS, by whether it asks for HTTP/2."""
     return ALPN if http2 is None else b"h2"
 
 
@@ -296,7 +296,7 @@ class Announce(_Message, frozen=True):
 
 
 class Limits(_Message, frozen=True):
-    """What the sender takes of the streams that it will subscribe to (extension 8)."""
+    """The sender's limits for the streams that it will subscribe to (extension 8)."""
 
     code = Code.LIMITS
     element_bytes: _Varint

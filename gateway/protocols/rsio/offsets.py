@@ -7,10 +7,10 @@ numbers continue.  This is exact because
 - a new stream begins only when no element of the last one is on its way to the disk,
 - the numbers are in the journal, with the elements: `replay` reads them back.
 
-Two programs with one name would take each other's progress for their own.  So a sender
-says which life of it this is (extension 7), an *instance*: the one that began last has
-the name, and an earlier one that comes back is refused.  That a life begins is in the
-journal before it is asked to resume, so that it is still the last one after a restart.
+Two programs with one name would take each other's progress for their own.  So each
+process of a sender says an *instance* (extension 7).  The one that began last has the name,
+and an earlier one that comes back is refused.  An instance is in the journal before it is
+asked to resume, so that it is still the last one after a restart.
 
 If a batch can not be stored, the ones submitted after it are not counted, even if they
 are stored: their elements come again, as doubles, rather than be lost.
@@ -50,7 +50,8 @@ class Key(NamedTuple):
     publisher: str
     proved: bool = False
     name: str = ""
-    """What a sender of a proved source calls itself, if that is part of who it is."""
+    """The name that a sender of a proved source gives itself, if that is part of who it
+    is."""
 
     @classmethod
     def of(cls, origin: Origin, publisher: str, *, named: bool = False) -> Key | None:
@@ -66,7 +67,9 @@ class Key(NamedTuple):
 
     @property
     def limited(self) -> str | None:
-        """Whose names share a limit: the token's; "" without one; None: no limit."""
+        """The source whose names share a limit: a token's; "" without one; None: no
+        limit.
+        """
         if self.proved:
             return self.source if self.name else None
         return ""
@@ -85,7 +88,7 @@ class Claim:
 
     key: Key
     resumed: int
-    """What its elements are journalled as: `Part.resumed`."""
+    """The value of `Part.resumed` in the journal."""
     _progress: _Progress
     _offsets: Offsets
     ready: Ready
@@ -101,7 +104,9 @@ class Claim:
             progress.start()
 
     def life(self) -> events.Life | None:
-        """What must be in the journal before the stream begins; None: it is."""
+        """The record of its instance for the journal, before the stream begins; None:
+        it is there.
+        """
         progress = self._progress
         if progress.instance == progress.recorded and not progress.recording:
             return None
@@ -163,7 +168,7 @@ class _Progress:
     number: int = 0
     """The number of that record."""
     instance: bytes | None = field(init=False)
-    """Of the life that has the name; None: no sender ever said one."""
+    """The instance that has the name; None: no sender ever said one."""
     pending: int = 0
     """Elements on their way to the disk."""
     broken: bool = False

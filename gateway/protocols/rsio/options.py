@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from gateway.sdk.protocol import Listener
 
 _NAME_BYTES = 255
-"""Of a publisher's name: docs/rsio-v0.md."""
+"""Bytes of a publisher's name: docs/rsio-v0.md."""
 
 MiB = 2**20
 
 
 class Options(Section):
-    """What is particular to Reactive Streams IO."""
+    """Options of listeners for Reactive Streams IO."""
 
     reload: ClassVar = NEW_CONNECTIONS
 

@@ -2,8 +2,8 @@
 
 An element that is written in one piece holds back all other streams of its connection.
 So those above `PART_BYTES` wait here, and leave part by part; so do small ones that are
-many, some at a time.  As long as the transport takes more, whoever owns the session asks
-for the next part, and gives other streams their turn between two.
+many, some at a time.  As long as the transport takes more, the session's owner asks for
+the next part, and gives other streams their turn between two.
 
 A subscriber joins the parts in memory, within its limits.  So only some elements of a
 connection are begun at a time; one that is larger than all that is alone.
@@ -40,7 +40,8 @@ class Parts:
         """Streams with unsent elements, in the order of their turns."""
         self._begun = self._begun_bytes = 0
         self.octets = 0
-        """Of all elements that are here, in memory: those that are begun are whole."""
+        """Octets of all elements that are here, in memory: those that are begun are
+        whole."""
 
     def __bool__(self) -> bool:
         """Whether anything is unsent."""

@@ -27,7 +27,7 @@ from gateway.protocols.rsio.streams import UNKNOWN, Served
 from gateway.sdk.interfaces import Refusal
 
 _MESSAGE_BYTES = 1 << 16
-"""What is queued as one piece, so that it can be compressed as one block."""
+"""Bytes that are queued as one piece, so that they can be compressed as one block."""
 
 
 class Producer:

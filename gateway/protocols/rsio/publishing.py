@@ -2,9 +2,8 @@
 
 Elements are sent while there is demand, while the transport is writable, and at most
 `_TURN_BYTES` in one turn of the reactor, so that no connection keeps it busy.  The
-streams of a connection take turns of some KiB: what a source gives beyond that, one large
-element or many small ones, leaves in parts, between which each other stream that is ready
-has its turn.  While `BEGUN_BYTES` wait to be sent in parts, no source is asked for more,
+streams of a connection take turns of some KiB.  Beyond that, one large element or many small
+ones leave in parts, between which each other stream that is ready has its turn.  While `BEGUN_BYTES` wait to be sent in parts, no source is asked for more,
 unless its latest elements were few and small: those have as much again.
 
 `request`, `take` and `wake` never recurse into each other (3.3): they queue the stream,
@@ -54,7 +53,7 @@ class Publishing:
     _held_back: deque[Served] = field(factory=deque, init=False)
     """Streams that are ready, and wait until fewer large elements do."""
     _round: int = field(default=0, init=False)
-    """So many streams that are ready have their turn before the next part."""
+    """Ready streams that have their turn before the next part."""
     _writable: bool = field(default=True, init=False)
     _pumping: bool = field(default=False, init=False)
     _again: bool = field(default=False, init=False)
@@ -137,8 +136,10 @@ class Publishing:
 
     @property
     def _parts_bytes(self) -> int:
-        """What may be sent in parts in one turn: less if there are other streams, whose
-        elements may come one by one, and little if one of them had some just now.
+        """Bytes that may be sent in parts in one turn.
+
+        Fewer if there are other streams, whose elements may come one by one, and little if one of
+        them had some just now.
         """
         if len(self._streams) == 1:
             return _TURN_BYTES
@@ -162,7 +163,7 @@ class Publishing:
         return bool(self._ready or self._held_back or self._producer.parts)
 
     def _let_in(self) -> None:
-        """Those that were held back are ready again, if few enough elements wait."""
+        """Make streams ready again that were held back, if few enough elements wait."""
         if self._held_back and self._producer.parts.octets < BEGUN_BYTES:
             self._ready.extend(self._held_back)
             self._held_back.clear()
@@ -265,7 +266,8 @@ class _Feed:
         self.source: Source | None = None
         self.queued = False
         self.large = True
-        """Its latest elements were too much for one turn; a new stream's may be."""
+        """Whether its latest elements were too much for one turn; a new stream's may
+        be."""
 
     @property
     def most_unsent(self) -> int:

@@ -40,7 +40,7 @@ from gateway.sdk.pressure import Valve
 
 _NAME_BYTES = 255
 _SUBSCRIBE = 20.0
-"""What a subscription costs a turn beside its reply."""
+"""The cost of a subscription for a turn, beside its reply."""
 _FULL_BYTES = 1 << 18
 """While the journal is full, a connection that has so much on its way to the disk is
 not read.  A publisher has no more on its way unless commits fail or take long."""
@@ -49,7 +49,7 @@ _GROWTH_KIB = 64
 _STOPPING = "E503 stopping"
 _AGED = "E503 connect again"
 _ANNOUNCE = 15
-"""What announce counts as control messages beside itself: it may be a journal record."""
+"""The control messages that an announce counts as: it may be a journal record."""
 _COSTLY = frozenset((SubscribeReceived, Announced))
 
 
@@ -194,7 +194,7 @@ class RsioServer(Closing, interfaces.Publishing, Yielding, Aging):
         self._leave(_STOPPING)
 
     def aged(self) -> None:
-        """See `interfaces.Aging`: nothing behind what was taken is, and peers resume there."""
+        """Leave: nothing behind what was taken is taken, and peers resume there."""
         self._leave(_AGED)
 
     def _leave(self, why: str) -> None:

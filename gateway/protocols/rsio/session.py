@@ -59,7 +59,8 @@ class Session:
         self.control = 0
         """Messages from the peer other than elements; its user may reset it to 0."""
         self.moved = 0
-        """Elements from and to the peer, parts as one for each 64 bytes; likewise."""
+        """Elements from and to the peer, parts as one for each 64 bytes; its user may
+        reset it to 0."""
         self._fed = 0
         self._offered = tuple(sorted(offered))
         hello = Code.CLIENT_HELLO if server else Code.SERVER_HELLO
@@ -73,7 +74,7 @@ class Session:
 
     @property
     def extensions(self) -> frozenset[Extension]:
-        """Those that both hellos listed; empty until `Opened`."""
+        """The extensions that both hellos listed; empty until `Opened`."""
         return self._outbound.extensions
 
     @property

@@ -1,4 +1,4 @@
-"""What the connections of one RS.io listener share: settings, journal, senders' offsets."""
+"""The connections of one RS.io listener: settings, journal, senders' offsets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gateway.sdk.protocol import Settings
 from gateway.sdk.publisher import Publishers
 
 _FORGOTTEN_SECONDS = 60.0
-"""Between two lines of the log about names that are forgotten."""
+"""Seconds between two lines of the log about names that are forgotten."""
 
 
 @define(eq=False, slots=False)
@@ -32,7 +32,7 @@ class Shared:
     journal: Journal
     clock: IReactorTime
     publishers: Publishers = field(factory=Publishers)
-    """What peers may subscribe to."""
+    """The publishers that peers may subscribe to."""
     offsets: Offsets = field(factory=Offsets)
     """How far named senders are stored; shared by all listeners of a daemon."""
 

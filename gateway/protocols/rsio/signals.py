@@ -32,9 +32,9 @@ class Announced(Struct):
 
     publisher: str
     instance: bytes
-    """Of its life; empty if it does not say."""
+    """The sender's instance; empty if it does not say."""
     resumed: bool
-    """It was asked to resume in this life before."""
+    """Whether this instance was asked to resume before."""
 
 
 class SubscribeReceived(Struct):

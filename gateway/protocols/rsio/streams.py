@@ -44,7 +44,7 @@ class Consumed:
     parts: dict[int, bytearray] | None = None
     """Unfinished split elements by Id; `Reassembly` keeps them."""
     context: object = None
-    """For the session's user."""
+    """An object of the session's user."""
 
 
 @define(eq=False)
@@ -62,17 +62,17 @@ class Served:
     granted: int = 0
     """All the demand so far, the first included."""
     size: int = UNKNOWN
-    """As in `Consumed`."""
+    """Octets of each element, or `UNKNOWN`."""
     live: bool = True
     """Neither terminated nor cancelled."""
     unsent: deque[bytes] = field(factory=deque)
     """Elements that took their demand and wait to be sent in parts; `Parts` keeps them."""
     sent_octets: int = 0
-    """What was sent of the first of those."""
+    """Octets sent of the first of those."""
     split_elements: int = 0
     """How many elements were begun to be sent in parts; the Id of the latest."""
     context: object = None
-    """For the session's user."""
+    """An object of the session's user."""
 
     def wanted(self, more: int) -> None:
         """The subscriber requested *more* elements."""

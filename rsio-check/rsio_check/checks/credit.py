@@ -84,7 +84,7 @@ def demand_follows_what_came(target: Target) -> None:
 
 @test(_S)
 def stored_comes_in_any_stream(target: Target) -> None:
-    """With extension 2, stored tells how many elements are safe, of any sender."""
+    """Extension 2: stored tells how many elements are safe, of any sender."""
     probe = target.greeted(2)
     asked = probe.published()
     window = _window(asked)

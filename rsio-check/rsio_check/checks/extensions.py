@@ -50,7 +50,7 @@ def ping_is_answered_within_a_stream(target: Target) -> None:
 
 @test(_C)
 def codes_begin_errors_and_reasons(target: Target) -> None:
-    """With extension 5, errors and reasons begin with E, a number and a space."""
+    """Extension 5: errors and reasons begin with E, a number and a space."""
     probe = target.greeted(5)
     probe.subscribe(_NOBODY, 1, 1)
     coded = re.compile(r"E\d+ .")
@@ -96,7 +96,7 @@ def token_comes_before_subscriptions(target: Target) -> None:
 
 @test(_C)
 def pings_may_come_before_the_token(target: Target) -> None:
-    """What is no subscription is taken before the token: a ping is answered."""
+    """Only subscriptions wait for the token: a ping before it is answered."""
     probe = _before_the_token(target, 1)
     if 1 not in probe.watch.extensions:
         raise NotJudged("the target does not have extension 1")
@@ -162,7 +162,7 @@ def tokens_are_limited(target: Target) -> None:
 
 @test(_C, Needs.TOKEN)
 def wrong_token_is_refused(target: Target) -> None:
-    """Who needs a token and shows a wrong one is refused with E401."""
+    """A wrong token, where one is needed, is refused with E401."""
     identity = target.identity
     assert identity is not None
     for wrong in (identity.data + b"x", identity.data[:-1], b""):
@@ -174,7 +174,7 @@ def wrong_token_is_refused(target: Target) -> None:
 
 @test(_C, Needs.TOKEN)
 def missing_token_is_refused(target: Target) -> None:
-    """Who does not list extension 4 can show no token: E401 if one is needed."""
+    """A client without extension 4 can show no token: E401 if one is needed."""
     probe = target.connect()
     probe.say(wire.ClientHello(0, ()), wire.Subscribe(_NOBODY, 1, 1))
     probe.expect(wire.ServerHello)

@@ -41,7 +41,7 @@ def acknowledgement_without_goodbye_ends(target: Target) -> None:
 
 @test(_C)
 def nothing_follows_goodbye(target: Target) -> None:
-    """What arrives behind a goodbye is not looked at, and not answered."""
+    """Octets behind a goodbye are not looked at, and not answered."""
     probe = target.greeted()
     probe.say(Goodbye(""))
     probe.octets(wire.encode(wire.Subscribe("check/never", 1, 1)) + b"\xff\xff")

@@ -25,7 +25,7 @@ def hello_is_answered(target: Target) -> None:
 
 @test(_C)
 def hello_comes_first(target: Target) -> None:
-    """Whatever comes before clientHello, goodbye excepted, ends the conversation."""
+    """Any message before clientHello, goodbye excepted, ends the conversation."""
     for early in (
         wire.Subscribe(_NOBODY, 1, 0), wire.Request(1, 1), wire.OnSubscribe(1, 0),
         wire.OnComplete(1), wire.Ping(b""), wire.Token("name", b"x"),
@@ -71,7 +71,7 @@ def other_version_is_refused(target: Target) -> None:
 
 @test(_C)
 def refused_hello_discards_what_follows(target: Target) -> None:
-    """What a client sent behind a hello that is refused has no effect."""
+    """Messages of a client behind a hello that is refused have no effect."""
     probe = target.connect()
     probe.say(ClientHello(9, ()), wire.Subscribe(_NOBODY, 1, 1))
     probe.ends()
@@ -80,7 +80,7 @@ def refused_hello_discards_what_follows(target: Target) -> None:
 
 @test(_C)
 def client_need_not_wait_for_hello(target: Target) -> None:
-    """What a client sends right behind clientHello is taken."""
+    """Messages of a client right behind clientHello are taken."""
     if target.always:  # with a token, a client has to know that it is wanted
         probe = target.greeted()
         probe.say(wire.Subscribe(_NOBODY, 1, 1))

@@ -29,7 +29,7 @@ _END = "the end"
 
 
 class _Reader:
-    """What the target stores from now on, of one test."""
+    """The elements of one test that the target stores from now on."""
 
     def __init__(self, target: Target) -> None:
         if not target.reads_back:
@@ -99,7 +99,7 @@ def _require_numbers(found: Sequence[object], wanted: Sequence[object]) -> None:
 
 @test(_S)
 def acknowledged_elements_are_stored(target: Target) -> None:
-    """What demand acknowledges is stored once, in order; seq counts from 1."""
+    """Elements that demand acknowledges are stored once, in order; seq counts from 1."""
     reader = _Reader(target)
     probe, asked = target.published()
     window = asked.demand
@@ -185,7 +185,7 @@ def unfinished_elements_are_not_stored(target: Target) -> None:
 
 @test(_S)
 def elements_beyond_demand_are_not_stored(target: Target) -> None:
-    """What came without demand, or behind the target's cancel, is dropped."""
+    """Elements without demand, or behind the target's cancel, are dropped."""
     reader = _Reader(target)
     probe, asked = target.published()
     number, window = asked.subscriber, asked.demand
@@ -203,7 +203,7 @@ def elements_beyond_demand_are_not_stored(target: Target) -> None:
 
 @test(_S)
 def elements_of_blocks_are_stored(target: Target) -> None:
-    """What comes in blocks is stored like what comes plain, in its place."""
+    """Elements in blocks are stored like plain ones, in their place."""
     reader = _Reader(target)
     probe = target.greeted(6)
     probe.say(wire.Compress(1))
@@ -246,8 +246,8 @@ def _named(target: Target, name: bytes) -> tuple[Probe, Asked]:
 
 
 def _resumed(target: Target) -> tuple[_Reader, bytes, Probe, Asked, int]:
-    """What is stored is read by its mark, which is the sender's name; its connection and
-    stream, accepted; and how many elements it had stored before.
+    """A reader of the mark, which is the sender's name; its connection and stream, accepted;
+    and how many elements it had stored before.
     """
     reader = _Reader(target)
     name = reader.mark.encode()
@@ -257,7 +257,7 @@ def _resumed(target: Target) -> tuple[_Reader, bytes, Probe, Asked, int]:
 
 
 def sender(target: Target, name: bytes) -> wire.Token:
-    """What a sender proves: the token that was given, or else *name*."""
+    """The sender's proof: the token that was given, or else *name*."""
     return target.identity or wire.Token("name", name)
 
 

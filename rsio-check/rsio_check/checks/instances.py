@@ -67,7 +67,7 @@ def _fenced(probe: Probe) -> None:
 
 @test(_S)
 def only_what_is_announced_is_subscribed(target: Target) -> None:
-    """With extension 7 the target subscribes to what is announced, and to no more."""
+    """Extension 7: the target subscribes to what is announced, and to no more."""
     name = os.urandom(6).hex().encode()
     probe, publisher = _sender(target, name)
     probe.settled()
@@ -105,7 +105,7 @@ def later_life_fences_the_earlier(target: Target) -> None:
 
 @test(_S)
 def fenced_life_is_refused(target: Target) -> None:
-    """An earlier life that goes on is refused with E412, and harms nobody."""
+    """An earlier life that goes on is refused with E412, and harms no other."""
     name, first = os.urandom(6).hex().encode(), _life()
     older, _ = _announced(target, name, first)
     older.link.reset()
@@ -138,7 +138,7 @@ def life_of_an_unknown_sender_is_refused(target: Target) -> None:
 
 @test(_S)
 def sender_without_instance_takes_over(target: Target) -> None:
-    """Who announces no instance has the name; the life that had it may not go on."""
+    """A sender without an instance has the name; the life that had it may not go on."""
     name, life = os.urandom(6).hex().encode(), _life()
     older, asked = _announced(target, name, life)
     _stored(older, asked, 3)
@@ -171,7 +171,7 @@ def stream_may_be_cancelled_before_it_began(target: Target) -> None:
 
 @test(_S)
 def newest_connection_of_a_life_takes_over(target: Target) -> None:
-    """Of two connections of one life the newer one has the stream; neither is fenced."""
+    """The newer of two connections of one life has the stream; neither is fenced."""
     name, life = os.urandom(6).hex().encode(), _life()
     older, asked = _announced(target, name, life)
     older.accept(asked)
@@ -217,7 +217,7 @@ def stream_may_be_announced_again(target: Target) -> None:
 
 @test(_S)
 def stream_may_be_announced_at_once(target: Target) -> None:
-    """What came before the announce is counted, however soon that follows."""
+    """Elements from before the announce are counted, however soon that follows."""
     probe, asked = _announced(target, os.urandom(6).hex().encode(), life := _life())
     probe.accept(asked)
     count = min(asked.demand, 3)
@@ -245,7 +245,7 @@ def instances_need_offsets(target: Target) -> None:
 
 @test(_S, Needs.TOKEN)
 def names_of_one_token_are_senders_apart(target: Target) -> None:
-    """With one token and two names there are two senders, each with its offset."""
+    """Two names with one token are two senders, each with its offset."""
     first, asked = _announced(target, os.urandom(6).hex().encode(), _life())
     _stored(first, asked, 4)
     _, other = _announced(target, os.urandom(6).hex().encode(), _life())

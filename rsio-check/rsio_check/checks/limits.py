@@ -113,7 +113,7 @@ def too_large_an_element_cancels_its_stream(target: Target) -> None:
 
 @test(_S)
 def limits_are_told(target: Target) -> None:
-    """With extension 8, the most octets of an element are told before the first subscribe."""
+    """Extension 8: the most octets of an element are told before the first subscribe."""
     probe = target.greeted(8)
     probe.asked()  # `Watch` has judged the order
     require(bool(probe.watch.element_bytes), "does not say what it takes")
@@ -138,7 +138,7 @@ def element_of_the_told_size_is_taken(target: Target) -> None:
 
 @test(_S)
 def too_large_an_element_is_named(target: Target) -> None:
-    """Who does not know extension 8 is told why: by a goodbye with E413 and the size."""
+    """A publisher without extension 8 is told why: by a goodbye with E413 and the size."""
     most = _told(target)
     for size in (most + 1, most + 70_000):
         probe = target.connect()
@@ -162,7 +162,7 @@ def _told(target: Target) -> int:
 
 
 def _below_declared(most: int | None) -> int:
-    """What was told, if an element may be larger without being beyond declared_bytes."""
+    """The limit that was told, if a larger element is not yet beyond declared_bytes."""
     if not most or most > _DECLARED - (1 << 17):
         raise NotJudged(
             f"the target takes {most} octets, which is all that one may have"
@@ -199,7 +199,9 @@ def limits_come_once_and_first(target: Target) -> None:
 
 @test(_S)
 def too_large_a_joined_element_cancels_its_stream(target: Target) -> None:
-    """So is one in parts, however many it has."""
+    """An element in parts that is too large cancels its stream, however many parts it
+    has.
+    """
     probe = target.greeted(8)
     asked = probe.published()
     part = wire.OnNextPart(asked.subscriber, 1, b" " * 600_000)

@@ -38,7 +38,7 @@ def octet_by_octet(target: Target) -> None:
 
 @test(_C)
 def cut_anywhere(target: Target) -> None:
-    """So is one that is cut in two, anywhere, or arrives in one piece."""
+    """Messages may be cut in two, anywhere, or arrive in one piece."""
     for cut in range(_TALK_OCTETS):
         probe = target.greeted()
         probe.pieces(_TALK, [cut])

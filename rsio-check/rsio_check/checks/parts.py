@@ -72,7 +72,7 @@ def stream_may_end_within_an_element(target: Target) -> None:
 
 @test(_S)
 def parts_of_a_fixed_size_join_to_it(target: Target) -> None:
-    """In a stream of fixed size, parts of more or fewer octets end the conversation."""
+    """A stream of fixed size: parts of more or fewer octets end the conversation."""
     for last in (b"56", b"56789"):
         probe, asked = target.published(8)
         probe.say(OnNextPart(asked.subscriber, 1, b"1234"))

@@ -222,7 +222,7 @@ def cancel_within_large_elements(target: Target) -> None:
 
 @test(_P)
 def large_elements_leave_others_their_turns(target: Target) -> None:
-    """Of an element of 1 MB no more than 16 KiB come between two of a stream of numbers."""
+    """No more than 16 KiB of an element of 1 MB come between two of a stream of numbers."""
     _takes_turns(target, count=1, octets=_MANY)
 
 
@@ -274,7 +274,7 @@ def id_is_free_after_cancel(target: Target) -> None:
 
 @test(_P)
 def subscriber_that_goes_costs_no_other(target: Target) -> None:
-    """A subscriber that is reset within its stream takes nobody with it."""
+    """A subscriber that is reset within its stream ends no other."""
     other = target.subscribed("check/endless", 3)
     probe = target.subscribed("check/endless", 2**62)
     probe.elements(10)

@@ -36,7 +36,7 @@ def resumes_behind_the_offset(target: Target) -> None:
 
 @test(_P)
 def resumes_at_the_end(target: Target) -> None:
-    """Behind a publisher's last element comes its terminal."""
+    """The terminal comes behind a publisher's last element."""
     probe = target.greeted(2)
     probe.say(SubscribeFrom("check/count?n=20", 1, 0, 20))
     probe.accepted(1)
@@ -48,7 +48,7 @@ def resumes_at_the_end(target: Target) -> None:
 
 @test(_P)
 def resumes_across_connections(target: Target) -> None:
-    """What one connection got and what follows on the next are one stream."""
+    """Elements of one connection and of the next are one stream."""
     first = target.greeted(2)
     _resumed(first, "check/count?n=50", 1, 0, 0)
     first.say(Request(1, 17))

@@ -83,7 +83,7 @@ def spec208_late_elements_keep_their_size(target: Target) -> None:
 
 @test(_S)
 def spec108_terminal_may_follow_cancel(target: Target) -> None:
-    """After the target's cancel a terminal is taken, and its absence too."""
+    """The target takes a terminal after its cancel, and its absence too."""
     probe, asked = _overrun(target)
     probe.say(OnComplete(asked.subscriber))
     probe.unaffected()
@@ -93,7 +93,7 @@ def spec108_terminal_may_follow_cancel(target: Target) -> None:
 
 @test(_S)
 def cancelled_stream_ends_with_its_terminal(target: Target) -> None:
-    """Behind the terminal of a cancelled stream its Id is not known any more."""
+    """The Id of a cancelled stream is not known any more behind its terminal."""
     probe, asked = _overrun(target)
     probe.say(OnComplete(asked.subscriber))
     probe.octets(wire.encode(OnNext(asked.subscriber, _JSON)))
@@ -234,7 +234,7 @@ def reset_within_an_element_harms_no_other(target: Target) -> None:
 
 @test(_S)
 def next_connection_asks_for_a_whole_window(target: Target) -> None:
-    """After a lost connection the same is asked for again, the whole window."""
+    """The next connection is asked for the same again, the whole window."""
     probe, asked = target.published()
     probe.say(*_next(asked, min(3, asked.demand)))
     probe.close()

@@ -1,4 +1,4 @@
-"""What one gateway of a lobby asks another to do, and what that one answers: JSON.
+"""A call from one gateway of a lobby to another, and its answer: JSON.
 
     -> POST /api/lobby {"by": RUN, "number": 17, "rows": [{"push": {…}}, …]}
     <- 200 {"gateway": "gw-2", "run": RUN, "counts": {"sent": 3, "dropped": 0}}
@@ -6,8 +6,9 @@
     -> {"by": RUN, "number": 18, "rows": [], "page": "sessions", "query": {"uid": "alice"}}
     <- 200 {"gateway": "gw-2", "run": RUN, "shown": {"sessions": […], …}}
 
-A run is one life of a gateway's daemon; with its number a call has one name, by which who
-gets it a second time knows it.  It is done by who gets it, and passed on by nobody.
+A run is one process of a gateway's daemon.  Run and number together are the name of a
+call, so one that comes twice is known.  The gateway that gets it carries it out, and does
+not pass it on.
 """
 
 from __future__ import annotations
@@ -51,21 +52,21 @@ class _Row(msgspec.Struct, omit_defaults=True):
 
 
 class Call(msgspec.Struct, omit_defaults=True):
-    """What somebody is asked to do."""
+    """A request to another gateway."""
 
     by: str
     """The run of who asks."""
     number: int
-    """Of this call: each one that `by` makes has another."""
+    """The number of this call: each one that `by` makes has another."""
     rows: list[_Row]
     page: str = ""
     """Instead of rows: that of whose clients are to be listed."""
     query: Mapping[str, str] = {}
-    """What it is asked with."""
+    """The query of the page."""
 
 
 class Done(msgspec.Struct, omit_defaults=True):
-    """What became of it."""
+    """The answer to a call."""
 
     gateway: str
     """The node of who did it."""
@@ -75,7 +76,7 @@ class Done(msgspec.Struct, omit_defaults=True):
     refused: int = 0
     """Rows that could not be done."""
     why: str = ""
-    """Of the first one of those."""
+    """The reason of the first one of those."""
     shown: msgspec.Raw = msgspec.Raw(b"")
     """The page."""
 
@@ -86,7 +87,7 @@ def call(by: str, number: int, rows: Iterable[Row]) -> Call:
 
 
 def rows_of(asked: Call) -> list[Row]:
-    """What is asked for, in order; what this version does not know is rejected."""
+    """The rows asked for, in order; one that this version does not know is rejected."""
     return [_read(one) for one in asked.rows]
 
 

@@ -1,7 +1,7 @@
-"""Carries out what is asked for on this gateway, and on the others of its lobby.
+"""Carries out rows on this gateway, and on the others of its lobby.
 
-What is asked of one gateway it asks of all others, each once, and adds up what they answer.
-What is for one session that is connected here is asked of nobody.
+A row for one gateway goes to all others, each once, and their counts are added up.  One
+for a session that is connected here goes nowhere else.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from gateway.sdk.outgoing import certificates
 
 OUTCOMES = ("answered", "refused", "away")
 _PORTION_BYTES = MOST_CALL_BYTES // 2
-"""Of the bodies in one call, without the last one."""
+"""Bytes of the bodies in one call, without the last one."""
 
 
 @define(slots=True)
 class Heard:
-    """What one gateway made of something."""
+    """The answer of one gateway."""
 
     gateway: str | None
-    """Its node, if it said so."""
+    """The node, if it said so."""
     run: str | None = None
     at: str | None = None
-    """Its address; None: this one."""
+    """The address; None: this gateway."""
     counts: Mapping[str, int] = field(factory=dict)
     shown: bytes = b""
     """The page that was asked for."""
     error: str | None = None
-    """Why some of it is not done, or nobody knows whether it is; None: it is."""
+    """The reason why some of it is not done, or may not be; None: it is done."""
 
     def as_json(self) -> dict[str, Any]:
-        """For an answer: which it is, and what it did, or why not."""
+        """The gateway, and what it did, or why not."""
         said = {"gateway": self.gateway, "at": self.at, "error": self.error}
         told = {name: text for name, text in said.items() if text is not None}
         return told | dict(self.counts)
@@ -65,7 +65,7 @@ def total(heard: Iterable[Heard]) -> dict[str, int]:
 
 
 def portions(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """What goes in one call each; a row that is larger than a call goes alone."""
+    """Rows for one call each; a row that is larger than a call goes alone."""
     some: list[Row] = []
     size = 0
     for row in rows:
@@ -79,7 +79,7 @@ def portions(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def backend_of(address: str, options: LobbyOptions, reactor: Any) -> Backend:
-    """What asks the gateway at *address*.  Raises ValueError."""
+    """The client for the gateway at *address*.  Raises ValueError."""
     headers = {}
     if options.token is not None:
         headers["Authorization"] = f"Bearer {options.token.get_secret_value()}"
@@ -104,7 +104,9 @@ def _pem(options: LobbyOptions | None) -> bytes:
 
 
 def _trust(ca: Path | None) -> Any:
-    """Who may sign the certificates of the others; None: whoever the platform trusts."""
+    """The authorities of the others' certificates; None: those that the platform
+    trusts.
+    """
     if ca is None:
         return None
     try:
@@ -126,13 +128,13 @@ class Lobby:
 
     def __attrs_post_init__(self) -> None:
         self.run = secrets.token_hex(8)
-        """Of this life."""
+        """The name of this run of the daemon."""
         self._numbers = count(1)
         self._known: tuple[LobbyOptions | None, bytes] = None, b""
-        """Which gateways it calls, and what was in the file of their authorities."""
+        """The options in force, and the content of the file of authorities."""
         self._neighbours: Sequence[Neighbour] = ()
         self.outcomes = dict.fromkeys(OUTCOMES, 0)
-        """Of the calls so far: a refused one was answered, and some of it is not done."""
+        """Outcomes of calls: a refused one was answered, and some of it is not done."""
 
     @property
     def others(self) -> Sequence[Neighbour]:
@@ -141,11 +143,11 @@ class Lobby:
 
     @property
     def troubles(self) -> Sequence[str]:
-        """Which of them do not answer."""
+        """The reasons of gateways that do not answer."""
         return [one.trouble for one in self._neighbours if one.trouble is not None]
 
     def configure(self, options: LobbyOptions | None) -> None:
-        """These are the gateways from now on.  Raises ValueError.
+        """Take these options from now on.  Raises ValueError.
 
         Where nothing has changed, nothing does.
         """
@@ -167,9 +169,9 @@ class Lobby:
             one.close()
 
     async def carry_out(self, row: Row) -> list[Heard]:
-        """Do it here and there; this gateway is the first of those that are heard.
+        """Do it here and there; this gateway's answer is the first.
 
-        Raises ValueError, and asks nobody, if it can not be done here.
+        Raises ValueError, and calls no other gateway, if it can not be done here.
         """
         elsewhere = self.concerns_others(row)
         delivery = row.begin(self.registry)
@@ -183,7 +185,7 @@ class Lobby:
         return Heard(self._node, self.run, shown=shown)
 
     def concerns_others(self, row: Row) -> bool:
-        """Whether somebody it is for may be connected elsewhere."""
+        """Whether an addressee may be connected elsewhere."""
         session = row.to_session
         here = session is not None and self.registry.session(session)
         return not here and bool(self.others)
@@ -193,7 +195,7 @@ class Lobby:
         return await self._ask_all(call(self.run, next(self._numbers), rows))
 
     async def show(self, page: str, query: Mapping[str, str]) -> list[Heard]:
-        """What each of the others has on such a page."""
+        """The same page of each of the others."""
         number = next(self._numbers)
         return await self._ask_all(Call(self.run, number, [], page, query))
 
@@ -207,7 +209,7 @@ class Lobby:
         return list(found.values())
 
     def change(self, membership: Membership) -> None:
-        """Change a group here, and have the others do so; nobody waits for them."""
+        """Change a group here, and have the others do so, without waiting for them."""
         elsewhere = self.concerns_others(membership)
         membership.apply(self.registry)
         if elsewhere:

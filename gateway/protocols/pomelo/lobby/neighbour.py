@@ -2,8 +2,7 @@
 
 Calls are bounded in time, in number, and in bytes that wait.  One whose connection ends
 without an answer is made once more: who gets it twice does it once (`taken`).  A gateway
-that kept somebody waiting until his time was over is asked nothing for a while, so that it
-holds nobody back: who calls meanwhile is told so at once.
+that has not answered in time is asked nothing for a while: calls to it fail at once meanwhile.
 """
 
 from __future__ import annotations
@@ -18,16 +17,17 @@ from gateway.protocols.pomelo.lobby.call import Done
 from gateway.sdk.http_client import Backend, Reply, Unreachable
 
 MOST_CALL_BYTES = 1 << 20
-"""Of one call: the admin port takes no more."""
+"""Bytes of one call: the admin port takes no more."""
 _MOST_WAITING_BYTES = 16 << 20
-"""Of all calls to one gateway that have no answer yet."""
+"""Bytes of all calls to one gateway that have no answer yet."""
 _HINTS = {
     401: "options.lobby.token must be its admin.token",
     404: "it has no pomelo listener, or is too old",
 }
 _ERROR_CHARS = 200
 _SILENT_TIMES = 2
-"""So many times `options.lobby.timeout` one is left alone that has not answered."""
+"""The times `options.lobby.timeout` for which one that has not answered is left alone.
+"""
 
 
 @define(eq=False, slots=False)
@@ -47,11 +47,11 @@ class Neighbour:
         self._useless = ""
         """Why its last answer was of no use; empty: it was, or there was none."""
         self.itself = False
-        """It is this very gateway: every one of a lobby may have the same list."""
+        """Whether it is this very gateway: all of a lobby may have the same list."""
 
     @property
     def trouble(self) -> str | None:
-        """That it does not answer, or nothing of use, if so."""
+        """The reason why it does not answer, or not usefully, if so."""
         useless = f"{self.address} {self._useless} (options.lobby)"
         return self._backend.trouble or (useless if self._useless else None)
 

@@ -1,8 +1,8 @@
-"""What other gateways of a lobby ask this one to do for its own clients.
+"""Calls of a lobby's other gateways, carried out for this one's clients.
 
-A call that comes twice is done once, and answered alike: its first answer may have been
-lost, or this gateway has two addresses in somebody's list.  So calls are remembered for
-longer than anybody goes on asking.
+A call that comes twice is done once, and answered alike.  Its first answer may have been
+lost, or a list may have two addresses of this gateway.  So calls are remembered for longer
+than they are repeated.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class Taken:
 
     def __attrs_post_init__(self) -> None:
         self._known: dict[tuple[str, int], _Known] = {}
-        """In the order in which they came."""
+        """Known calls, in the order in which they came."""
         self.outcomes = dict.fromkeys(OUTCOMES, 0)
-        """Of the calls so far; one that is refused is no call, or one too many."""
+        """Outcomes of calls; one that is refused is no call, or one too many."""
 
     def page(self, request: bytes) -> Answer | Deferred[Answer]:
         """Answers `POST /api/lobby`: does what this call asks for, unless that was done."""

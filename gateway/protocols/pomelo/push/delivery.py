@@ -12,7 +12,7 @@ from twisted.internet.task import deferLater
 from gateway.protocols.pomelo.registry import Delivery
 
 _SECONDS = 0.005
-"""Of one slice."""
+"""Seconds of one slice."""
 _AT_ONCE = 256
 """Messages of one slice, or rows looked at, however little time they take."""
 _WRITES = 32
@@ -27,7 +27,7 @@ class Slices:
         self._began, self._done = reactor.seconds(), 0
 
     async def count(self, done: int) -> None:
-        """So much was done; returns in the next slice if this one is over."""
+        """Count what is done; return in the next slice if this one is over."""
         self._done += done
         reactor = self._reactor
         if self._done >= _AT_ONCE or reactor.seconds() - self._began >= _SECONDS:

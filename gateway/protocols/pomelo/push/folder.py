@@ -47,7 +47,7 @@ _SPARK_PART = re.compile(r"(part-\d+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12
 """The UUID in the names that Spark's writers give is another one at each attempt."""
 _CHUNK_ROWS = 256
 _CHUNK_BYTES = 1 << 20
-"""At which a chunk ends; its last row may be larger."""
+"""Bytes at which a chunk ends; its last row may be larger."""
 
 
 class _NotNoted(Exception):
@@ -106,7 +106,7 @@ class Folder:
         self._waits = False
         """The disk takes no names, and the log says so."""
         self._left: Iterator[os.DirEntry[str]] | None = None
-        """Those that were there at the last look and have not had their turn."""
+        """Files of the last look that have not had their turn."""
         self.set_aside = 0
         """Files that could not be taken."""
         self.trouble: str | None = None
@@ -155,7 +155,7 @@ class Folder:
             )
 
     def _make_again(self) -> None:
-        """Somebody may have removed the directory, or what we keep in it."""
+        """Make our directory again if it was removed."""
         if self._done.is_dir():
             return
         self._done.mkdir(parents=True, exist_ok=True)
@@ -207,7 +207,9 @@ class Folder:
                     path.rmdir()
 
     def _visible(self, folder: Path) -> list[os.DirEntry[str]]:
-        """Without `.hidden`, `_temporary` and `_SUCCESS`, as Spark itself sees it."""
+        """Files without `.hidden`, `_temporary` and `_SUCCESS`, as Spark itself sees
+        them.
+        """
         with os.scandir(folder) as entries:
             found = [entry for entry in entries if entry.name[0] not in "._"]
         if self._stuck:
@@ -313,7 +315,7 @@ class Folder:
         return kept
 
     def _remove(self, path: Path, kept: Path) -> None:
-        """It is in `.done`, and stays there for `retention`."""
+        """Remove a file that is in `.done`, where it stays for `retention`."""
         with contextlib.suppress(OSError):
             path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
         if self.retention:
@@ -383,5 +385,5 @@ def _fitting(prefix: str, name: str, suffix: str = "") -> str:
 
 
 def _shown(text: str) -> str:
-    """For the log: names of files need not be UTF-8."""
+    """A file's name for the log: it need not be UTF-8."""
     return text.encode("utf-8", "backslashreplace").decode()

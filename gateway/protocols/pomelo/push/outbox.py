@@ -27,7 +27,8 @@ from gateway.sdk.interfaces import Journal
 _POLL_SECONDS = 0.2
 _FORGET_SECONDS = 10.0
 _SWEEPS = 100
-"""In the time that files are kept: they may be many, and each sweep looks at all."""
+"""Sweeps in the time that files are kept: they may be many, and each sweep looks at
+all."""
 _STOP_SECONDS = 5.0
 
 
@@ -192,7 +193,7 @@ class Outbox:
 
 @dataclass(slots=True)
 class _Tally:
-    """What became of one file's rows."""
+    """Outcomes of one file's rows."""
 
     rows: int = 0
     failed: int = 0
@@ -205,6 +206,6 @@ class _Tally:
     """Other gateways that have not done some of them, and why, of late."""
 
     def add(self, counts: Mapping[str, int]) -> None:
-        """So many clients of one gateway had what."""
+        """Add the counts of one gateway."""
         self.sent += counts.get("sent", 0)
         self.dropped += counts.get("dropped", 0)

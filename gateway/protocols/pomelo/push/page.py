@@ -37,7 +37,7 @@ class _Request(_To, forbid_unknown_fields=True, kw_only=True):
     body: msgspec.Raw
     to: _To | None = None
     ttl: Any = None
-    """It is sent at once: this is for rows, which are the same otherwise."""
+    """A key of rows in files, which are the same otherwise; without effect here."""
     priority: Any = None
 
 

@@ -60,8 +60,8 @@ class PushedNames:
         return len(self._names)
 
     def ago(self, name: str) -> float | None:
-        """For how many seconds a file of this name has been pushed; None if it was not, as
-        far as is known.
+        """Seconds since a file of this name was pushed; None if it is not known that it
+        was.
         """
         at = self._names.get(name)
         return None if at is None or self._is_over(at) else self._clock() - at
@@ -87,7 +87,7 @@ class PushedNames:
         return {line.name: min(line.at + later, now) for line in lines}
 
     def _read(self) -> tuple[bytes, bool]:
-        """What is there, and whether the disk gave back all of it."""
+        """The file's bytes, and whether the disk gave back all of it."""
         try:
             return self._disk.read(self._path), True
         except OSError as why:

@@ -1,4 +1,4 @@
-"""What is asked for from outside the gateway, of whoever is connected.
+"""Rows: orders from outside the gateway for connected clients.
 
     push     {"route": "onScore", "body": {"score": 3}, "uid": "alice", "ttl": 60}
     answer   {"session": "…", "id": 7, "body": {"code": 200}}
@@ -35,7 +35,7 @@ class Row:
     """A push, an answer, a kick, a change of groups, or what can be none of these."""
 
     ttl: float | None = None
-    """Seconds, from when its file was written, after which nobody wants it any more."""
+    """Seconds from the writing of its file after which it is of no use."""
 
     @property
     def size(self) -> int:
@@ -48,7 +48,7 @@ class Row:
         return None
 
     def begin(self, registry: Registry) -> Delivery:
-        """Do it for whoever is connected now; what is left to do is a delivery.
+        """Do it for the clients that are connected now; the rest to do is a delivery.
 
         Raises ValueError if it can not be done.
         """
@@ -57,12 +57,12 @@ class Row:
 
 @dataclass(slots=True, frozen=True)
 class Rejected(Row):
-    """A row of an outbox file that is for nobody."""
+    """A row of an outbox file that can not be carried out."""
 
     why: str
 
     def begin(self, registry: Registry) -> Delivery:
-        """Raises ValueError, always: there is nobody to send it to."""
+        """Raises ValueError, always: it has no addressee."""
         raise ValueError(self.why)
 
 
@@ -92,7 +92,7 @@ class Addressee:
     everyone: bool = False
 
     def members(self, registry: Registry) -> list[Member]:
-        """Those of them who are connected now."""
+        """The addressees that are connected now."""
         if self.session is not None:
             return registry.session(self.session)
         if self.uid is not None:
@@ -117,7 +117,7 @@ class Given(msgspec.Struct):
 def addressee(to: Given) -> Addressee:
     """The addressee that was given.
 
-    Raises ValueError if there is none, or more than one, or if it names nobody.
+    Raises ValueError if there is none, or more than one.
     """
     uid, attributes = to.uid, to.attributes
     given = (to.session, uid, to.group, attributes, to.everyone or None)
@@ -164,7 +164,7 @@ class Push(Row):
         return self.to.session
 
     def begin(self, registry: Registry) -> Delivery:
-        """Encode it for whoever is connected now.
+        """Encode it for the addressees that are connected now.
 
         Raises ValueError for a route or a body that can not be encoded
         (`Registry.begin`).
@@ -176,7 +176,7 @@ class Push(Row):
 def push(route: str, body: bytes, to: Given, ttl: object, priority: object) -> Push:
     """The push with this time to live and priority, each None if it was not given.
 
-    Raises ValueError if they are not what they may be, or if it is for nobody.
+    Raises ValueError if they are not what they may be, or if it has no addressee.
     """
     whom = addressee(to)
     if priority is None:
@@ -195,7 +195,7 @@ class AnswerRow(Row):
 
     session: str
     id: int
-    """Of the request, as its client counts."""
+    """The id of the request, as its client counts."""
     body: bytes
     """JSON."""
 
@@ -238,7 +238,7 @@ class Kick(Row):
     """One session, or all of those who are, or say that they are, one user, must go."""
 
     reason: str
-    """What they are told."""
+    """The reason that they are told."""
     session: str | None = None
     uid: str | None = None
 
@@ -283,7 +283,7 @@ def kick(request: bytes) -> Kick:
 
 @dataclass(slots=True, frozen=True)
 class Membership(Row):
-    """Somebody joins a group, or leaves it."""
+    """Members that join a group, or leave it."""
 
     group: str
     joins: bool

@@ -100,7 +100,7 @@ def _line(number: int, line: bytes) -> Row:
 
 
 def _made(make: Callable[..., Row], *given: Any) -> Row:
-    """What is asked for; one that is for nobody is rejected, and the next ones are read."""
+    """The row; one without an addressee is `Rejected`, and the next ones are read."""
     try:
         return make(*given)
     except ValueError as why:

@@ -30,7 +30,8 @@ class Outbox:
         self.resent = 0
         """How many elements were sent more than once."""
         self.instance = os.urandom(_INSTANCE_BYTES)
-        """Of this life; empty once a gateway that does not ask for it placed us."""
+        """The instance of this process; empty once a gateway that does not ask for it
+        placed us."""
         self.resumed = False
         """A gateway that was told of the instance has asked us to go on."""
         self._whole = self._placed = whole

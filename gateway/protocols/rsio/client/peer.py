@@ -106,7 +106,7 @@ class Peer:
 
     @property
     def extensions(self) -> frozenset[Extension]:
-        """Those that both sides know; empty until `opened`."""
+        """The extensions that both sides know; empty until `opened`."""
         return self._session.extensions
 
     @property
@@ -234,7 +234,9 @@ class Peer:
         self._sent(stream, sum(map(len, elements)))
 
     def send_packed(self, stream: Served, octets: bytes) -> None:
-        """Publish elements of a fixed size, joined; likewise."""
+        """Publish elements of a fixed size, joined; of many, a part now and the others
+        by and by.
+        """
         self._session.producer.send_packed(stream, octets)
         self._sent(stream, len(octets))
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 _AT_ONCE = 1024
 """Elements that are given to the session at most in one call."""
 _SHARE_BYTES = 1 << 13
-"""What one publisher sends in a turn of the loop, if the connection has others."""
+"""Bytes that one publisher sends in a turn of the loop, if the connection has others.
+"""
 
 
 @define(eq=False, slots=False)
@@ -163,7 +164,7 @@ class Publishing:
         return self._size
 
     def rejected(self, why: str) -> None:
-        """Its offset is one at which we can not resume."""
+        """Stop: its offset is one at which we can not resume."""
         self._over = CanNotResume(why)
         self._changed.notify_all()
 

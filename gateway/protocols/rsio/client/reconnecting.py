@@ -28,23 +28,23 @@ from gateway.sdk.backoff import Backoff, Unacknowledged
 
 @define(eq=False, slots=False)
 class Reconnecting:
-    """What is not acknowledged is sent again on the next connection.
+    """A sender that connects again, and repeats what is not acknowledged.
 
     With a name, elements are stored exactly once; without one, at least once.  It stops
     for good, and `send` raises `CanNotResume`, once another sender has its name.
     """
 
     failures: ClassVar[tuple[type[BaseException], ...]] = (OSError, StreamFailed)
-    """What ends a connection, or prevents one; the next attempt follows."""
+    """Errors that end a connection, or prevent one; the next attempt follows."""
     cancelled: ClassVar[type[BaseException]]
-    """What a coroutine of this event loop raises when it is cancelled."""
+    """The error in a coroutine of this event loop when it is cancelled."""
 
     _connect: Callable[[], AbstractAsyncContextManager[Peer]]
     """Makes a connection."""
     _publisher: str
     _runtime: Runtime
     _size: int
-    """In bytes; 0 if elements differ."""
+    """Bytes of an element; 0 if elements differ."""
 
     def __attrs_post_init__(self) -> None:
         self.connections = 0
@@ -109,7 +109,7 @@ class Reconnecting:
                     self._publishing = None
 
     def _stop(self) -> None:
-        """Whoever waits hears of it; what connects is still to be cancelled."""
+        """Wake all that wait; connecting is still to be cancelled."""
         self._stopping = True
         self._changed.notify_all()
 

@@ -1,4 +1,4 @@
-"""What the client needs of an event loop, and a condition to wait for on any."""
+"""The client's needs of an event loop, and a condition to wait for on any."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ class StreamFailed(Exception):
 
 
 class CanNotResume(StreamFailed):
-    """What the gateway has of this sender is not what the sender knows to be stored:
-    another connection would not help.
+    """The gateway has other elements of this sender than the sender knows to be stored.
+
+    Another connection would not help.
     """
 
 

@@ -23,7 +23,7 @@ from gateway.protocols.rsio.client.reconnecting import Reconnecting
 
 
 class Sender(Reconnecting):
-    """As `gateway.sdk.sender.Sender`, and see `Reconnecting`."""
+    """A `gateway.sdk.sender.Sender` on Twisted that is `Reconnecting`."""
 
     failures: ClassVar = (
         *Reconnecting.failures,

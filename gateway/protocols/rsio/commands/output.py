@@ -68,7 +68,7 @@ class Output:
         return "stdout"
 
     def doWrite(self) -> None:
-        """It takes some more."""
+        """Write as much as standard output takes."""
         try:
             self._write(_AT_ONCE)
         except OSError:
@@ -78,5 +78,5 @@ class Output:
                 self._end(None)
 
     def connectionLost(self, reason: Failure) -> None:
-        """Nobody reads any more."""
+        """End with a broken pipe: standard output has no reader any more."""
         self._end(Failure(BrokenPipeError("nobody reads what we write")))

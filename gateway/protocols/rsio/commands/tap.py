@@ -86,20 +86,20 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _Place(NamedTuple):
-    """Of an event."""
+    """The place of an event."""
 
     lsn: int | None = None
     node: str | None = None
     """Lsns of others are other events."""
     incarnation: str | None = None
-    """Who gave the lsn, if it is known."""
+    """The incarnation that gave the lsn, if known."""
 
 
 _NOTHING = _Place()
 
 
 def _publisher(args: argparse.Namespace, shown: _Place = _NOTHING) -> str:
-    """What to subscribe to; what follows the last event that was *shown*, if there is."""
+    """The publisher to subscribe to, behind the last event that was *shown*, if any."""
     given = {name: getattr(args, name) for name in _FILTERS}
     if args.publisher is not None:
         if args.first or args.last or any(given.values()):
@@ -125,7 +125,7 @@ def _publisher(args: argparse.Namespace, shown: _Place = _NOTHING) -> str:
 
 
 def waiting_for(args: argparse.Namespace, *, opened: bool) -> str:
-    """What the first event waits for."""
+    """The reason why no event has come yet."""
     at = args.target.unix or f"{args.target.host}:{args.target.port}"
     if not opened:
         return f"connecting to {at}"
@@ -153,13 +153,13 @@ class _Form(Protocol):
 
     @property
     def last(self) -> _Place:
-        """Of the last event that was shown."""
+        """The place of the last event that was shown."""
 
     def shown(self, elements: list[bytes], most: int | None) -> tuple[bytes, int]:
         """The output for *elements*, and how many events that is, *most* at most."""
 
     def end(self) -> bytes:
-        """What comes last."""
+        """The last bytes of the output."""
 
 
 class _Lines:
@@ -201,7 +201,7 @@ class _Lines:
 
 
 def _first(elements: list[bytes], most: int) -> tuple[list[bytes], int]:
-    """Up to *most* events, and how many gaps are among them."""
+    """The first *most* events, and how many gaps are among them."""
     found: list[bytes] = []
     gaps = 0
     for element in elements:
@@ -286,7 +286,7 @@ class _Tapping:
         self._broken: BrokenPipeError | None = None
 
     def run(self) -> int:
-        """Until it ends; the exit status."""
+        """Run until it ends; return the exit status."""
         from twisted.internet.defer import Deferred
 
         done = Deferred.fromCoroutine(self._follow())
@@ -316,7 +316,7 @@ class _Tapping:
         return INTERRUPTED if self._interrupted else self._status
 
     def _tell_what_it_waits_for(self) -> None:
-        """Whoever looks at an empty screen is told why it is; until something comes."""
+        """Tell on an empty screen what it waits for, until an event comes."""
         if self._over or self._form.last.lsn is not None:
             return
         waits = waiting_for(self._args, opened=self._opened)
@@ -428,7 +428,7 @@ class _Tapping:
         self._status = 1
 
     def _hint(self, why: Failure) -> str:
-        """What is missing; or how to go on by hand, where that loses nothing."""
+        """A hint at what is missing; or how to go on by hand, where that loses nothing."""
         from twisted.internet.error import ConnectionRefusedError as Refused
 
         if why.check(Refused):
