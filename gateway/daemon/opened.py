@@ -32,7 +32,6 @@ from gateway.forward import ForwardedFiles, Forwarder
 from gateway.sdk.disk import Disk
 from gateway.sdk.protocol import Context
 from gateway.store.finder import Finder
-from gateway.store.journal import Commit
 from gateway.store.spool import Published
 from gateway.store.storage import OpenedStorage, StorageCallbacks
 
@@ -132,7 +131,7 @@ class Opened:
                 damaged=found.damaged,
                 noticed=found.noticed,
                 durable=self._durable,
-                committed=self._committed,
+                committed=metrics.committed,
                 failed=metrics.journal_failed,
                 published=self._published,
                 uploaded=lambda one: metrics.uploaded(one.seconds),
@@ -168,9 +167,6 @@ class Opened:
         self.metrics.acknowledged([now - one.batch.submitted_at for one in group])
         self.live.durable(group)
         self.lake.durable(group)
-
-    def _committed(self, commit: Commit) -> None:
-        self.metrics.committed(commit.seconds, commit.events, commit.bytes)
 
     def _published(self, file: Published) -> None:
         self.metrics.published(file.seconds, file.flaws)

@@ -35,7 +35,7 @@ from gateway.store.checkpoint import Checkpoint
 from gateway.store.digests import Link
 from gateway.store.directories import Directories
 from gateway.store.hub.arrivals import Arrivals
-from gateway.store.journal import Commit, Journal, Loss, Segment
+from gateway.store.journal import Journal, Loss, Segment
 from gateway.store.lsns import Lsns
 from gateway.store.node import removal_clock
 from gateway.store.node.orphans import Orphan, publish_orphans
@@ -132,8 +132,9 @@ class StorageCallbacks:
     """What an operator should know of the directory's past; likewise.  Any thread."""
     durable: Callable[[list[Stored]], None] = _ignore
     """In the reactor's thread, once a group."""
-    committed: Callable[[Commit], None] = _ignore
-    """In the journal's thread."""
+    committed: Callable[[float, int, int], None] = lambda *_: None
+    """A group commit took so many seconds, of so many events and bytes; in the journal's
+    thread."""
     failed: Callable[[str], None] = _ignore
     """The journal's disk failed in this, `write` or `sync`; in the reactor's thread."""
     published: Callable[[Published], None] = _ignore

@@ -2,12 +2,11 @@
 files, `segment` their format, `recovery` what a start makes of them.
 """
 
-from gateway.store.journal.journal import Commit, Journal
+from gateway.store.journal.journal import Journal
 from gateway.store.journal.log import Log, Segment, Synced
 from gateway.store.journal.recovery import Loss, Recovered
 
 __all__ = [
-    "Commit",
     "Journal",
     "Log",
     "Loss",

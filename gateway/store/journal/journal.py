@@ -25,7 +25,6 @@ import struct
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from attrs import define, field
@@ -61,15 +60,6 @@ _numbers = struct.Struct("<IQ").pack
 """Of what the numbers of a record are: see `segment`."""
 
 
-@dataclass(slots=True)
-class Commit:
-    """One group commit, for the metrics."""
-
-    seconds: float
-    events: int
-    bytes: int
-
-
 def _check(batch: Batch) -> None:
     """Raise ValueError for what the thread could not write: its end is the daemon's."""
     if not isinstance(batch.body, bytes):
@@ -95,8 +85,9 @@ class Journal:
 
     *rolls* has `roll_*`, which say when a segment is sealed.  With `ack: spool`, which is
     *acknowledge_when_published*, nobody is told of a batch before its Parquet file is there.
-    *on_sealed* and *on_commit* are called in the journal's own thread.  *on_failure* is
-    told what the disk failed in, `write` or `sync`; that it is full is no failure.
+    *on_sealed* and *on_commit* are called in the journal's own thread; the latter is told
+    how many seconds, events and bytes a group commit took.  *on_failure* is told what the
+    disk failed in, `write` or `sync`; that it is full is no failure.
     """
 
     _log: Log
@@ -106,7 +97,7 @@ class Journal:
     _on_sealed: Callable[[Segment], None]
     _on_fatal: Callable[[str], None]
     _on_durable: Callable[[list[Stored]], None] = lambda _: None
-    _on_commit: Callable[[Commit], None] = lambda _: None
+    _on_commit: Callable[[float, int, int], None] = lambda *_: None
     _on_failure: Callable[[str], None] = lambda _: None
     _clock: Callable[[], float] = time.monotonic
     _wall_clock: Callable[[], float] = time.time
@@ -411,7 +402,8 @@ class Journal:
 
     def _durable(self, done: Durable) -> None:
         group = done.batches
-        self.durable_lsn = group[-1].last_lsn
+        last = group[-1]
+        self.durable_lsn = last.lsn + last.batch.count - 1
         if done.synced is not None:
             self.synced = done.synced  # behind it: another thread may ask for both
         if "commit" in self._holds:
@@ -427,7 +419,10 @@ class Journal:
         else:
             self._let_go(batches)
             for waiting, what in zip(group, stored, strict=True):
-                _tell(waiting.done.callback, what)
+                try:  # the others are told, whatever that raises
+                    waiting.done.callback(what)
+                except Exception:
+                    _log.failure("who was told of a batch raised")
         self._on_durable(stored)
         self._make_room()
         self._tell_asked()
@@ -498,13 +493,15 @@ class Journal:
         while queues.wait(earliest, self._until_due):
             begun = self._clock()
             group = queues.take(one=failures > 0)
-            size = sum([len(waiting.batch.body) for waiting in group])
+            size = 0
             if group:
+                for waiting in group:
+                    size += len(waiting.batch.body)
                 failures = failures + 1 if not self._commit(group) else 0
                 if failures and queues.stopping:
                     break
             earliest = begun + self._pause(failures, size)
-            if self._due():
+            if self._until_due() == 0.0:
                 self._seal()
                 self._log.begin()
         self._seal()
@@ -520,9 +517,11 @@ class Journal:
 
     def _commit(self, group: list[Waiting]) -> bool:
         begun = self._busy_since = self._clock()
-        before = self._log.bytes
+        log = self._log
+        before = log.growing
+        size = before.bytes if before else 0
         try:
-            lsn = first = self._log.commit([waiting.batch for waiting in group])
+            lsn = first = log.commit([waiting.batch for waiting in group])
         except OSError as why:
             self._queues.give_back(group)
             self._pass_on_abandoned()
@@ -540,41 +539,36 @@ class Journal:
             lsn += waiting.batch.count
             if self._acknowledge_when_published and waiting.batch.count:
                 self.copies[waiting.lsn] = waiting.batch
-        self._queues.complete(Durable(group, self._log.synced))
-        took = self._clock() - begun
-        self._on_commit(Commit(took, lsn - first, self._log.bytes - before))
+        self._queues.complete(Durable(group, log.synced))
+        growing = log.growing
+        assert growing is not None, "the group is in it"
+        size = growing.bytes - (size if growing is before else 0)
+        self._on_commit(self._clock() - begun, lsn - first, size)
         return True
-
-    def _due(self) -> bool:
-        log, rolls = self._log, self._rolls
-        if log.bytes >= self._segment_bytes:
-            return True
-        if log.bytes + BATCH_BYTES * log.batches >= self._waiting_bytes:
-            return True
-        # Metadata alone makes no file: its segment stays open and is added to, unless it
-        # has the last room.  Only what is sealed can go.
-        if not log.events:
-            return log.short and log.batches > 0
-        return (
-            log.events >= rolls.roll_events
-            or log.payload_bytes >= rolls.roll_bytes
-            or log.age >= self._interval
-        )
-
-    @property
-    def _interval(self) -> float:
-        """How old a segment becomes."""
-        whole = self._rolls.roll_interval * self.roll_factor
-        return whole - self._lead.of(whole)
 
     def _until_due(self) -> float | None:
         """Seconds until the segment is sealed; None: it has nothing that is published."""
-        if self._due():
-            return 0.0
-        if not self._log.events:
+        segment, rolls = self._log.growing, self._rolls
+        if segment is None:
             return None
-        left = self._interval - self._log.age
-        return max(left, 0.001)
+        size = segment.bytes
+        if size >= self._segment_bytes:
+            return 0.0
+        if size + BATCH_BYTES * segment.batches >= self._waiting_bytes:
+            return 0.0
+        # Metadata alone makes no file: its segment stays open and is added to, unless it
+        # has the last room.  Only what is sealed can go.
+        if not segment.events:
+            return 0.0 if self._log.short and segment.batches else None
+        if segment.events >= rolls.roll_events:
+            return 0.0
+        if segment.payload_bytes >= rolls.roll_bytes:
+            return 0.0
+        interval = rolls.roll_interval * self.roll_factor
+        if self._acknowledge_when_published:
+            interval -= self._lead.of(interval)
+        left = interval - self._log.age
+        return 0.0 if left <= 0.0 else max(left, 0.001)
 
     def _seal(self) -> None:
         self._pass_on_abandoned()

@@ -95,7 +95,9 @@ class Synced:
 
 
 @dataclass(slots=True)
-class _Open:
+class Growing:
+    """The segment that is appended to, as far as it is durable."""
+
     path: Path
     file: File
     encoder: segment.Encoder
@@ -103,16 +105,13 @@ class _Open:
     bytes: int = segment.HEADER_BYTES
     """What is durable of it."""
     batches: int = 0
+    events: int = 0
     payload_bytes: int = 0
-    since: float | None = None
-    """When its first event came."""
+    """Decoded size of its events."""
+    since: float = 0.0
+    """When its first event came, if it has any."""
     over: bool = False
     """It is written over an old one, of which something may be behind it."""
-
-    @property
-    def empty(self) -> bool:
-        """No batch in it is durable."""
-        return self.bytes == segment.HEADER_BYTES
 
 
 @define(eq=False, slots=False)
@@ -142,42 +141,35 @@ class Log:
     _spares: Spares = Factory(lambda self: Spares(self._disk), takes_self=True)
 
     def __attrs_post_init__(self) -> None:
-        self._open: _Open | None = None
+        self.growing: Growing | None = None
+        """The segment that is appended to; None: the next group begins one."""
         self._last = max(self._there(), default=(0, 0))
         """First lsn and attempt of the newest segment, whether it is still there or not:
         no name means two segments."""
         self._left: list[Segment] = []
         self._tried = False
         """Whether `next_lsn` and those behind may stand somewhere under `incarnation`."""
-        self._clocks = self._read_clocks()
+        self._clocks = self._clock(), self._wall_clock()
         self.synced = Synced()
         """Of the newest segment with a batch, whether it is still open or not."""
 
     @property
     def events(self) -> int:
         """Events in the open segment."""
-        return self.next_lsn - self._open.first_lsn if self._open else 0
+        growing = self.growing  # another thread may ask
+        return growing.events if growing else 0
 
     @property
     def bytes(self) -> int:
         """Size of the open segment."""
-        return self._open.bytes if self._open else 0
-
-    @property
-    def batches(self) -> int:
-        """Batches in the open segment."""
-        return self._open.batches if self._open else 0
-
-    @property
-    def payload_bytes(self) -> int:
-        """Decoded size of the open segment's events."""
-        return self._open.payload_bytes if self._open else 0
+        growing = self.growing
+        return growing.bytes if growing else 0
 
     @property
     def age(self) -> float:
         """Seconds since the open segment got its first event."""
-        since = self._open.since if self._open else None
-        return 0.0 if since is None else self._clock() - since
+        growing = self.growing
+        return self._clock() - growing.since if growing and growing.events else 0.0
 
     @property
     def short(self) -> bool:
@@ -190,15 +182,16 @@ class Log:
         Raises OSError having stored none of them (`SyncFailed` if it was the sync);
         the same batches may be committed again.
         """
-        events = sum([batch.count for batch in batches])
-        payload_bytes = sum([batch.payload_bytes for batch in batches])
-        self._check_room(
-            sum([len(batch.body) for batch in batches]), payload_bytes, events
-        )
-        current = self._open or self._begin()
+        events = size = payload_bytes = 0
+        for batch in batches:
+            events += batch.count
+            size += len(batch.body)
+            payload_bytes += batch.payload_bytes
+        self._check_room(size, payload_bytes, events)
+        current = self.growing or self._begin()
         first, encoder = self.next_lsn, current.encoder
         chunks: list[bytes] = []
-        if current.empty and self.synced.name:
+        if not current.batches and self.synced.name:
             chunks = encoder.before(self.synced.name, self.synced.bytes, first)
         chunks += encoder.group(batches, first, current.bytes)
         try:
@@ -209,19 +202,19 @@ class Log:
                 self._spares.give_room()
             raise
         try:
-            with _syncing(current.path):
-                current.file.sync()
-        except SyncFailed:
+            current.file.sync()
+        except OSError as why:
             self._abandon(current)
-            raise
+            raise SyncFailed(why.errno, why.strerror, str(current.path)) from why
         if self._clocks_parted():
             self._abandon(current)
             return self.commit(batches)
         current.bytes += sum(map(len, chunks))
         current.batches += len(batches)
-        current.payload_bytes += payload_bytes
-        if current.since is None and events:
+        if events and not current.events:
             current.since = self._clock()
+        current.events += events
+        current.payload_bytes += payload_bytes
         self.next_lsn = first + events
         self.synced = Synced(current.path.name, current.bytes)
         return first
@@ -231,10 +224,10 @@ class Log:
 
         The seal itself needs no sync: without it the segment is just as good.
         """
-        current, self._open = self._open, None
+        current, self.growing = self.growing, None
         if current is None:
             return None
-        if current.empty:
+        if not current.batches:
             self._discard(current)
             return None
         end = current.bytes
@@ -253,7 +246,7 @@ class Log:
 
         One that can not be made now is made, or fails, with the group that needs it.
         """
-        if self._open is None:
+        if self.growing is None:
             with contextlib.suppress(OSError):
                 self._begin()
 
@@ -265,32 +258,28 @@ class Log:
     def _check_room(self, size: int, payload_bytes: int, events: int) -> None:
         # With its last byte taken by segments, a disk has no room for the files that
         # they must become, and nothing would ever free it.
-        needed = size + self._file_bytes(
-            self.bytes + size,
-            self.payload_bytes + payload_bytes,
-            self.events + events,
-        )
-        if not self._has_room(needed + self._room.reserved_bytes):
-            self._room.wanted_bytes = needed
+        stored, room = size, self._room
+        if (growing := self.growing) is not None:
+            stored += growing.bytes
+            payload_bytes += growing.payload_bytes
+            events += growing.events
+        needed = size + self._file_bytes(stored, payload_bytes, events)
+        wanted = needed + room.reserved_bytes
+        if self._disk.free(self.directory) < wanted and not (
+            self._spares.give_room() and self._disk.free(self.directory) >= wanted
+        ):
+            room.wanted_bytes = needed
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.directory))
-        self._room.wanted_bytes = 0
-
-    def _has_room(self, wanted: int) -> bool:
-        if self._disk.free(self.directory) >= wanted:
-            return True
-        return self._spares.give_room() and self._disk.free(self.directory) >= wanted
-
-    def _read_clocks(self) -> tuple[float, float]:
-        return self._clock(), self._wall_clock()
+        room.wanted_bytes = 0
 
     def _clocks_parted(self) -> bool:
         """Whether one of them went on without the other since the last group."""
-        before, now = self._clocks, self._read_clocks()
+        before, now = self._clocks, (self._clock(), self._wall_clock())
         self._clocks = now
         ran, told = now[0] - before[0], now[1] - before[1]
         return abs(told - ran) > _CLOCKS_DIFFER_SECONDS + ran * _CLOCKS_DIFFER
 
-    def _begin(self) -> _Open:
+    def _begin(self) -> Growing:
         if self._tried:
             self.incarnation, self._tried = self._renew(self.next_lsn), False
         header = segment.Header(
@@ -318,8 +307,10 @@ class Log:
             raise
         self._last = self.next_lsn, attempt
         encoder = segment.Encoder(header)
-        self._open = _Open(path, file, encoder, self.next_lsn, over=spare is not None)
-        return self._open
+        self.growing = Growing(
+            path, file, encoder, self.next_lsn, over=spare is not None
+        )
+        return self.growing
 
     def _attempt(self) -> int:
         """Behind all that ever began with this lsn, so that names tell the order."""
@@ -332,9 +323,9 @@ class Log:
             if (parsed := segment.parse_name(name)) is not None:
                 yield parsed.first_lsn, parsed.attempt
 
-    def _abandon(self, current: _Open) -> None:
-        self._open, self._tried = None, True
-        if current.empty:
+    def _abandon(self, current: Growing) -> None:
+        self.growing, self._tried = None, True
+        if not current.batches:
             self._discard(current)
             return
         # Not relied on; it spares recovery a tail that will be written again.
@@ -343,12 +334,12 @@ class Log:
         current.file.close()
         self._left.append(self._finished(current))
 
-    def _discard(self, current: _Open) -> None:
+    def _discard(self, current: Growing) -> None:
         current.file.close()
         with contextlib.suppress(OSError):
             self._disk.unlink(current.path)
 
-    def _finished(self, current: _Open, *, sound: bool = False) -> Segment:
+    def _finished(self, current: Growing, *, sound: bool = False) -> Segment:
         return Segment(
             current.path,
             current.first_lsn,

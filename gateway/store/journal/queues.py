@@ -177,15 +177,13 @@ class Queues:
 
     def _tell(self) -> None:
         """Tell of what is durable: what there is, or as much as fits into this turn."""
-        left = TOLD_AT_ONCE
+        left, more = TOLD_AT_ONCE, bool(self._completed)
         try:
-            while left > 0 and self._completed:
-                part, left = self._next_part(left)
+            while more and left > 0:
+                part, left, more = self._next_part(left)
                 self._durable(part)
         finally:
-            with self._condition:
-                self._told = bool(self._completed)
-            if self._told:
+            if more:
                 self._reactor.callLater(0, self._tell)
 
     def tell_all(self) -> None:
@@ -193,8 +191,10 @@ class Queues:
         while self._completed:
             self._durable(self._completed.popleft())
 
-    def _next_part(self, most: int) -> tuple[Durable, int]:
-        """The first group, or what of it this turn has time for; what is left of *most*."""
+    def _next_part(self, most: int) -> tuple[Durable, int, bool]:
+        """The first group, or what of it this turn has time for; what is left of *most*;
+        and whether there are more.
+        """
         with self._condition:
             group = self._completed[0]
             batches = group.batches
@@ -202,8 +202,10 @@ class Queues:
                 most -= telling(waiting.batch)
                 if most <= 0 and at < len(batches):
                     group.batches = batches[at:]
-                    return Durable(batches[:at], None), most
-            return self._completed.popleft(), most
+                    return Durable(batches[:at], None), most, True
+            self._completed.popleft()
+            self._told = bool(self._completed)
+            return group, most, self._told
 
     # -- the thread's side ----------------------------------------------------
 
@@ -225,7 +227,8 @@ class Queues:
         group: list[Waiting] = []
         size, most = 0, 1 if one else GROUP_BATCHES
         with self._condition:
-            self._drop_withdrawn()
+            if self._withdrawn:
+                self._drop_withdrawn()
             for waiting in self._submitted:
                 if len(group) >= most or size >= GROUP_BYTES:
                     break
@@ -236,11 +239,10 @@ class Queues:
 
     def _drop_withdrawn(self) -> None:
         """With the lock."""
-        if self._withdrawn:
-            self._withdrawn = 0
-            self._submitted = deque(
-                waiting for waiting in self._submitted if not waiting.batch.withdrawn
-            )
+        self._withdrawn = 0
+        self._submitted = deque(
+            waiting for waiting in self._submitted if not waiting.batch.withdrawn
+        )
 
     def give_back(self, group: list[Waiting]) -> None:
         """It is nowhere: it stays first, and may be withdrawn again."""

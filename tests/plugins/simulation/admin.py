@@ -17,7 +17,6 @@ from gateway.admin.metrics import Metrics
 from gateway.admin.status import Status, as_json
 from gateway.daemon import statistics
 from gateway.event import Stored
-from gateway.store.journal import Commit
 from gateway.store.spool import Published
 from simulation.judge import Broken
 
@@ -44,9 +43,9 @@ class AdminPort:
         now = self._life.world.now
         self.metrics.acknowledged([now - one.batch.submitted_at for one in group])
 
-    def committed(self, commit: Commit) -> None:
-        """Likewise; in the journal's thread."""
-        self.metrics.committed(commit.seconds, commit.events, commit.bytes)
+    def committed(self, seconds: float, events: int, size: int) -> None:
+        """As the daemon tells its metrics; in the journal's thread."""
+        self.metrics.committed(seconds, events, size)
 
     def published(self, file: Published) -> None:
         """Likewise; in the spool's thread."""

@@ -14,7 +14,7 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from gateway.event import Batch, Origin, Stored
 from gateway.sdk.pressure import Valve
-from gateway.store.journal import Commit, Journal, Log
+from gateway.store.journal import Journal, Log
 from gateway.store.journal.shares import Shares
 from gateway.store.system.disk import RealDisk
 from gateway.testing import FakeConnection
@@ -211,7 +211,8 @@ class Running:
 
     def __init__(self, directory: Path, turns: Any, **settings: Any) -> None:
         self.turns = turns
-        self.commits: list[Commit] = []
+        self.commits: list[int] = []
+        """The events of each group."""
         self.durable: list[Batch] = []
         self.journal = Journal(
             Log(directory, RealDisk(), 1, A),
@@ -219,7 +220,7 @@ class Running:
             **journal_settings(commit_interval=0.0, **settings),
             on_sealed=lambda _: None,
             on_fatal=lambda _: None,
-            on_commit=self.commits.append,
+            on_commit=lambda _, events, size: self.commits.append(events),
             on_durable=self._durable,
         )
         self.started = False
@@ -302,7 +303,7 @@ def test_an_honest_batch_waits_for_a_few_groups(
     running.stop()  # the thread has told of all its commits then
     events, groups = 0, 0
     while events <= ahead:  # its own is the next one
-        events += running.commits[groups].events
+        events += running.commits[groups]
         groups += 1
     assert groups <= _GROUPS + 2 * connections // _BATCHES + 1
 
