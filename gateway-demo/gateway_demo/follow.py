@@ -23,19 +23,16 @@ class Progress(Protocol):
     """Counts at one moment."""
 
     @property
-    def sent(self) -> bool:
-        """All senders have ended."""
+    def sent(self) -> bool: ...
 
     @property
-    def in_tables(self) -> int:
-        """Events."""
+    def in_tables(self) -> int: ...
 
     @property
     def done(self) -> bool:
         """Everything was sent and is in the tables."""
 
-    def line(self) -> str:
-        """One line, for a log."""
+    def line(self) -> str: ...
 
     def table(self) -> Table:
         """The table for a terminal."""
@@ -49,11 +46,9 @@ class Trouble(Protocol[_P_contra]):
     """Faults that happen on purpose."""
 
     @property
-    def all(self) -> bool:
-        """All has gone wrong that is to."""
+    def all(self) -> bool: ...
 
-    def look(self, progress: _P_contra) -> None:
-        """Do what is due."""
+    def look(self, progress: _P_contra) -> None: ...
 
 
 def follow(

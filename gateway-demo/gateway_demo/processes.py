@@ -84,7 +84,6 @@ class Process:
             )
 
     def told(self) -> str:
-        """The process's output so far."""
         return self.log.read_text(errors="replace")
 
     def end_of_log(self) -> str:
@@ -214,7 +213,6 @@ class Demo(ABC):
         """All but the senders, in the order in which they are stopped."""
 
     def acknowledged_ids(self) -> Sequence[str]:
-        """Ids of the events that were acknowledged to the senders."""
         return [
             name
             for sender in self.senders
@@ -295,7 +293,6 @@ class Processes(Demo):
         return _objects(self.tap)
 
     def pushes(self) -> Sequence[Mapping[str, Any]]:
-        """The pushes that the players have received so far."""
         return _objects(self.players)
 
     def status(self) -> Mapping[str, Any]:

@@ -36,7 +36,6 @@ class Progress:
         return self.sent and self.in_tables >= self._durable
 
     def line(self) -> str:
-        """One line, for a log."""
         spark = "reads" if self._spark_running else "starts"
         return (
             f"{self._seconds:5.0f} s  acknowledged {self._durable:>9,}   "

@@ -31,7 +31,6 @@ def events_by_node(lake: Path) -> Mapping[str, int]:
 
 
 def rows_by_listener(lake: Path) -> Sequence[tuple[str, str, int]]:
-    """(table, listener, rows) of every table that has any."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -184,8 +184,6 @@ class _Inflated:
 
 
 class _Inflater:
-    """Inflates, and counts."""
-
     def __init__(self, inner: Any, count: _Inflated) -> None:
         self._inner, self._count = inner, count
 

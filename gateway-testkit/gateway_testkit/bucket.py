@@ -108,9 +108,7 @@ class MemoryBucket:
         self.objects.pop(name, None)
 
     def remove_all(self, names: Sequence[str]) -> None:
-        """Remove objects as `Bucket` does; one that is refused keeps none of the
-        others.
-        """
+        """Remove objects as `Bucket` does; one that is refused keeps none of the others."""
         self._ask("remove_all", names[0])
         refused: list[BucketError] = []
         for name in names:

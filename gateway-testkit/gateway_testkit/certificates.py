@@ -37,10 +37,7 @@ class Pair(NamedTuple):
 
 
 class Authority:
-    """Signs certificates; its own is the file `ca`.
-
-    That is signed by itself, or by *above*.
-    """
+    """Signs certificates; its own is the file `ca`.  That is signed by itself, or by *above*."""
 
     def __init__(
         self, home: Path, name: str = "authority", above: Authority | None = None
@@ -124,9 +121,7 @@ class Authority:
         *,
         authority: bool = False,
     ) -> x509.CertificateBuilder:
-        """A certificate with the extensions that strict verifiers (Python 3.13) insist
-        on.
-        """
+        """A certificate with the extensions that strict verifiers (Python 3.13) insist on."""
         now = dt.datetime.now(dt.UTC)
         ours = self._key.public_key()
         return (

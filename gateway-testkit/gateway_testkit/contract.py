@@ -66,8 +66,7 @@ class ProtocolContract:
     """Bytes of further batches, and how many events each has.  A batch is what the client
     expects to be stored as a whole.  Three at least."""
     too_much: ClassVar[Mapping[str, bytes]]
-    """The beginning of something that declares to exceed a limit, by the limit's key.
-    """
+    """The beginning of something that declares to exceed a limit, by the limit's key."""
     unfinished: ClassVar[bytes]
     """The beginning of a batch that is never completed, of about a kilobyte."""
     endless: ClassVar[bytes | None]

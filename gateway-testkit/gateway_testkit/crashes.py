@@ -27,8 +27,6 @@ _TORN = 0.6  # of the power cuts that lose something
 
 @dataclass(slots=True, frozen=True)
 class _Content:
-    """The remains of a file."""
-
     inode: int
     bytes: bytes
     story: str
@@ -36,8 +34,6 @@ class _Content:
 
 @dataclass(slots=True, frozen=True)
 class _Names:
-    """The remains of a directory."""
-
     path: str
     inodes: Mapping[str, int]
     story: str
@@ -182,9 +178,7 @@ def _content_outcomes(name: str, number: int, inode: Inode) -> list[_Content]:
 
 
 def _subsets(count: int) -> list[tuple[int, ...]]:
-    """Sets of the *count* steps that happened; all sets for a few, else the likely
-    ones.
-    """
+    """Sets of the *count* steps that happened; all sets for a few, else the likely ones."""
     every = tuple(range(count))
     if count <= 4:
         return [s for n in range(count + 1) for s in itertools.combinations(every, n)]

@@ -134,7 +134,6 @@ class Daemon:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of its process."""
         return environment()
 
     @property
@@ -217,7 +216,6 @@ class Daemon:
         return found
 
     def listener(self, name: str) -> dict[str, Any]:
-        """The status of this listener."""
         for each in self.status()["listeners"]:
             if each["name"] == name:
                 found: dict[str, Any] = each

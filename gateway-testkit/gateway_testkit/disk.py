@@ -48,7 +48,6 @@ class Change(msgspec.Struct, frozen=True):
     """A sync failed on it: no later one makes it durable."""
 
     def apply(self, content: bytes) -> bytes:
-        """The content of a file after this change."""
         if self.data is None:
             return content[: self.at].ljust(self.at, b"\0")
         head = content[: self.at].ljust(self.at, b"\0")
@@ -79,7 +78,6 @@ class Inode(msgspec.Struct, frozen=True):
         return replace(self, base=base, changes=tuple(settled))
 
     def after_failed_sync(self) -> Inode:
-        """The file after a sync that failed."""
         changes = [c if c.settled else replace(c, in_doubt=True) for c in self.changes]
         return replace(self, changes=tuple(changes))
 
@@ -122,8 +120,7 @@ class Moment(msgspec.Struct, frozen=True):
     """The last step, for the reader of a failure."""
     inodes: Mapping[int, Inode]
     directories: Mapping[str, Directory]
-    """Directories by path: thousands of crashes look here, and a `Path` is slow to
-    compare."""
+    """Directories by path: thousands of crashes look here, and a `Path` is slow to compare."""
     marks: tuple[object, ...]
     """The notes of the test so far (`RecordingDisk.mark`)."""
 
@@ -148,7 +145,6 @@ class Fault:
     """Calls that were made to fail."""
 
     def strikes(self, call: str) -> bool:
-        """Whether this call is one of them."""
         if self.calls and call not in self.calls:
             return False
         self.seen += 1
@@ -248,7 +244,6 @@ class RecordingDisk:
         return self._inodes[self._find(path)].modified
 
     def fetch(self, path: Path) -> int:
-        """No bytes: all of it is in memory."""
         return 0
 
     def read_around(self, path: Path) -> bytes:
@@ -321,7 +316,6 @@ class RecordingDisk:
         self._remember(f"sync {path.name}")
 
     def length(self, number: int) -> int:
-        """The length of a file, by its number."""
         return len(self._inodes[number].content())
 
     def may_fail(self, call: str, path: Path) -> None:

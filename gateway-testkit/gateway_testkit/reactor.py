@@ -24,9 +24,7 @@ _TURN_SECONDS = 30  # then the thread that was waited for has died
 def deferred_to(
     reactor: Any, call: Callable[..., Any], *args: Any
 ) -> tuple[Callable[[], None], Deferred[Any]]:
-    """A function for a thread, and a Deferred that *reactor* fires with the result of
-    *call*.
-    """
+    """A function for a thread, and a Deferred that *reactor* fires with the result of *call*."""
     done: Deferred[Any] = Deferred()
 
     def run() -> None:
@@ -65,7 +63,6 @@ class QueuedReactor(Clock):
 
     @property
     def idle(self) -> bool:
-        """No call waits."""
         return self._calls.empty()
 
     def turn(self) -> None:

@@ -43,10 +43,7 @@ class NoSeaweed(Exception):
 
 
 def program() -> Path:
-    """Where it is: beside this Python, else where its package was put.
-
-    Raises `NoSeaweed`.
-    """
+    """Where it is: beside this Python, else where its package was put.  Raises `NoSeaweed`."""
     if found := shutil.which("weed", path=str(Path(sys.executable).parent)):
         return Path(found)
     try:
@@ -115,7 +112,6 @@ class Seaweed:
         return load_catalog(name, **self.properties)
 
     def takes_objects(self) -> bool:
-        """Whether its bucket is there."""
         bucket = self.reached()
         try:
             bucket.replace(_TRIAL, b"")

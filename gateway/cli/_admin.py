@@ -141,8 +141,7 @@ def _connect(connection: http.client.HTTPConnection) -> None:
             return
 
 
-class _Another(OSError):
-    """Not the certificate that is in its file."""
+class _Another(OSError): ...
 
 
 class _Tls:
@@ -231,9 +230,7 @@ def admin_port(args: argparse.Namespace) -> AdminPort:
 
 
 def all_ports(args: argparse.Namespace) -> list[AdminPort]:
-    """The admin port and those of its `admin.peers`.  Raises `WrongUse`,
-    `config.Invalid`.
-    """
+    """The admin port and those of its `admin.peers`.  Raises `WrongUse`, `config.Invalid`."""
     own = admin_port(args)
     file = _file(args)
     if file is None:
@@ -311,9 +308,7 @@ def port_of(
     certificates: argparse.Namespace,
     token: str | None = None,
 ) -> AdminPort:
-    """The admin port that *file* configures; *token* goes before its own.  Raises
-    `WrongUse`.
-    """
+    """The admin port that *file* configures; *token* goes before its own.  Raises `WrongUse`."""
     from gateway.sdk.endpoint import Tcp, Unix
 
     if token is None and admin.token is not None:

@@ -34,9 +34,7 @@ _IOPRIO_SET = {"x86_64": 251, "aarch64": 30}
 
 
 class _Unfinished(BaseException):
-    """The audit ends before its end; the text says why.  Nothing may take it for a bad
-    file.
-    """
+    """The audit ends before its end; the text says why.  Nothing may take it for a bad file."""
 
 
 def run(
@@ -129,7 +127,6 @@ def _bounded(limits: SparkAudit) -> Iterator[None]:
 
 
 def _read_bytes() -> int:
-    """Bytes that this process has read from files."""
     try:
         lines = Path("/proc/self/io").read_text().splitlines()
     except OSError:  # a kernel without that

@@ -12,8 +12,6 @@ __all__ = ["add_config"]
 
 
 class _Parser(Protocol):
-    """A parser, or a group of one."""
-
     def add_argument(self, *names: str, **how: Any) -> argparse.Action: ...
 
 

@@ -62,7 +62,6 @@ class View:
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
-        """The screen."""
         yield from self._parts(options.max_width)
 
     def _parts(self, width: int) -> Iterator[RenderableType]:

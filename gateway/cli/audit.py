@@ -172,9 +172,7 @@ def report_of(args: argparse.Namespace, site: Site, others: Sequence[Site]) -> R
 
 
 def _silent_after(args: argparse.Namespace) -> float:
-    """Seconds from the command line, or else from the configuration that is named
-    first.
-    """
+    """Seconds from the command line, or else from the configuration that is named first."""
     from gateway.config.model import SparkAudit
 
     if getattr(args, "silent_after", None) is not None:

@@ -218,7 +218,6 @@ def _of_paths(loaded: config.Config) -> Iterator[str]:
 
 
 def _open(port: config.Listener | config.model.Admin) -> list[str]:
-    """Where, and how."""
     about = [str(port.listen)]
     if port.tls is None:
         about.append("not encrypted")

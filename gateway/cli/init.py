@@ -198,9 +198,7 @@ def write(path: Path, text: str, stands_for: Mapping[str, str] | None = None) ->
 
 
 def _stand_ins(args: argparse.Namespace) -> dict[str, str]:
-    """Files and words of this machine that take the place of paths and secrets in
-    containers.
-    """
+    """Files and words of this machine that take the place of paths and secrets in containers."""
     if not args.compose:
         return {}
     found = {f"${{env:{_TOKEN}}}": "a token"}
@@ -249,7 +247,6 @@ def templates() -> Traversable:
 
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
-    """The settings that differ from the defaults."""
     from gateway.config.fields import default_node
 
     host = "" if args.all_addresses or args.systemd or args.compose else LOOPBACK

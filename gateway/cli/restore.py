@@ -49,8 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(slots=True)
 class _Found:
-    """The findings of a restore."""
-
     nodes: list[dict[str, object]]
     """Counts and gaps of each incarnation."""
     unknown: list[str]
@@ -112,7 +110,6 @@ def _looked(site: Site, report: Report) -> _Found:
 
 
 def _archived(site: Site, holes: Mapping[tuple[str, str], Lsns]) -> Iterator[SpoolFile]:
-    """Files of the archives with an lsn that is missing."""
     from gateway.audit.bucket import BucketFiles
     from gateway.store.finder import spool_files
     from gateway.store.names import parse_file_name

@@ -201,7 +201,6 @@ def _next(loaded: Config, file: Path) -> Iterator[str]:
 
 
 def _free(port: int) -> bool:
-    """Whether the port is free."""
     with contextlib.closing(socket.socket()) as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

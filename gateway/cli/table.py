@@ -163,7 +163,6 @@ def _on_their_way(places: Directories) -> int:
 
 
 def _of(done: Mapping[str, Mapping[str, Lsns]], file: SpoolFile) -> Lsns:
-    """The lsns of a file's incarnation that are in the tables."""
     from gateway.store.lsns import Lsns
 
     return done.get(file.node, {}).get(file.incarnation, Lsns())
@@ -267,7 +266,6 @@ def _columns(args: argparse.Namespace, rows: Sequence[Row]) -> list[str]:
 
 
 def _shown(args: argparse.Namespace, rows: Sequence[Row]) -> dict[str, list[Any]]:
-    """Columns for people."""
     if args.columns is None and (own := _FOR_PEOPLE.get(args.name)) is not None:
         return {name: [value(row) for row in rows] for name, value in own.items()}
     return {name: [row.get(name) for row in rows] for name in _columns(args, rows)}

@@ -294,7 +294,6 @@ def _payload(data: bytes, *, as_text: bool) -> Any:
 
 
 def _plain(row: Row) -> dict[str, Any]:
-    """The values of a row that are not empty."""
     shown = {key: value for key, value in row.items() if value not in (None, {}, "")}
     if row["payload"] is not None:
         shown["payload"] = _payload(row["payload"], as_text=False)

@@ -217,7 +217,6 @@ class Column(Section):
 
     @property
     def is_for_all(self) -> bool:
-        """Whether it is for all events."""
         return self.protocol is None and self.listener is None
 
     def misfits(self) -> Iterator[tuple[Place, str]]:

@@ -65,7 +65,6 @@ class Document:
         return self.lines.get(place)
 
     def object_to(self, place: Place, message: str) -> None:
-        """Note a problem."""
         self.problems.append(Problem(place, message, self.line(place)))
 
 

@@ -33,7 +33,6 @@ class CrlEnd(NamedTuple):
 
 
 def has_crl(pem: bytes) -> bool:
-    """Whether there is one in a file of PEM."""
     return _BEGIN in pem
 
 

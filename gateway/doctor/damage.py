@@ -125,9 +125,7 @@ def _segments(config: Config, places: Directories) -> Iterator[Look]:
 
 
 def _scan(file: SegmentFile, marked: mark.Mark) -> segment.Scan:
-    """Scan a file up to the end that the mark has of it; only the newest has events up
-    to there.
-    """
+    """Scan a file up to the end that the mark has of it; only the newest has events up to there."""
     out = [first for first, _ in marked.left_out if first > file.first]
     durable = 0 if file.before else min([marked.durable, *(lsn - 1 for lsn in out)])
     synced = marked.synced if file.path.name == marked.segment else 0

@@ -160,7 +160,6 @@ def _taken(what: str, sockets: set[str], holder: str | None) -> Look:
 
 
 def _tcp_sockets(port: int) -> set[str]:
-    """Inodes of the sockets that listen on a port."""
     found = set()
     for table in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):

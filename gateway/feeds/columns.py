@@ -73,7 +73,6 @@ def since(element: bytes, lsn: int) -> bytes:
 
 
 def read(element: bytes) -> pa.RecordBatch:
-    """The table in an element."""
     with pa.ipc.open_stream(element) as reader:
         batch: pa.RecordBatch = reader.read_next_batch()
         return batch

@@ -52,9 +52,7 @@ def of_batches(
     query: Query,
     given_by: Callable[[int], str],
 ) -> Encoded:
-    """Elements of the wanted events in batches; *given_by* says which incarnation gave
-    an lsn.
-    """
+    """Elements of the wanted events in batches; *given_by* says which incarnation gave an lsn."""
     wanted = [pair for pair in batches if query.admits(pair[0].batch.origin)]
     if query.format != JSON:
         return _as_columns(node, wanted, query, given_by)
@@ -85,9 +83,7 @@ def _as_columns(
 
 
 def of_events(events: pa.RecordBatch, query: Query) -> Encoded:
-    """Elements of the wanted events in a table in order of lsn; none that was deleted
-    since.
-    """
+    """Elements of the wanted events in a table in order of lsn; none that was deleted since."""
     events = columns.matching(columns.kept(events), query.conditions)
     return (lines.of_columns if query.format == JSON else columns.streams)(events)
 

@@ -134,9 +134,7 @@ class EventFiles:
 
 
 def _batches(file: pq.ParquetFile, lsn: int) -> Iterator[pa.RecordBatch]:
-    """Batches of moderate size, from the one with *lsn* on; they say whose lsns they
-    have.
-    """
+    """Batches of moderate size, from the one with *lsn* on; they say whose lsns they have."""
     with file:
         own = digests.said(file.metadata.metadata, KEY) or ""
         column = file.schema_arrow.get_field_index("lsn")

@@ -217,7 +217,6 @@ def _plain(text: bytes) -> bytes:
 
 
 def _are_lines(payloads: Sequence[bytes]) -> bool:
-    """Each is JSON, and on one line."""
     joined = b",".join(payloads)
     if b"\n" in joined or b"\r" in joined:
         return False
@@ -265,7 +264,6 @@ def _tail(
 
 
 def _payload(payload: bytes, *, json: bool) -> bytes:
-    """The rest of a line."""
     if json:
         try:
             _check(payload)

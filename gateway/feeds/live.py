@@ -89,7 +89,6 @@ class Live:
 
     @property
     def subscribers(self) -> int:
-        """Followers of all queries."""
         return sum(len(ring.followers) for ring in self._rings.values())
 
     @property
@@ -139,7 +138,6 @@ class Live:
         return Follower(ring, wake)
 
     def leave(self, follower: Follower) -> None:
-        """End a follower."""
         follower.leave()
         for query, ring in list(self._rings.items()):
             if not ring.followers:
@@ -196,9 +194,7 @@ class Live:
             done.addBoth(self._continue)
 
     def _takers(self, end: int) -> list[Query]:
-        """The queries to make elements for, up to lsn *end*; the other rings leave them
-        out.
-        """
+        """The queries to make elements for, up to lsn *end*; the other rings leave them out."""
         room = sum(ring.bytes for ring in self._rings.values()) < self._ring_bytes
         found: list[Query] = []
         for query, ring in self._rings.items():

@@ -14,9 +14,7 @@ ARROW = "arrow"
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The wanted events and their format; None means any.  Equal queries share their
-    elements.
-    """
+    """The wanted events and their format; None means any.  Equal queries share their elements."""
 
     protocol: str | None = None
     listener: str | None = None

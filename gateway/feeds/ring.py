@@ -121,9 +121,7 @@ class Ring:
             self._untaken += chunk.size
 
     def drop(self) -> None:
-        """Forget the oldest chunk, or all if no follower took of it; it may still be
-        wanted.
-        """
+        """Forget the oldest chunk, or all if no follower took of it; it may still be wanted."""
         if self._gone < self._begun:
             self._forget()
         else:
@@ -140,7 +138,6 @@ class Ring:
         self.since = self.end = max(self.end, end)
 
     def enter(self, follower: Follower) -> None:
-        """Let it have what comes from now on."""
         follower.number = self.next
         follower.lsn = self.end
         self.followers.add(follower)
@@ -239,7 +236,6 @@ class Follower:
         return first, self.lsn - 1
 
     def leave(self) -> None:
-        """Follow no more."""
         self._ring.leave(self)
 
     def _pass(self, chunk: Chunk) -> None:

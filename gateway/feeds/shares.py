@@ -26,7 +26,6 @@ class Shares:
         self._taken[client] += 1
 
     def give_back(self, client: str) -> None:
-        """One less."""
         self._taken[client] -= 1
         if not self._taken[client]:
             del self._taken[client]

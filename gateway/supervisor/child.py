@@ -27,9 +27,7 @@ def words(what: str, *more: str) -> list[str]:
 
 @contextlib.contextmanager
 def keep_interrupts_away() -> Iterator[None]:
-    """Block ^C, so that a child started meanwhile hears of none before it has a
-    session.
-    """
+    """Block ^C, so that a child started meanwhile hears of none before it has a session."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

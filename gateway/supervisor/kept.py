@@ -24,8 +24,7 @@ _FIRST_SECONDS, _MOST_SECONDS = 1.0, 60.0
 _STEADY_SECONDS = 60.0
 """Seconds of running after which the next pause is a short one again."""
 _STOP_SECONDS = 120.0
-"""Seconds for publishing, and for the end of a batch; as the units for systemd have it.
-"""
+"""Seconds for publishing, and for the end of a batch; as the units for systemd have it."""
 _MOST_LINE_BYTES = 64 << 10
 
 
@@ -116,13 +115,11 @@ class Kept:
             os.close(nothing)
 
     def up(self) -> None:
-        """Note that it does its work from now on."""
         if self.state is State.STARTING:
             self.state, self._up_at = State.UP, self._reactor.seconds()
             self._was_up = True
 
     def heard(self) -> None:
-        """Note a sign of life."""
         self._silent_looks = 0
 
     def look(self) -> None:

@@ -108,7 +108,6 @@ class _Pen:
 
     @property
     def idle(self) -> bool:
-        """All is written."""
         return not self._waiting_bytes
 
     def write(self, text: str) -> bool:

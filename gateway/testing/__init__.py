@@ -55,8 +55,7 @@ class FakeConnection:
         """`close` or `refuse` was called: FIN is on its way, nothing is delivered."""
         self.aborted = False
         self.failure: Exception | None = None
-        """An exception of the server other than a `Refusal`: the network would log it.
-        """
+        """An exception of the server other than a `Refusal`: the network would log it."""
         self.paused = False
         self.takes_no_more = False
         """The server ends: it answers what it has."""
@@ -71,8 +70,7 @@ class FakeConnection:
         self.unread_input = False
         """The peer has sent more than was read: what a test says."""
         self.has_room = True
-        """The answer to a server that asks whether all connections leave room for more.
-        """
+        """The answer to a server that asks whether all connections leave room for more."""
         self.stepwise = False
         """Turns are taken by `take_turn` only; otherwise at once, until none is due."""
         self.turn_due = False
@@ -103,7 +101,6 @@ class FakeConnection:
         return b"".join(self.written)
 
     def clear(self) -> None:
-        """Forget what was written so far."""
         self.written.clear()
 
     # What the network does
@@ -280,8 +277,7 @@ class ManualJournal:
         self.reservable: float = float("inf")
         """How many of those are too many."""
         self.memory = MemoryBudget(self.reserve)
-        """The memory that all connections share: to be given to each `FakeConnection`.
-        """
+        """The memory that all connections share: to be given to each `FakeConnection`."""
 
     def reserve(self, change: int) -> bool:
         self.reserved += change
@@ -343,9 +339,7 @@ class ManualJournal:
         self.submit(batch).addCallbacks(told.callback, told.errback)
 
     def withdraw(self, batch: Batch) -> bool:
-        """Withdraw as `interfaces.Journal` does; a batch that `take` left is in no
-        commit group.
-        """
+        """Withdraw as `interfaces.Journal` does; a batch that `take` left is in no commit group."""
         for waiting in self._waiting:
             if waiting[0] is batch and not batch.taken:
                 self._waiting.remove(waiting)

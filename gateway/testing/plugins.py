@@ -237,9 +237,7 @@ def listener_of(
     options: Mapping[str, object],
     limits: Mapping[str, object],
 ) -> Listener:
-    """A listener as read from a file in *folder*, of a protocol that need not be
-    installed.
-    """
+    """A listener as read from a file in *folder*, of a protocol that need not be installed."""
     kind = protocol.options() or NoOptions
     return Listener.model_construct(
         name="test",

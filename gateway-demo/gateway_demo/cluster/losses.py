@@ -39,11 +39,9 @@ class Losses:
 
     @property
     def all(self) -> bool:
-        """Both were."""
         return self.gateway and self.worker
 
     def look(self, progress: Progress) -> None:
-        """Kill what is due."""
         if not self.gateway:
             mine = next(one for one in progress.nodes if one.name == self._node.name)
             waiting = mine.published > mine.in_table

@@ -23,8 +23,7 @@ class NodeProgress:
     received: int
     """The last lsn in its journal; 0 while it does not run."""
     published: int
-    """The last lsn in the bucket, after which its sender is answered; 0 while it does
-    not run."""
+    """The last lsn in the bucket, after which its sender is answered; 0 while it does not run."""
     in_table: int
 
     @property
@@ -69,7 +68,6 @@ class Progress:
 
     @property
     def in_tables(self) -> int:
-        """Events of all nodes."""
         return sum(one.in_table for one in self.nodes)
 
     @property
@@ -83,7 +81,6 @@ class Progress:
         return self.sent and all(one.running and not one.lag for one in self.nodes)
 
     def line(self) -> str:
-        """One line, for a log."""
         nodes = "   ".join(
             f"{one.name} {one.in_table:,} of {one.received:,}"
             if one.running

@@ -41,11 +41,9 @@ class Faults:
 
     @property
     def all(self) -> bool:
-        """All was done."""
         return self.mended and self.killed
 
     def look(self, progress: Progress) -> None:
-        """Do what is due."""
         edges = {one.name: one for one in progress.edges}
         first, second = edges[self._first.name], edges[self._second.name]
         if not self.cut:

@@ -12,9 +12,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 class Line:
-    """A line from the port *begin* to the port *end* of this machine; it is there until
-    `close`.
-    """
+    """A line from the port *begin* to the port *end* of this machine; it is there until `close`."""
 
     def __init__(self, begin: int, end: int) -> None:
         self.begin, self._end = begin, end
@@ -43,7 +41,6 @@ class Line:
 
     @property
     def busy(self) -> bool:
-        """Whether anything is connected."""
         with self._lock:
             return bool(self._sockets)
 

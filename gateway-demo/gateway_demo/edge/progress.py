@@ -68,7 +68,6 @@ class Progress:
 
     @property
     def in_tables(self) -> int:
-        """Events of all edges."""
         return sum(one.in_tables for one in self.edges)
 
     @property
@@ -80,7 +79,6 @@ class Progress:
         )
 
     def line(self) -> str:
-        """One line, for a log."""
         edges = "   ".join(
             f"{one.name} {one.acknowledged:,} acknowledged, {one.at_hub:,} at the hub, "
             f"{one.in_tables:,} in the tables" + ("" if one.connected else ", no line")

@@ -65,7 +65,6 @@ def _hub(directory: Path) -> Node:
 
 
 def _edge(directory: Path, name: str, line: int) -> Node:
-    """An edge, which needs no Spark."""
     listeners = [
         {"name": listener, "protocol": protocol} for _, listener, protocol in _TRAFFIC
     ]

@@ -53,9 +53,7 @@ class Limits:
 
     @property
     def batch_bytes(self) -> int:
-        """Bytes of the frames of one batch, inflated; its rows will take that much
-        memory.
-        """
+        """Bytes of the frames of one batch, inflated; its rows will take that much memory."""
         return 2 * self.inflated_bytes
 
     @property
@@ -94,8 +92,7 @@ class Frames(Struct):
     size: int
     """Bytes of the frames, inflated."""
     frames: bytes | None
-    """The frames as they came; None in a compressed frame, whose `Compressed` follows.
-    """
+    """The frames as they came; None in a compressed frame, whose `Compressed` follows."""
     pairs: int = 0
     """Key-value pairs in all of them."""
     sizes: bytes | None = None
@@ -119,7 +116,6 @@ class Array(Struct):
 
     @property
     def body(self) -> memoryview:
-        """The JSON text."""
         return memoryview(self.frames)[10:]
 
 
@@ -218,16 +214,13 @@ class Stream:
 
     @property
     def size(self) -> int:
-        """How many bytes are buffered."""
         return len(self._buffer)
 
     @property
     def empty(self) -> bool:
-        """Everything was read."""
         return self._at == len(self._buffer)
 
     def append(self, more: bytes) -> None:
-        """Add what arrived."""
         buffer, at = self._buffer, self._at
         self._at = 0
         left = len(buffer) - at

@@ -80,11 +80,11 @@ class Cutter:
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes are buffered."""
         return len(self._frame) + self._stream.size + self._making.held
 
     def __iter__(self) -> Iterator[Piece | float]:
-        """The pieces, and in between what it has cost so far."""
+        """The pieces, and in between the costs so far."""
+        """The pieces, and in between the costs so far."""
         limits, stream = self._limits, self._stream
         counts = iter(self._counts)
         left = next(counts)
@@ -111,7 +111,7 @@ class Cutter:
             yield cost
 
     def _add(self, token: Frames | Array) -> int:
-        """How many events it has."""
+        """Add events; how many they are."""
         if isinstance(token, Frames):
             assert token.frames is not None
             frames = token.frames

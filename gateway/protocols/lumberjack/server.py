@@ -34,8 +34,7 @@ from gateway.sdk.protocol import Settings
 _V2 = b"2"[0]
 _KEEPALIVE = wire.ack(_V2, 0)
 _SILENT = 0.5
-"""The fraction of `options.window_pause` without a byte of a frame that counts as a
-pause."""
+"""The fraction of `options.window_pause` without a byte of a frame that counts as a pause."""
 
 
 class Lumberjack(BatchListener):
@@ -66,7 +65,6 @@ class Lumberjack(BatchListener):
         )
 
     def __call__(self, connection: Connection) -> LumberjackServer:
-        """The server of a new connection."""
         return LumberjackServer(self, connection)
 
 
@@ -82,8 +80,7 @@ class LumberjackServer(BatchServer):
     def __init__(self, listener: Lumberjack, connection: Connection) -> None:
         self._progress = 0.0
         self._version: int | None = None
-        """The version in the connection's first byte, for windows that were not parsed
-        yet."""
+        """The version in the connection's first byte, for windows that were not parsed yet."""
         self._part = 0
         """`Session.part` of what waits to be stored; 0: nothing does."""
         self._silence = 0.0
@@ -168,9 +165,7 @@ class LumberjackServer(BatchServer):
             listener.reminders.watch(self)
 
     def _waiting_versions(self) -> set[int | None]:
-        """The versions of the windows that the peer waits for; empty if it does not
-        wait.
-        """
+        """The versions of the windows that the peer waits for; empty if it does not wait."""
         found: set[int | None] = {
             pending.ack[0] if pending.ack else None for pending in self._pending or ()
         }

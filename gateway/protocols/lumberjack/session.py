@@ -153,9 +153,7 @@ class _Open(Struct, eq=False):
 
 
 def _worth_sizes(token: Compressed, count: int) -> bool:
-    """Whether the sizes are known, save more than they cost, and are less than the
-    frame.
-    """
+    """Whether the sizes are known, save more than they cost, and are less than the frame."""
     return (
         token.sizes is not None
         and _LEAST_MEASURED_FRAMES <= count <= len(token.frame) // 2
@@ -357,9 +355,7 @@ class Session:
         self._finish(window)
 
     def _rest(self, window: _Open) -> _Open:
-        """The window of the events still to come, after all that is here was stored as
-        a part.
-        """
+        """The window of the events still to come, after all that is here was stored as a part."""
         self._figures.parts += 1
         rest = self._open(window.version, window.of)
         rest.left = window.left
@@ -458,7 +454,6 @@ class Session:
             )
 
     def _is_much(self, one: _Open) -> bool:
-        """Whether so much of it is here that it is not to be held."""
         limits = self._limits
         return one.held >= limits.piece_bytes or one.size >= limits.inflated_bytes
 

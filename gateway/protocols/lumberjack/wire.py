@@ -107,7 +107,6 @@ class _Inflation:
 
     @property
     def size(self) -> int:
-        """How many bytes are buffered."""
         sizes = self._sizes
         size = self._have + self.frames.size + (len(sizes) if sizes else 0)
         return size if self._inflater is None else size + _INFLATER_BYTES
@@ -218,7 +217,6 @@ class Decoder:
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes are buffered."""
         inflation = self._inflation
         return self._stream.size + (inflation.size if inflation else 0)
 
@@ -233,7 +231,6 @@ class Decoder:
         return self._inflation is None and self._stream.empty
 
     def feed(self, more: bytes) -> None:
-        """Add what arrived."""
         self._stream.append(more)
 
     def release(self) -> None:

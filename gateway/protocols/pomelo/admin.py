@@ -61,8 +61,6 @@ def sessions_page(registry: Registry) -> Page:
 
 
 def groups_page(registry: Registry) -> Page:
-    """Lists the groups, and how many are in each."""
-
     def answer(query: Mapping[str, str]) -> Answer:
         groups = registry.groups
         if unknown := [name for name in query if name != "group"]:

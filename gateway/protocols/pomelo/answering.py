@@ -156,13 +156,11 @@ class Answering:
         return len(self._open)
 
     def answer(self, question: Question, answer: bytes) -> None:
-        """Close the request with an answer."""
         self.seconds += self._clock.seconds() - question.asked_at
         self._close(question, answer, "answered")
 
     @property
     def elsewhere(self) -> bool:
-        """No service is asked."""
         return self._backend is None
 
     @property

@@ -56,7 +56,6 @@ class Apart:
             del self._clients[next(iter(self._clients))]
 
     def answered(self, client: str) -> None:
-        """A post with requests of this client was answered."""
         known = self._clients.get(client)
         if known is not None and known.owed:
             known.owed -= 1

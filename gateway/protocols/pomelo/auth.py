@@ -37,8 +37,7 @@ class Admitted:
     expires_at: float | None = None
     """When its token is over, in seconds since the epoch; None: never."""
     user: bytes | None = None
-    """The `user` of its handshake's response, JSON in ASCII; None: the one that is for
-    all."""
+    """The `user` of its handshake's response, JSON in ASCII; None: the one that is for all."""
 
 
 Admit = Callable[[Mapping[str, Any]], Admitted]
@@ -46,10 +45,7 @@ Admit = Callable[[Mapping[str, Any]], Admitted]
 
 
 def admission(token: str | None, jwt: Jwt | None, *, trust_uid: bool = False) -> Admit:
-    """The rule for these options; with both given, either is enough.
-
-    Raises `Unavailable`.
-    """
+    """The rule for these options; with both given, either is enough.  Raises `Unavailable`."""
     verify = None if jwt is None else _verifier(jwt)
 
     def admit(user: Mapping[str, Any]) -> Admitted:

@@ -65,7 +65,6 @@ class Client:
 
     @property
     def waiting(self) -> int:
-        """How many requests are not answered."""
         return self._session.waiting
 
     def connect(self) -> Deferred[None]:
@@ -92,7 +91,6 @@ class Client:
         self._stream.send(self._session.notify(route, body))
 
     def stop(self) -> Deferred[None]:
-        """Disconnect."""
         stopped = self._stopped = Deferred()
         self._why = self._why or "stopped"
         if self._stream is not None:
@@ -115,7 +113,6 @@ class Client:
         self._stream.send(self._session.handshake())
 
     def received(self, data: bytes) -> None:
-        """Data arrived."""
         self._heard = True
         try:
             for each in self._session.received(data):

@@ -88,17 +88,14 @@ class ClientSession:
 
     @property
     def waiting(self) -> int:
-        """How many requests are not answered."""
         return len(self._routes)
 
     # What to send
 
     def handshake(self) -> bytes:
-        """The first package."""
         return wire.package(wire.HANDSHAKE, ascii_json(self._handshake))
 
     def request(self, route: str, body: bytes) -> tuple[int, bytes]:
-        """A new request: its id, and its package."""
         number = self._last
         while True:
             number = number % _MOST_ID + 1
@@ -112,7 +109,6 @@ class ClientSession:
         return number, package
 
     def notify(self, route: str, body: bytes) -> bytes:
-        """The package of a notify."""
         return wire.notify(self._codes.get(route, route), self._encode(route, body))
 
     def outgoing(self) -> bytes:
@@ -121,7 +117,6 @@ class ClientSession:
         return b"".join(packages)
 
     def heartbeat(self) -> bytes:
-        """The package of a heartbeat."""
         return _HEARTBEAT
 
     def _encode(self, route: str, body: bytes) -> bytes:

@@ -142,9 +142,7 @@ class _Decoder:
         return _checked(body, found, names, message_bytes)
 
     def together(self, bodies: Sequence[bytes], counts: Sequence[int]) -> Rows:
-        """Rows of the first batches with so many plain messages each and the same
-        codes.
-        """
+        """Rows of the first batches with so many plain messages each and the same codes."""
         message_bytes, names, messages = _messages(bodies)
         packages = b"".join(messages)
         ends = [*accumulate(map(len, messages))]

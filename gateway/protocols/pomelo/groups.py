@@ -32,8 +32,6 @@ def checked_name(given: str | int) -> str:
 
 
 class _Group:
-    """One, and who is in it."""
-
     __slots__ = ("members", "name")
 
     def __init__(self, name: str) -> None:
@@ -42,7 +40,6 @@ class _Group:
         """The members by number."""
 
     def place(self, member: Member) -> int:
-        """Where it is, or would be."""
         return bisect_left(self.members, member.number, key=_number)
 
 
@@ -59,7 +56,6 @@ class Groups:
         return len(self._groups)
 
     def members(self, name: str) -> list[Member]:
-        """The members of a group."""
         group = self._groups.get(name)
         return [] if group is None else list(group.members)
 
@@ -91,7 +87,6 @@ class Groups:
         return True
 
     def forget(self, member: Member) -> None:
-        """The client is gone."""
         for group in self._of.pop(member, ()):
             self._remove(member, group)
 

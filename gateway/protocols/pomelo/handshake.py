@@ -53,8 +53,7 @@ class Profile:
     encoded_responses: bool = True
     """Whether it decodes responses with them, too."""
     browser: bool = False
-    """Whether it caches definitions across connections and has protobuf strings in
-    CESU-8."""
+    """Whether it caches definitions across connections and has protobuf strings in CESU-8."""
     pitaya: bool = False
     """Whether it knows `serializer` and the error bit."""
 
@@ -127,9 +126,7 @@ class _Cached(NamedTuple):
 
 @define(eq=False, slots=False)
 class Terms:
-    """The terms of a connection: definitions that its handshake sent, and encoding by
-    them.
-    """
+    """The terms of a connection: definitions that its handshake sent, and encoding by them."""
 
     profile: Profile
     _definitions: Definitions

@@ -16,8 +16,7 @@ from gateway.sdk.costs import inflating
 MOST_GROWTH = 16
 """How much longer than a compressed body its JSON may be."""
 _MOST_KEPT = 1 << 16
-"""Bytes of a compressed body's JSON for a service; or `MOST_GROWTH` times the
-compressed body."""
+"""Bytes of a compressed body's JSON for a service; or `MOST_GROWTH` times the compressed body."""
 _ZLIB = 1.4
 """Times as much as `turn` has for another inflater, for it is inflated twice."""
 _DEFLATED_STEP = 1 << 14

@@ -117,7 +117,6 @@ class Pomelo:
         """The clock by which tokens expire."""
 
     def __call__(self, connection: Connection) -> PomeloServer:
-        """The server of a new connection."""
         server = PomeloServer(self, connection)
         self._servers[server] = None
         if not self._ticking:
@@ -166,13 +165,10 @@ class Pomelo:
         return self.clock.seconds() - self._began
 
     def forget(self, server: PomeloServer) -> None:
-        """The connection is over."""
         self._servers.pop(server, None)
 
     def close(self) -> None:
-        """Store what sessions have told, and ask services nothing more: the last client
-        is gone.
-        """
+        """Store what sessions have told, and ask services nothing more: the last client is gone."""
         if self.sessions is not None:
             self.sessions.flush()
         if self.hook is not None:

@@ -154,7 +154,6 @@ class Schema:
 
     @property
     def routes(self) -> list[str]:
-        """The routes that have a definition."""
         return [key for key in self._messages if not key.startswith("message ")]
 
     # Definitions
@@ -260,8 +259,6 @@ class Schema:
 
 
 class _Decoding:
-    """One body being decoded."""
-
     __slots__ = ("_body", "_left")
 
     def __init__(self, body: bytes) -> None:

@@ -95,7 +95,6 @@ class Questions:
             self._services[question.said["route"]].give_up(question)
 
     def forget(self) -> None:
-        """The client is gone."""
         for question in list(self.open):
             self._services[question.said["route"]].forget(question)
             self._let_go(question)

@@ -126,9 +126,7 @@ def judge(
 
 
 class Buckets:
-    """The buckets of a listener's users, or addresses, whether they are connected or
-    not.
-    """
+    """The buckets of a listener's users, or addresses, whether they are connected or not."""
 
     def __init__(self, rate: Rate, most: int = _MOST_BUCKETS) -> None:
         self.rate = rate
@@ -141,7 +139,6 @@ class Buckets:
         return len(self._buckets)
 
     def of(self, name: str, now: float) -> Bucket:
-        """The bucket of one of them."""
         bucket = self._buckets.get(name)
         if bucket is None:
             if len(self._buckets) >= self._look_at:
@@ -186,7 +183,6 @@ class Meter:
     def judge(
         self, uid: str | None, now: float, messages: int, size: int
     ) -> tuple[Verdict, Rate | None]:
-        """The verdict on these messages, and the rate that decides."""
         return judge(self._buckets(uid, now), now, messages, size)
 
     def unread(self, uid: str | None, now: float) -> None:

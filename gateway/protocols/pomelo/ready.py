@@ -47,8 +47,7 @@ class Ready:
         self.ids: list[int] = []
         """Ids of the requests among the messages."""
         self.asked: dict[int, Asked] | None = None
-        """Requests that a service of the game's answers, by their positions in `ids`.
-        """
+        """Requests that a service of the game's answers, by their positions in `ids`."""
         self.encoded: dict[int, str] | None = None
         """Positions in `ids` of requests that are answered in protobuf, and routes."""
         self.pieces: list[bytes] = []

@@ -37,12 +37,10 @@ class Client(Protocol):
     """One that has sent its handshake."""
 
     @property
-    def origin(self) -> Origin:
-        """The origin of its events."""
+    def origin(self) -> Origin: ...
 
     @property
-    def terms(self) -> Terms:
-        """The terms of its handshake."""
+    def terms(self) -> Terms: ...
 
     @property
     def uid(self) -> str | None:
@@ -171,7 +169,6 @@ class Registry:
                 del self._uids[member.uid]
 
     def session(self, name: str) -> list[Member]:
-        """The client of this session, or none."""
         member = self._sessions.get(name)
         return [] if member is None else [member]
 
@@ -235,10 +232,7 @@ class Registry:
             raise refused[0]
 
     def push(self, to: Iterable[Member], route: str, body: bytes) -> Pushed:
-        """Send this JSON on this route.
-
-        Raises ValueError, and sends nothing, as `begin` does.
-        """
+        """Send this JSON on this route.  Raises ValueError, and sends nothing, as `begin` does."""
         delivery = self.begin(to, route, body)
         delivery.send()
         return delivery.pushed

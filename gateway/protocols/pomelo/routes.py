@@ -47,8 +47,7 @@ class Protos:
     """The protobuf definitions of routes whose bodies are not JSON."""
 
     client: Mapping[str, Any]
-    """Definitions of requests and notifies, parsed; `server` is of responses and
-    pushes."""
+    """Definitions of requests and notifies, parsed; `server` is of responses and pushes."""
     server: Mapping[str, Any]
     version: str
     requests: Schema
@@ -60,9 +59,7 @@ class Protos:
 
     @property
     def mute_requests(self) -> list[str]:
-        """Mute routes that have requests, as far as the definitions tell, in their
-        order.
-        """
+        """Mute routes that have requests, as far as the definitions tell, in their order."""
         return [name for name in self.requests.routes if name in self.mute]
 
 
@@ -179,9 +176,7 @@ def where(name: str, option: Any) -> str:
 
 
 def _dictionary(option: Any, where: str) -> Dictionary | None:
-    """The dictionary of a list of routes, whose codes count from 1, or of routes and
-    codes.
-    """
+    """The dictionary of a list of routes, whose codes count from 1, or of routes and codes."""
     if not option:
         return None
     if isinstance(option, Mapping):

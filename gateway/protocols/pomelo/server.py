@@ -108,7 +108,6 @@ class PomeloServer(Closing, Yielding):
 
     @property
     def origin(self) -> Origin:
-        """The origin of its events."""
         return self._connection.origin
 
     @property
@@ -121,7 +120,6 @@ class PomeloServer(Closing, Yielding):
 
     @property
     def terms(self) -> Terms:
-        """The terms of its handshake."""
         return self._session.terms
 
     @property
@@ -462,7 +460,6 @@ class PomeloServer(Closing, Yielding):
     # The end
 
     def _stop(self) -> None:
-        """Take no more."""
         self._ending = True
         self._session.discard()
         self._connection.hold(0)
@@ -509,7 +506,6 @@ class PomeloServer(Closing, Yielding):
 
     @property
     def _why(self) -> str:
-        """Why the session closes."""
         if self._refusal is not None:
             return self._refusal.rule
         return self._reason or ("left" if self._left else "lost")

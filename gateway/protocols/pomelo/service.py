@@ -44,8 +44,7 @@ class PomeloService(Service):
         if why := self._open_lobby():
             raise Unusable(why)
         self._servers: list[Pomelo] = []
-        """The servers of all listeners; after a reload, also older ones that have
-        clients."""
+        """The servers of all listeners; after a reload, also older ones that have clients."""
         self._retired = Figures()
         """The figures of servers that have ended."""
         self._outboxes: list[Outbox] = []

@@ -52,11 +52,9 @@ _PROTOBUF_COST = 0.3
 """Decoding a byte to JSON."""
 _PROTOBUF_MESSAGE_COST = 8.0
 _PROTOBUF_RUN, _PROTOBUF_BYTES = 16, 4096
-"""Messages, and their bytes, between two looks at the turn, if they may have to be
-decoded."""
+"""Messages, and their bytes, between two looks at the turn, if they may have to be decoded."""
 _FEW_BYTES, _MORE_BYTES = 2048, 1 << 16
-"""Bytes that are looked at twice if a message among them is cut; with the kernel, more.
-"""
+"""Bytes that are looked at twice if a message among them is cut; with the kernel, more."""
 _ZIPPED_COST = 25.0
 """The cost of a message that is compressed, beside its bytes."""
 #: A body that JSON would make longer than this is kept in protobuf.
@@ -534,9 +532,7 @@ class Session:
         return True
 
     def excuse(self) -> None:
-        """Give the client two more ticks: its heartbeat is here, and was not read in
-        time.
-        """
+        """Give the client two more ticks: its heartbeat is here, and was not read in time."""
         self._patience, self._quiet = 1, _CUT_AFTER - 2
 
 

@@ -70,7 +70,6 @@ def statistics(
     lobby: Lobby,
     taken: Taken,
 ) -> Statistics:
-    """The one section that Pomelo shows."""
     services = list(services)
     files = {
         "pushed": sum(one.files for one in boxes),

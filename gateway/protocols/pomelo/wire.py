@@ -86,7 +86,6 @@ class Messages:
 
     @property
     def found(self) -> list[Found]:
-        """Each message."""
         if self._found is None:
             self._found = []
             scan(self.buffer, self.start, self.stop, MOST_BYTES, self._found)
@@ -136,12 +135,10 @@ def request(number: int, route: int | str, body: bytes) -> bytes:
 
 
 def notify(route: int | str, body: bytes) -> bytes:
-    """A notify in its package."""
     return _data(_NOTIFY, b"", _route(route), body)
 
 
 def push(route: int | str, body: bytes) -> bytes:
-    """A push in its package."""
     return _data(_PUSH, b"", _route(route), body)
 
 
@@ -269,9 +266,7 @@ def scan(
 def sums(
     buffer: bytes, at: int, end: int, most: int, most_found: int
 ) -> tuple[Sums, list[Found] | None]:
-    """The `Sums` of what `scan` finds from *at* on; and its messages, if each was
-    looked at.
-    """
+    """The `Sums` of what `scan` finds from *at* on; and its messages, if each was looked at."""
     if native.kernel:
         return native.kernel.sums(buffer, at, end, most, most_found), None
     found: list[Found] = []
@@ -383,11 +378,9 @@ class Packages:
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes are buffered."""
         return len(self._buffer) + (0 if self._tail is None else self._have)
 
     def feed(self, data: bytes) -> None:
-        """Add what arrived."""
         tail = self._tail
         if tail is None:
             at = self._at
@@ -408,7 +401,6 @@ class Packages:
         self._at = 0
 
     def clear(self) -> None:
-        """Forget what is buffered."""
         self._buffer = b""
         self._at = 0
         self._tail = None

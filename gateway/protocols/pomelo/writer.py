@@ -54,7 +54,6 @@ class Writer:
         return list(self._batches)
 
     def connected(self) -> bytes:
-        """The handshake."""
         self._session = ClientSession(self._user)
         return self._session.handshake()
 
@@ -121,7 +120,6 @@ class Writer:
         return batch if batch.done else None
 
     def alive(self) -> bytes:
-        """A heartbeat."""
         return self._session.heartbeat()
 
     def _messages(self, batch: Batch, count: int) -> bytes:

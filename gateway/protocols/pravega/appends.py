@@ -61,8 +61,6 @@ LARGE = 1 << 16
 
 @dataclass(slots=True)
 class _Rest:
-    """The rest of an append that is not stored yet."""
-
     writer: Writer
     data: bytes | memoryview
     events: int
@@ -95,8 +93,7 @@ class Appends:
         self._rest: _Rest | None = None
         self.replies = Replies(self._state, self._writers)
         self.cost = 0.0
-        """The cost of `go_on` for a turn, beside its change; its user resets it to 0.
-        """
+        """The cost of `go_on` for a turn, beside its change; its user resets it to 0."""
         self.reports: list[Refusal] = []
         """Refusals that a reply told, for the log; its user takes them out."""
         self.now = 0
@@ -119,7 +116,6 @@ class Appends:
         return f"{what}: {len(block.data)} bytes came, and not its end"
 
     def segment_of(self, writer: bytes) -> str | None:
-        """The segment that a writer is set up on."""
         found = self._writers.get(writer)
         return None if found is None else found.segment
 
@@ -292,9 +288,7 @@ class Appends:
         return change
 
     def _check_writer(self, writer: Writer, request_id: int) -> None:
-        """Check the token again: it may have expired since its setup, or the rules have
-        changed.
-        """
+        """Check the token again: it may have expired since its setup, or the rules have changed."""
         try:
             check_token(
                 self._check, writer.token, writer.segment, Need.WRITE, request_id

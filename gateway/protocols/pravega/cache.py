@@ -82,7 +82,6 @@ class TailCache:
             self._evict()
 
     def drop(self, name: str) -> None:
-        """Forget a segment."""
         found = self._segments.pop(name, None)
         if found is not None:
             for chunk in found.chunks[found.first :]:

@@ -57,8 +57,7 @@ class EventWriter(ABC):
         """The most events in flight; None: all that there are."""
         self._suspect: bytes | None = None
         self.refused: int | None = None
-        """The event that `received` has just acknowledged as set aside, not as stored.
-        """
+        """The event that `received` has just acknowledged as set aside, not as stored."""
 
     @property
     def in_flight(self) -> int:
@@ -73,7 +72,6 @@ class EventWriter(ABC):
 
     @property
     def unacknowledged(self) -> int:
-        """How many events were added and are not acknowledged."""
         return len(self._in_flight) + len(self._unsent)
 
     @abstractmethod
@@ -82,10 +80,7 @@ class EventWriter(ABC):
 
     @abstractmethod
     def received(self, data: bytes) -> int:
-        """Take bytes of the server; how many events they acknowledge.
-
-        Raises `Refusal`.
-        """
+        """Take bytes of the server; how many events they acknowledge.  Raises `Refusal`."""
 
     @abstractmethod
     def _block(self, messages: Sequence[bytes]) -> bytes:

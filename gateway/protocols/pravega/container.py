@@ -147,8 +147,7 @@ class Container:
         """Asked for, and not begun."""
         self._snapshot: SnapshotWriter | None = None
         self._snapshot_encoded = False
-        """Whether the snapshot is encoded; it may still have changes that are not
-        durable."""
+        """Whether the snapshot is encoded; it may still have changes that are not durable."""
         self._snapshot_waiters: list[Deferred[bytes]] = []
         """Asked for, and to be answered with `_snapshot`."""
         self._forgetting: IDelayedCall | None = None
@@ -287,10 +286,7 @@ class Container:
         submitter: Submitter | None = None,
         origin: Origin | None = None,
     ) -> None:
-        """Make a change durable; *submitter* is told of it.
-
-        *origin* is that of its rows.
-        """
+        """Make a change durable; *submitter* is told of it.  *origin* is that of its rows."""
         if not (change.pieces or self._assembling):
             self._submit(change, submitter, origin)
             return
@@ -421,7 +417,6 @@ class Container:
 
     @property
     def waiting(self) -> int:
-        """How many reads wait for data."""
         return sum(map(len, self._waiting.values()))
 
     def stop_waiting(self, pending: PendingRead) -> None:

@@ -59,7 +59,6 @@ class Reassembly:
         return whole
 
     def clear(self) -> None:
-        """Drop the parts so far."""
         self._parts.clear()
         self.begun = False
         self.size = 0

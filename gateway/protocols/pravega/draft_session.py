@@ -54,16 +54,14 @@ class DraftSession:
         self._block: DraftBlock | None = None
         self._area: bytes | None = None
         self._pending: deque[tuple[int, bytes, bytes | None, int]] = deque()
-        """Replies that wait for a change: its number, then a reply, or id and level to
-        ack."""
+        """Replies that wait for a change: its number, then a reply, or id and level to ack."""
         self._now = 0
         self.cost = 0.0
         self.control = 0
         self.reports: list[Refusal] = []
         self.appended = 0
         self.moved = 0
-        """Events, and parts of messages in units of 64 bytes; its user resets it to 0.
-        """
+        """Events, and parts of messages in units of 64 bytes; its user resets it to 0."""
 
     @property
     def held_bytes(self) -> int:
@@ -130,7 +128,6 @@ class DraftSession:
         return b"".join(out)
 
     def answer(self, read: Read, answer: Answer) -> Sequence[bytes]:
-        """Encode the replies to a read."""
         if not isinstance(answer, Found):
             # The draft has no message for truncation, nor for any other error.
             answer = Found(b"", end=True)

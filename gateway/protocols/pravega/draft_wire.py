@@ -69,7 +69,6 @@ class ReadSegment(Struct):
 
 
 def event(data: bytes) -> bytes:
-    """Encode an Event message."""
     return frame(EVENT, data)
 
 
@@ -118,7 +117,6 @@ def decode_append_setup(payload: bytes) -> tuple[str, bytes, int]:
 
 
 def decode_block(payload: bytes) -> Block:
-    """Decode a BeginAppendBlock or EndAppendBlock."""
     _check(payload, _BLOCK.size, exactly=True)
     return Block(*_BLOCK.unpack(payload))
 
@@ -131,7 +129,6 @@ def decode_data_appended(payload: bytes) -> tuple[bytes, int]:
 
 
 def decode_read_segment(payload: bytes) -> ReadSegment:
-    """Decode a ReadSegment."""
     segment, rest = _named(payload)
     _check(rest, _READ.size, exactly=True)
     return ReadSegment(segment, *_READ.unpack(rest))

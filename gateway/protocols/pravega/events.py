@@ -94,7 +94,6 @@ def _whole(data: bytes | memoryview, count: int, at: int) -> tuple[int, int] | N
 
 
 def begins(data: bytes) -> Iterator[int]:
-    """Where each event begins."""
     at = 0
     while at < len(data):
         yield at

@@ -29,7 +29,6 @@ def pieces(kind: int, *payload: bytes | memoryview) -> Sequence[bytes | memoryvi
 
 
 def frame(kind: int, *payload: bytes | memoryview) -> bytes:
-    """A frame with its header."""
     return b"".join(pieces(kind, *payload))
 
 

@@ -35,7 +35,6 @@ class FramingByStream:
     _found: dict[str, Framing] = field(factory=dict, eq=False)
 
     def __call__(self, segment: str) -> Framing:
-        """The framing of a segment."""
         if isinstance(self._asked, str):
             return self._asked
         stream = segment.rpartition("/")[0]

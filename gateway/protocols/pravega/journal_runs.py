@@ -73,7 +73,6 @@ class JournalRun:
 
     @property
     def newest_lsn(self) -> int:
-        """The lsn of the newest event."""
         return self._lsns[-1]
 
     @property

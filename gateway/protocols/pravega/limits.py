@@ -19,8 +19,7 @@ class Limits:
     transaction_bytes: int = 256 << 20
     """Held for open transactions and large events of all connections together."""
     internal_bytes: int = 64 << 20
-    """Bytes of reader groups, state synchronizers and other internal segments together.
-    """
+    """Bytes of reader groups, state synchronizers and other internal segments together."""
     retained_bytes: int | None = None
     """Bytes of events that readers may ask for, of all streams together; None: any."""
     table_bytes: int = 64 << 20

@@ -61,7 +61,6 @@ class Lookups:
         self._looks_ahead = False
 
     def start(self) -> None:
-        """Serve."""
         self._pool.start()
 
     def stop(self) -> None:
@@ -113,7 +112,6 @@ class Lookups:
         self._reactor.callFromThread(_tell, read, found)
 
     def _first(self) -> _Read | None:
-        """The read to serve now."""
         if not self._waiting:
             return None
         due, _, read = _top(self._by_due)
@@ -146,7 +144,6 @@ class Lookups:
 
 
 def _top(heap: _Heap) -> tuple[int, int, _Read]:
-    """The first one that waits."""
     while not heap[0][2].waits:
         heappop(heap)
     return heap[0]

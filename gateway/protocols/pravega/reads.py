@@ -121,7 +121,6 @@ def head(segment: Segment, recent: TailCache, first_lsn: int) -> int:
 
 
 def found(segment: Segment, offset: int, data: bytes | memoryview) -> Found:
-    """The answer with this data, its flags as the segment is now."""
     whole = offset + len(data) == segment.readable
     return Found(data, whole and not segment.closed, whole and segment.closed)
 

@@ -56,12 +56,10 @@ class _Record(msgspec.Struct, array_like=True):
 
     @property
     def rows(self) -> int:
-        """How many rows it becomes."""
         return 0
 
     @property
     def payload_bytes(self) -> int:
-        """Bytes of their payloads, about."""
         return 0
 
     @property
@@ -82,8 +80,6 @@ class _Record(msgspec.Struct, array_like=True):
 
 
 class _WithData(Protocol):
-    """A record that brings data."""
-
     offset: int
     count: int
     data: memoryview
@@ -93,8 +89,6 @@ class _WithData(Protocol):
 
 
 class _Data(_Record):
-    """One that brings data."""
-
     @property
     def rows(self: _WithData) -> int:
         return self.count

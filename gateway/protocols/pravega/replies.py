@@ -106,7 +106,6 @@ class Replies:
         self.held_bytes = 0
 
     def due(self) -> bytes:
-        """Take the replies that are due, encoded."""
         durable, queue = self._state.durable, self._queue
         out: list[bytes] = []
         acks: dict[Writer, _Pending] = {}

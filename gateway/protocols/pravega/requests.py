@@ -53,7 +53,6 @@ def sources(message: Any) -> Sequence[str]:
 
 
 def error_reply(message: Any, why: SegmentError) -> Message:
-    """The reply to a request that failed."""
     request, name = message.request_id, subject(message)
     match why:
         case errors.SegmentNotFound():

@@ -195,7 +195,6 @@ class RowGroup:
         return int(self._payloads.nbytes) + _ROW_COST * len(self._rows)
 
     def run(self, channel: str) -> Run:
-        """A channel's part."""
         code = self._codes.get(channel)
         if code is None:
             return Run()

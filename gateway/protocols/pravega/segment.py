@@ -112,7 +112,6 @@ class StagedData(Struct, eq=False, gc=False):
 
     @property
     def counted(self) -> bool:
-        """All events are counted."""
         return self._counter.done(self.data)
 
     def count(self) -> bool:
@@ -169,8 +168,7 @@ class Segment(Struct, eq=False, gc=False):
     mark_lsns: Marks = ()
     """The lsn of each mark."""
     mark_times: Marks = ()
-    """When what lies before each was written at the latest, in milliseconds since the
-    epoch."""
+    """When what lies before each was written at the latest, in milliseconds since the epoch."""
     marked_at: int = 0
     """When the last mark was made, in milliseconds since the epoch."""
     written_at: int = 0

@@ -110,7 +110,6 @@ class PravegaListener:
         self._checks = checks
 
     def __call__(self, connection: Connection) -> PravegaServer:
-        """The server of a new connection."""
         return PravegaServer(self, connection)
 
     def session(

@@ -114,11 +114,9 @@ class Session:
         """The highest that the client speaks."""
         self.reports = self._appends.reports
         self.cost = 0.0
-        """The cost of messages for a turn beside the least of each; its user resets it
-        to 0."""
+        """The cost of messages for a turn beside the least of each; its user resets it to 0."""
         self.control = 0
-        """Further messages that large ones without data count as; its user resets it to
-        0."""
+        """Further messages that large ones without data count as; its user resets it to 0."""
         self.moved = 0
         """Entries of tables that were read; its user resets it to 0."""
         self.appended = 0
@@ -289,7 +287,6 @@ class Session:
 
 
 def _found(reply: Message | None) -> int:
-    """How many entries of a table a reply has."""
     match reply:
         case TableRead() | TableEntriesRead() | TableEntriesDeltaRead():
             return sum(entry.version >= 0 for entry in reply.entries)

@@ -43,7 +43,6 @@ class Shared(Generic[_T]):
                 self._weight -= self._items.popitem(last=False)[1][1]
 
     def drop(self, key: Any) -> None:
-        """Forget it."""
         with self._lock:
             self._drop(key)
 

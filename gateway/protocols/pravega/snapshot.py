@@ -118,9 +118,7 @@ class _TableLeft:
         self._at = 0
 
     def next_entries(self) -> list[_Entry]:
-        """The entries of one step, up to the one that exceeds its bytes; none at the
-        end.
-        """
+        """The entries of one step, up to the one that exceeds its bytes; none at the end."""
         found: list[_Entry] = []
         size = 0
         while size < _STEP_BYTES and self._at < len(self._keys):
@@ -298,7 +296,6 @@ def _mark(state: Segments, marks: Iterable[tuple[int, str, int, int]]) -> None:
 
 
 def _is_large(segment: Segment) -> bool:
-    """Whether the segment should be a piece of its own."""
     return (
         segment.table is not None
         or segment.kept is not None

@@ -26,7 +26,6 @@ class SortedKeys:
         return max(bisect_right(self._firsts, key) - 1, 0)
 
     def add(self, key: bytes) -> None:
-        """Add a key that is not there."""
         if not self._blocks:
             self._blocks, self._firsts = [[key]], [key]
             return
@@ -40,7 +39,6 @@ class SortedKeys:
             self._firsts.insert(at + 1, block[half])
 
     def remove(self, key: bytes) -> None:
-        """Remove a key that is there."""
         at = self._at(key)
         block = self._blocks[at]
         del block[bisect_left(block, key)]

@@ -75,7 +75,6 @@ class State:
         return None if leaving is None else leaving[1]
 
     def restore_segment(self, segment: Segment) -> None:
-        """Add a segment as a snapshot has it."""
         self.segments[segment.name] = segment
         self.count(segment, 1)
 
@@ -117,7 +116,6 @@ class State:
     # -- for records -----------------------------------------------------------
 
     def changed(self, name: str, now: int) -> Segment:
-        """A segment that a record is about to change."""
         # It is missing only if the journal has lost records: keep what is known.
         found = self.segments.get(name)
         if found is None:

@@ -94,7 +94,6 @@ class Table:
         self._compact()
 
     def remove(self, version: int, keys: Sequence[bytes]) -> None:
-        """Remove keys, existing or not."""
         for key in keys:
             if self._sorted is not None and key in self.entries:
                 self._sorted.remove(key)

@@ -97,8 +97,6 @@ class _Made:
 
 
 def check_publishers(clock: IReactorTime) -> dict[str, Publisher]:
-    """All of them, by name."""
-
     def counting(request: Request, _: object) -> Source:
         size = _number(request, "size", 0, most=8)
         if not size:

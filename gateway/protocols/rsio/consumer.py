@@ -124,7 +124,6 @@ class Consumer:
         return self._terminal(done.subscriber, "onComplete", None)
 
     def on_error(self, failed: messages.OnError) -> Signal | None:
-        """A stream failed, or was rejected."""
         return self._terminal(failed.subscriber, "onError", failed.error)
 
     def _terminal(self, number: int, what: str, error: str | None) -> Signal | None:

@@ -162,7 +162,6 @@ class Decoder:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes buffered."""
         held = len(self._buffer)
         return held if self._outer is None else held + len(self._outer[0])
 
@@ -176,7 +175,6 @@ class Decoder:
 
     @property
     def inflates(self) -> bool:
-        """Blocks are accepted."""
         return self._inflater is not None
 
     def discard(self) -> None:
@@ -194,7 +192,6 @@ class Decoder:
         self._signals = min(self._signals + more, self._limits.block_signals)
 
     def feed(self, more: bytes) -> None:
-        """Take the next bytes."""
         if self._outer is not None:  # the last turn ended within a block
             behind, start = self._outer
             self._outer = b"".join((memoryview(behind)[start:], more)), 0

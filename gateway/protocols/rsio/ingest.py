@@ -126,7 +126,6 @@ class Ingest:
 
     @property
     def _publishers(self) -> set[str]:
-        """The publishers that are subscribed to, or will be."""
         waiting = {claim.key.publisher for claim in self._claims}
         return waiting | {stream.publisher for stream in self._intakes}
 

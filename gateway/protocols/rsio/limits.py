@@ -21,8 +21,7 @@ class Limits:
     element_bytes: int = 1 << 20
     """One element, whole or joined; a stream that exceeds it is cancelled."""
     declared_bytes: int = 16 << 20
-    """The declared size of an element, or of all in one onNextPacked; more ends the
-    connection."""
+    """The declared size of an element, or of all in one onNextPacked; more ends the connection."""
     part_bytes: int = 1 << 20
     """One part of a split element, or one block."""
     unfinished_elements: int = 64

@@ -50,8 +50,7 @@ class Key(NamedTuple):
     publisher: str
     proved: bool = False
     name: str = ""
-    """The name that a sender of a proved source gives itself, if that is part of who it
-    is."""
+    """The name that a sender of a proved source gives itself, if that is part of who it is."""
 
     @classmethod
     def of(cls, origin: Origin, publisher: str, *, named: bool = False) -> Key | None:
@@ -67,9 +66,7 @@ class Key(NamedTuple):
 
     @property
     def limited(self) -> str | None:
-        """The source whose names share a limit: a token's; "" without one; None: no
-        limit.
-        """
+        """The source whose names share a limit: a token's; "" without one; None: no limit."""
         if self.proved:
             return self.source if self.name else None
         return ""
@@ -259,7 +256,6 @@ class Offsets:
         return claim
 
     def next_life(self) -> int:
-        """The number of the next record."""
         self._number += 1
         return self._number
 
@@ -337,7 +333,6 @@ class Offsets:
             self._put(key, progress)
 
     def _put(self, key: Key, progress: _Progress) -> None:
-        """Remember it as the latest."""
         self._known.pop(key, None)
         self._known[key] = progress
         if (group := key.limited) is not None:

@@ -47,7 +47,6 @@ class Outbound:
         self._deflater: zlib._Compress | None = None
 
     def send(self, message: Message) -> None:
-        """Queue a message."""
         self._queue.append(wire.encode(message))
 
     def send_encoded(self, messages: bytes) -> None:

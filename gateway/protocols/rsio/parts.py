@@ -40,11 +40,9 @@ class Parts:
         """Streams with unsent elements, in the order of their turns."""
         self._begun = self._begun_bytes = 0
         self.octets = 0
-        """Octets of all elements that are here, in memory: those that are begun are
-        whole."""
+        """Octets of all elements that are here, in memory: those that are begun are whole."""
 
     def __bool__(self) -> bool:
-        """Whether anything is unsent."""
         return bool(self._turns)
 
     def add(self, stream: Served, elements: Iterable[bytes]) -> None:
@@ -67,14 +65,12 @@ class Parts:
         return None, 0
 
     def finish(self, stream: Served) -> None:
-        """Send all that is unsent of a stream now."""
         if stream in self._turns:
             self._turns.remove(stream)
         while stream.unsent:
             self._send_some(stream, wait=False)
 
     def drop(self, stream: Served) -> None:
-        """Forget what is unsent of a stream."""
         if stream in self._turns:
             self._turns.remove(stream)
         if stream.sent_octets:
@@ -83,7 +79,6 @@ class Parts:
         stream.unsent.clear()
 
     def clear(self) -> None:
-        """Forget everything."""
         for stream in list(self._turns):
             self.drop(stream)
 

@@ -64,7 +64,6 @@ class Producer:
     def subscribe(
         self, asked: messages.Subscribe | messages.SubscribeFrom
     ) -> Signal | None:
-        """The peer subscribes."""
         outbound, number = self._outbound, asked.subscriber
         if outbound.state is State.LEAVING:
             return None
@@ -96,7 +95,6 @@ class Producer:
         return DemandAdded(stream)
 
     def cancel(self, cancel: messages.Cancel) -> Signal | None:
-        """The peer cancels."""
         stream = self.streams.get(cancel.subscriber)
         if stream is None:
             return None
@@ -185,7 +183,6 @@ class Producer:
             )
 
     def end(self) -> None:
-        """The connection is over."""
         self.parts.clear()
         for stream in self.streams.values():
             stream.live = False

@@ -106,7 +106,6 @@ class Publishing:
         self.pump()
 
     def close(self) -> None:
-        """The connection is over."""
         self._closed = True
         self._ready.clear()
         self._held_back.clear()
@@ -266,8 +265,7 @@ class _Feed:
         self.source: Source | None = None
         self.queued = False
         self.large = True
-        """Whether its latest elements were too much for one turn; a new stream's may
-        be."""
+        """Whether its latest elements were too much for one turn; a new stream's may be."""
 
     @property
     def most_unsent(self) -> int:

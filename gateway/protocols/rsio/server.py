@@ -70,7 +70,6 @@ class RsioListener(Shared):
         )
 
     def __call__(self, connection: Connection) -> RsioServer:
-        """The server of a new connection."""
         return RsioServer(self, connection)
 
 

@@ -69,7 +69,6 @@ class Session:
 
     @property
     def state(self) -> State:
-        """The state of the connection."""
         return self._outbound.state
 
     @property
@@ -212,7 +211,6 @@ class Session:
     # -- what we send ---------------------------------------------------------
 
     def take(self) -> bytes:
-        """The bytes to write now."""
         return self._outbound.take()
 
     def greet(self) -> None:

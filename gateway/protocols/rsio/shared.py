@@ -90,7 +90,6 @@ class Shared:
         return offered
 
     def holder(self, secret: bytes) -> str | None:
-        """The name that has this token."""
         found = None
         for name, token in self.options.tokens.items():
             if hmac.compare_digest(token.get_secret_value().encode(), secret):

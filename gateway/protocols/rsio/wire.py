@@ -55,10 +55,7 @@ class Incomplete(Exception):
 
 
 def read_varint(buffer: bytes | bytearray, at: int) -> tuple[int, int]:
-    """The number at *at*, and the position behind it.
-
-    Raises `Incomplete`, or `Refusal`.
-    """
+    """The number at *at*, and the position behind it.  Raises `Incomplete`, or `Refusal`."""
     if at < len(buffer) and (octet := buffer[at]) < 0x80:  # most are
         return octet, at + 1
     value = shift = 0
@@ -140,7 +137,6 @@ def _read_octets(
 
 
 def encode(message: Message) -> bytes:
-    """The bytes of a message."""
     code, getters, forms = _ENCODED[type(message)]
     parts = [code]
     for form, get in zip(forms, getters, strict=True):

@@ -199,9 +199,7 @@ def limits_come_once_and_first(target: Target) -> None:
 
 @test(_S)
 def too_large_a_joined_element_cancels_its_stream(target: Target) -> None:
-    """An element in parts that is too large cancels its stream, however many parts it
-    has.
-    """
+    """An element in parts that is too large cancels its stream, however many parts it has."""
     probe = target.greeted(8)
     asked = probe.published()
     part = wire.OnNextPart(asked.subscriber, 1, b" " * 600_000)

@@ -104,9 +104,7 @@ def _pem(options: LobbyOptions | None) -> bytes:
 
 
 def _trust(ca: Path | None) -> Any:
-    """The authorities of the others' certificates; None: those that the platform
-    trusts.
-    """
+    """The authorities of the others' certificates; None: those that the platform trusts."""
     if ca is None:
         return None
     try:
@@ -181,7 +179,6 @@ class Lobby:
         return [here, *(await asked if asked is not None else ())]
 
     def itself(self, shown: bytes) -> Heard:
-        """This gateway, with its own page."""
         return Heard(self._node, self.run, shown=shown)
 
     def concerns_others(self, row: Row) -> bool:
@@ -195,7 +192,6 @@ class Lobby:
         return await self._ask_all(call(self.run, next(self._numbers), rows))
 
     async def show(self, page: str, query: Mapping[str, str]) -> list[Heard]:
-        """The same page of each of the others."""
         number = next(self._numbers)
         return await self._ask_all(Call(self.run, number, [], page, query))
 

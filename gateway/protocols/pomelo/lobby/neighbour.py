@@ -26,8 +26,7 @@ _HINTS = {
 }
 _ERROR_CHARS = 200
 _SILENT_TIMES = 2
-"""The times `options.lobby.timeout` for which one that has not answered is left alone.
-"""
+"""The times `options.lobby.timeout` for which one that has not answered is left alone."""
 
 
 @define(eq=False, slots=False)
@@ -108,7 +107,6 @@ class _Error(msgspec.Struct):
 
 
 def _error(body: bytes) -> str:
-    """Why, in its own words."""
     try:
         return msgspec.json.decode(body, type=_Error).error[:_ERROR_CHARS]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -35,6 +35,5 @@ class Slices:
             self._began, self._done = reactor.seconds(), 0
 
     async def deliver(self, delivery: Delivery) -> None:
-        """Write it to all its clients."""
         while written := delivery.send(_WRITES):
             await self.count(written)

@@ -207,9 +207,7 @@ class Folder:
                     path.rmdir()
 
     def _visible(self, folder: Path) -> list[os.DirEntry[str]]:
-        """Files without `.hidden`, `_temporary` and `_SUCCESS`, as Spark itself sees
-        them.
-        """
+        """Files without `.hidden`, `_temporary` and `_SUCCESS`, as Spark itself sees them."""
         with os.scandir(folder) as entries:
             found = [entry for entry in entries if entry.name[0] not in "._"]
         if self._stuck:

@@ -27,8 +27,7 @@ from gateway.sdk.interfaces import Journal
 _POLL_SECONDS = 0.2
 _FORGET_SECONDS = 10.0
 _SWEEPS = 100
-"""Sweeps in the time that files are kept: they may be many, and each sweep looks at
-all."""
+"""Sweeps in the time that files are kept: they may be many, and each sweep looks at all."""
 _STOP_SECONDS = 5.0
 
 
@@ -206,6 +205,5 @@ class _Tally:
     """Other gateways that have not done some of them, and why, of late."""
 
     def add(self, counts: Mapping[str, int]) -> None:
-        """Add the counts of one gateway."""
         self.sent += counts.get("sent", 0)
         self.dropped += counts.get("dropped", 0)

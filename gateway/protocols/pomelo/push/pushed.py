@@ -60,9 +60,7 @@ class PushedNames:
         return len(self._names)
 
     def ago(self, name: str) -> float | None:
-        """Seconds since a file of this name was pushed; None if it is not known that it
-        was.
-        """
+        """Seconds since a file of this name was pushed; None if it is not known that it was."""
         at = self._names.get(name)
         return None if at is None or self._is_over(at) else self._clock() - at
 

@@ -39,7 +39,6 @@ class Row:
 
     @property
     def size(self) -> int:
-        """Bytes of its body."""
         return 0
 
     @property
@@ -92,7 +91,6 @@ class Addressee:
     everyone: bool = False
 
     def members(self, registry: Registry) -> list[Member]:
-        """The addressees that are connected now."""
         if self.session is not None:
             return registry.session(self.session)
         if self.uid is not None:
@@ -115,10 +113,7 @@ class Given(msgspec.Struct):
 
 
 def addressee(to: Given) -> Addressee:
-    """The addressee that was given.
-
-    Raises ValueError if there is none, or more than one.
-    """
+    """The addressee that was given.  Raises ValueError if there is none, or more than one."""
     uid, attributes = to.uid, to.attributes
     given = (to.session, uid, to.group, attributes, to.everyone or None)
     if given.count(None) == len(given):
@@ -156,7 +151,6 @@ class Push(Row):
 
     @property
     def size(self) -> int:
-        """Bytes of its body."""
         return len(self.body)
 
     @property
@@ -201,7 +195,6 @@ class AnswerRow(Row):
 
     @property
     def size(self) -> int:
-        """Bytes of its body."""
         return len(self.body)
 
     @property

@@ -82,7 +82,6 @@ class Resource(NamedTuple):
 
 
 def of_stream(scope: str, name: str) -> Resource:
-    """The resource that a stream of this name is."""
     if name.startswith(READER_GROUP):
         return Resource(Kind.GROUP, scope, name.removeprefix(READER_GROUP))
     if name.startswith(MARK):  # the watermarks of a stream belong to it
@@ -113,7 +112,6 @@ class _Pattern:
 
     @property
     def expression(self) -> str:
-        """The regular expression of its names."""
         return _expression(self.name, "[^/]*")
 
     def in_scope(self, scope: str) -> bool:
@@ -154,7 +152,6 @@ class Rights:
                 self._lists[key] += patterns
 
     def allows(self, need: Need, what: Resource) -> bool:
-        """Whether it may."""
         if self._all:
             return True
         lists = _LISTS[need]
@@ -257,7 +254,6 @@ class Access:
         return found
 
     def allows(self, who: str, need: Need, what: Resource) -> bool:
-        """Whether a principal may."""
         if self._rules is None:
             return True
         asked = who, need, what

@@ -55,9 +55,7 @@ class _Rate:
         self._noted.append((now, value))
 
     def over(self, minutes: float) -> float | None:
-        """The rate per second over so many minutes at least; None if not known for so
-        long.
-        """
+        """The rate per second over so many minutes at least; None if not known for so long."""
         now, value = self._noted[-1]
         for then, before in reversed(self._noted):
             if now - then >= minutes * _MINUTE:
@@ -99,7 +97,6 @@ class Autoscale:
         """Rates by name of the segment."""
 
     def _steps(self) -> Iterator[int]:
-        """A step for each stream, with what it cost."""
         catalog = self._catalog
         rates: dict[str, _Rate] = {}
         for scope, found in list(catalog.scopes.items()):

@@ -32,9 +32,7 @@ def _scope(need: Need) -> _Asked:
 
 
 def _stream(need: Need, of: Callable[[Any], Any] | None = None) -> _Asked:
-    """A call that needs *need* for the request's `stream_info`, or for the one that
-    *of* finds.
-    """
+    """A call that needs *need* for the request's `stream_info`, or for the one that *of* finds."""
 
     def asked(request: Any) -> Iterator[tuple[Need, Resource]]:
         info = request.stream_info if of is None else of(request)
@@ -48,9 +46,7 @@ def _itself(request: Any) -> Any:
 
 
 def _token(request: Any) -> Iterator[tuple[Need, Resource]]:
-    """The purpose of the token, if the client says it: it then learns at once if it is
-    denied.
-    """
+    """The purpose of the token, if the client says it: it then learns at once if it is denied."""
     what = of_stream(request.scope, request.stream)
     if request.access in (_READ, _READ_WRITE):
         yield Need.READ, what

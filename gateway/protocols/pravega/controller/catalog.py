@@ -71,14 +71,12 @@ class Catalog:
         self._options = options
         self.scopes: dict[str, Scope] = {}
         self.transactions: dict[tuple[str, str, int, int], Transaction] = {}
-        """Transactions by scope, stream, and the two halves of the id; the oldest
-        first."""
+        """Transactions by scope, stream, and the two halves of the id; the oldest first."""
         self.token_key = b""
         self._numbers: dict[str, int] = {}
         """The first number that no segment had of what was deleted, by `scope/name`."""
         self._first_number = 0
-        """The first number of segments of a new name, behind those of forgotten ones.
-        """
+        """The first number of segments of a new name, behind those of forgotten ones."""
         self.last = 0
         """Number of the last change: when it is durable, everything here is."""
 
@@ -171,7 +169,6 @@ class Catalog:
         self._put(table, key.encode(), msgspec.msgpack.encode(record))
 
     def add_scope(self, name: str) -> None:
-        """Add a scope, whose name must be new."""
         self.scopes[name] = Scope()
         self._save(_STREAMS, name, Stream())
 
@@ -204,7 +201,6 @@ class Catalog:
         self.add_stream(scope, name, Stream(count=1, config=config.SerializeToString()))
 
     def save_stream(self, scope: str, name: str, stream: Stream) -> None:
-        """Store a stream, new or changed."""
         self.scopes[scope].streams[name] = stream
         self._save(_STREAMS, f"{scope}/{name}", stream)
 
@@ -232,12 +228,10 @@ class Catalog:
         self._drop(_OTHER, (_NUMBER_OF + name for name in oldest))
 
     def save_group(self, scope: str, name: str, group: ReaderGroup) -> None:
-        """Store a reader group, new or changed."""
         self.scopes[scope].groups[name] = group
         self._save(_GROUPS, f"{scope}/{name}", group)
 
     def drop_group(self, scope: str, name: str) -> None:
-        """Delete a reader group."""
         del self.scopes[scope].groups[name]
         self._drop(_GROUPS, [f"{scope}/{name}"])
 
@@ -266,7 +260,6 @@ class Catalog:
         self._drop(_TABLES, [f"{scope}/{name}"])
 
     def table_segments(self, scope: str, name: str, table: KeyValueTable) -> list[str]:
-        """Names of a key-value table's segments."""
         return [segment(scope, name + TABLE, part.id) for part in table.parts]
 
     def save_transaction(self, scope: str, stream: str, found: Transaction) -> None:
@@ -277,7 +270,6 @@ class Catalog:
         self._save(_TRANSACTIONS, _transaction_key(*key), found)
 
     def drop_transactions(self, keys: Iterable[tuple[str, str, int, int]]) -> None:
-        """Delete the records of transactions."""
         gone = list(keys)
         for key in gone:
             del self.transactions[key]
@@ -409,7 +401,6 @@ class Catalog:
                     continue  # it is a table: clients may create one of this name
 
     def segments(self, scope: str, name: str, stream: Stream) -> list[str]:
-        """Names of a stream's segments."""
         return [segment(scope, name, part.id) for part in stream.parts]
 
 

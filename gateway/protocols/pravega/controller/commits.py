@@ -236,9 +236,7 @@ class Commits:
         return {part.id: there[segment(scope, name, part.id)].length for part in into}
 
     def _broken(self, place: Place) -> list[Part]:
-        """Today's segments that were sealed or deleted by other means, and take nothing
-        more.
-        """
+        """Today's segments that were sealed or deleted by other means, and take nothing more."""
         found = [
             (part, self._catalog.segment_state(*place, part))
             for part in self._stream(place).active

@@ -39,7 +39,6 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
 
     @property
     def epoch(self) -> int:
-        """The first epoch that it is in."""
         return self.id >> _NUMBER_BITS
 
     @property
@@ -49,12 +48,10 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
 
     @property
     def is_active(self) -> bool:
-        """Whether it is in the newest epoch."""
         return self.until == _OPEN
 
 
 def equal_ranges(count: int) -> list[tuple[float, float]]:
-    """The key space in equal ranges."""
     return [(place / count, (place + 1) / count) for place in range(count)]
 
 
@@ -114,7 +111,6 @@ class Cover:
 
 
 def in_epoch(parts: Iterable[Part], epoch: int) -> list[Part]:
-    """The segments of an epoch."""
     return [
         part
         for part in parts

@@ -109,9 +109,7 @@ class Calls:
     """The calls of one connection."""
 
     def __init__(self, *, message_bytes: int, streams: int) -> None:
-        """Limit the calls at once to *streams*, and the bytes of each to
-        *message_bytes*.
-        """
+        """Limit the calls at once to *streams*, and the bytes of each to *message_bytes*."""
         self._limit = message_bytes
         self._open: dict[int, _Open] = {}
         self._last = 0
@@ -132,7 +130,6 @@ class Calls:
 
     @property
     def open(self) -> int:
-        """How many calls are not answered yet."""
         return len(self._open)
 
     def waits(self, call: Call) -> bool:
@@ -172,7 +169,6 @@ class Calls:
                 yield call
 
     def output(self) -> bytes:
-        """Take the bytes to send."""
         goaway, self._goaway = self._goaway, b""
         return self._h2.data_to_send() + goaway
 

@@ -37,7 +37,6 @@ class Stream(msgspec.Struct, omit_defaults=True):
 
     @property
     def epoch(self) -> int:
-        """The newest one."""
         return max((part.epoch for part in self.scaled), default=0)
 
     @property

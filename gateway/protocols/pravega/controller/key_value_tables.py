@@ -50,7 +50,6 @@ class KeyValueTables:
 
     @methods(messages.KeyValueTableConfig, "createKeyValueTable")
     def create(self, request: messages.KeyValueTableConfig, caller: Caller) -> Message:
-        """Create a table."""
         scope = self._catalog.scopes.get(request.scope)
         if scope is None:
             return status(_NO_SCOPE)
@@ -78,7 +77,6 @@ class KeyValueTables:
     def configuration(
         self, request: messages.KeyValueTableInfo, caller: Caller
     ) -> Message:
-        """Answer with the configuration that a table was created with."""
         found = self._find(request)
         if found is None:
             none = messages.KeyValueTableConfig(scope=request.scope, name=request.name)
@@ -105,7 +103,6 @@ class KeyValueTables:
     def list_tables(
         self, request: messages.KeyValueTablesRequest, caller: Caller
     ) -> Message:
-        """A page of the tables of a scope."""
         scope = self._catalog.scopes.get(request.scope.scope)
         if scope is None:
             return messages.KeyValueTablesResponse(
@@ -130,7 +127,6 @@ class KeyValueTables:
 
     @methods(messages.KeyValueTableInfo, "deleteKeyValueTable")
     def delete(self, request: messages.KeyValueTableInfo, caller: Caller) -> Message:
-        """Delete a table, with all that is in it."""
         if self._find(request) is None:
             return status(_NOT_FOUND)
         self._catalog.drop_table(request.scope, request.name)

@@ -85,7 +85,6 @@ class Methods:
 
 
 def status(code: int) -> messages.Status:
-    """An answer that is only a status."""
     return messages.Status(status=code)
 
 
@@ -98,7 +97,6 @@ def find(catalog: Catalog, info: messages.StreamInfo) -> Stream:
 
 
 def segment_range(scope: str, stream: str, part: Part) -> messages.SegmentRange:
-    """A segment of a stream as clients are told of it."""
     info = messages.StreamInfo(scope=scope, stream=stream)
     segment = messages.SegmentId(stream_info=info, number=part.id)
     return messages.SegmentRange(segment=segment, low=part.low, high=part.high)

@@ -29,7 +29,6 @@ def usable(name: str) -> bool:
 
 
 def segment(scope: str, stream: str, id_: int) -> str:
-    """The name of a stream's segment."""
     return f"{scope}/{stream}/{id_ & 0xFFFF_FFFF}.#epoch.{id_ >> 32}"
 
 

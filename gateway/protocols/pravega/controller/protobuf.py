@@ -62,8 +62,7 @@ class Message(metaclass=_Declared):
 
     if TYPE_CHECKING:
 
-        def SerializeToString(self) -> bytes:
-            """The encoded message."""
+        def SerializeToString(self) -> bytes: ...
 
         def MergeFromString(self, raw: bytes) -> int:
             """Take what is encoded into this one; raises `Undecodable`."""

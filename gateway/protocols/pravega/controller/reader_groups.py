@@ -73,7 +73,6 @@ class ReaderGroups:
     def configuration(
         self, request: messages.ReaderGroupInfo, caller: Caller
     ) -> Message:
-        """The last configuration of a group."""
         found = self._find(request.scope, request.name)
         if found is None:
             none = messages.ReaderGroupConfiguration(
@@ -103,7 +102,6 @@ class ReaderGroups:
 
     @methods(messages.ReaderGroupInfo, "deleteReaderGroup")
     def delete(self, request: messages.ReaderGroupInfo, caller: Caller) -> Message:
-        """Delete a group, with the stream of its state."""
         found = self._find(request.scope, request.name)
         if found is None or _config(found).id != request.id:
             return status(_NO_GROUP)

@@ -203,8 +203,6 @@ def _read_by_all(
     stream: Stream,
     cuts: Sequence[Mapping[int, int]],
 ) -> Mapping[int, int]:
-    """How far all subscribers have read each segment, by id."""
-
     def length(part: Part) -> int:
         return there[part].length if part in there else 0
 

@@ -42,7 +42,6 @@ class Rounds:
         self._next = self._container.clock.callLater(self._seconds, self._begin)
 
     def stop(self) -> None:
-        """Cancel the timer."""
         if self._next is not None and self._next.active():
             self._next.cancel()
         self._next = None

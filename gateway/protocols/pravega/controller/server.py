@@ -50,7 +50,6 @@ class ControllerAccept:
         self._controller = controller
 
     def __call__(self, connection: Connection) -> ControllerServer:
-        """The server of a new connection."""
         calls = Calls(message_bytes=self._message_bytes, streams=_STREAMS)
         control = ControlBudget(
             self._controller.container.clock.seconds, self._control_messages

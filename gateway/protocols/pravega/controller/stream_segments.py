@@ -86,7 +86,6 @@ class StreamSegments:
 
     @methods(messages.StreamInfo, "getCurrentSegments")
     def current(self, request: messages.StreamInfo, caller: Caller) -> Message:
-        """The segments that can be written to."""
         self._ensure_mark(request)
         stream = find(self._catalog, request)
         parts = [] if stream.sealed else stream.active
@@ -96,7 +95,6 @@ class StreamSegments:
     def epoch(
         self, request: messages.GetEpochSegmentsRequest, caller: Caller
     ) -> Message:
-        """The segments of an epoch."""
         info = request.stream_info
         stream = find(self._catalog, info)
         parts = in_epoch(stream.parts, request.epoch)
@@ -190,7 +188,6 @@ class StreamSegments:
 
     @methods(messages.SegmentId, "isSegmentValid")
     def segment_valid(self, request: messages.SegmentId, caller: Caller) -> Message:
-        """Whether the segment can be written to."""
         stream = find(self._catalog, request.stream_info)
         valid = not stream.sealed and any(
             part.id == request.number for part in stream.active

@@ -49,7 +49,6 @@ class Streams:
 
     @methods(messages.ScopeInfo, "createScope")
     def create_scope(self, request: messages.ScopeInfo, caller: Caller) -> Message:
-        """Create a scope."""
         if not usable(request.scope):
             return status(_SCOPE_BAD_NAME)
         if request.scope in self._catalog.scopes:
@@ -88,12 +87,10 @@ class Streams:
 
     @methods(messages.ScopeInfo, "checkScopeExists")
     def scope_exists(self, request: messages.ScopeInfo, caller: Caller) -> Message:
-        """Whether there is such a scope."""
         return messages.BooleanResponse(response=request.scope in self._catalog.scopes)
 
     @methods(messages.ScopesRequest, "listScopes")
     def list_scopes(self, request: messages.ScopesRequest, caller: Caller) -> Message:
-        """A page of the names of all scopes."""
         found, token = page(
             self._catalog.scopes,
             request.continuation.token,
@@ -227,7 +224,6 @@ class Streams:
 
     @methods(messages.StreamInfo, "deleteStream")
     def delete(self, request: messages.StreamInfo, caller: Caller) -> Message:
-        """Delete a sealed stream."""
         stream = self._catalog.stream(request.scope, request.stream)
         if stream is None:
             return status(_NOT_FOUND)
@@ -253,13 +249,11 @@ class Streams:
 
     @methods(messages.StreamInfo, "checkStreamExists")
     def exists(self, request: messages.StreamInfo, caller: Caller) -> Message:
-        """Whether there is such a stream."""
         there = self._catalog.stream(request.scope, request.stream) is not None
         return messages.BooleanResponse(response=there)
 
     @methods(messages.StreamInfo, "getStreamConfiguration")
     def configuration(self, request: messages.StreamInfo, caller: Caller) -> Message:
-        """The last configuration of a stream."""
         config = messages.decode(
             messages.StreamConfig, find(self._catalog, request).config
         )
@@ -273,14 +267,12 @@ class Streams:
     def list_streams(
         self, request: messages.StreamsInScopeRequest, caller: Caller
     ) -> Message:
-        """A page of the streams of a scope."""
         return self._listed(request, None, caller)
 
     @methods(messages.StreamsInScopeWithTagRequest, "listStreamsInScopeForTag")
     def list_tagged(
         self, request: messages.StreamsInScopeWithTagRequest, caller: Caller
     ) -> Message:
-        """A page of those with a tag."""
         return self._listed(request, request.tag, caller)
 
     def _listed(

@@ -88,9 +88,7 @@ class DelegationTokens:
         principal: str | None = None,
         proved: Callable[[str], object] | None = None,
     ) -> int | Denied | None:
-        """Check a token, as `TokenCheck` says.  The controller's own tables are for no
-        client.
-        """
+        """Check a token, as `TokenCheck` says.  The controller's own tables are for no client."""
         if segment.startswith(SYSTEM):
             return FAILED
         if not (self._required or self._access.ruled):
@@ -133,7 +131,6 @@ class DelegationTokens:
 
 
 def _is_for(stream: str, segment: str) -> bool:
-    """Whether a token for a stream is one for the segment, too."""
     parts = segment.split("/")
     # Java asks for a table's token by its name.
     known = (stream, stream + TABLE)

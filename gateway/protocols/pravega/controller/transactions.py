@@ -83,7 +83,6 @@ class Transactions:
 
     @property
     def open(self) -> int:
-        """How many transactions are open."""
         return len(self._leases)
 
     # -- start and stop --------------------------------------------------------------
@@ -210,7 +209,6 @@ class Transactions:
 
     @methods(messages.TxnRequest, "abortTransaction")
     def abort(self, request: messages.TxnRequest, caller: Caller) -> Message:
-        """Abort a transaction."""
         key, found = self._find(request)
         if found is None or found.state in _WILL_BE_THERE:
             return status(self._missing(request))
@@ -220,7 +218,6 @@ class Transactions:
 
     @methods(messages.TxnRequest, "checkTransactionState")
     def state(self, request: messages.TxnRequest, caller: Caller) -> Message:
-        """The state of a transaction."""
         _, found = self._find(request)
         if found is None:
             raise Failed(Code.NOT_FOUND, "no such transaction")
@@ -292,7 +289,6 @@ class Transactions:
         self._save(key, found, state)
 
     def _save(self, key: Key, found: Transaction, state: int) -> None:
-        """Save the new state of a transaction that is not open any more."""
         _cancel(self._leases, key)
         found.state = state
         self._catalog.save_transaction(key[0], key[1], found)

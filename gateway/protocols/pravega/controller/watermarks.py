@@ -58,8 +58,6 @@ _HEADER = 8
 
 @define(eq=False)
 class _Writer:
-    """The last note of a writer."""
-
     time: int
     position: Mapping[int, int]
     """Offsets by segment id."""
@@ -70,8 +68,6 @@ class _Writer:
 
 @define(eq=False)
 class _Marked:
-    """The marks and writers of one stream."""
-
     writers: dict[str, _Writer] = field(factory=dict)
     lower: int | None = None
     """The lower bound in its last mark."""
@@ -223,7 +219,6 @@ class Watermarks:
             marked.lower, marked.cut = least, cut
 
     def _is_old(self, scope: str, name: str, stream: Stream) -> bool:
-        """Whether a stream was there at the start."""
         found = self._catalog.segment_state(scope, name, stream.parts[0])
         return found is None or found.born <= self._at_start
 

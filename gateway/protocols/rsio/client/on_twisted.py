@@ -16,8 +16,7 @@ from gateway.protocols.rsio.messages import SUBPROTOCOL
 from gateway.sdk.outgoing import Http2, Stream, Streams
 
 _OPENING_SECONDS = 10.0
-"""Seconds for the answer to a request for a WebSocket; the hello has a time of its own.
-"""
+"""Seconds for the answer to a request for a WebSocket; the hello has a time of its own."""
 
 
 class TwistedRuntime:

@@ -30,8 +30,7 @@ class Outbox:
         self.resent = 0
         """How many elements were sent more than once."""
         self.instance = os.urandom(_INSTANCE_BYTES)
-        """The instance of this process; empty once a gateway that does not ask for it
-        placed us."""
+        """The instance of this process; empty once a gateway that does not ask for it placed us."""
         self.resumed = False
         """A gateway that was told of the instance has asked us to go on."""
         self._whole = self._placed = whole
@@ -44,7 +43,6 @@ class Outbox:
         self._elements: deque[bytes] = deque()
 
     def __len__(self) -> int:
-        """How many elements are not confirmed."""
         return len(self._elements)
 
     @property
@@ -58,7 +56,6 @@ class Outbox:
         return max(map(len, self._elements), default=0)
 
     def add(self, element: bytes) -> None:
-        """Append an element."""
         self._elements.append(element)
 
     def take(self, most: int, octets: int | None = None) -> list[bytes]:

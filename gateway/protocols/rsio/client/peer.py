@@ -217,7 +217,6 @@ class Peer:
         self._flush()
 
     def cancel(self, stream: Consumed) -> None:
-        """Cancel a stream."""
         if isinstance(stream.context, Subscription):
             self._subscriptions.discard(stream.context)
         self._session.consumer.cancel(stream)
@@ -312,7 +311,6 @@ class Peer:
     # What the transport tells
 
     def received(self, data: bytes) -> None:
-        """Bytes arrived."""
         try:
             for event in self._session.received(data):
                 self._take(event)
@@ -336,7 +334,6 @@ class Peer:
                 publishing.writable()
 
     def lost(self, why: str) -> None:
-        """The connection is lost."""
         self._session.lost()
         self._end(why)
 

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 1024
 """Elements that are given to the session at most in one call."""
 _SHARE_BYTES = 1 << 13
-"""Bytes that one publisher sends in a turn of the loop, if the connection has others.
-"""
+"""Bytes that one publisher sends in a turn of the loop, if the connection has others."""
 
 
 @define(eq=False, slots=False)
@@ -96,9 +95,7 @@ class Publishing:
                 await self._changed.wait()
 
     def _push(self) -> None:
-        """Send as much as demand and transport allow; behind a large one, when it is
-        sent.
-        """
+        """Send as much as demand and transport allow; behind a large one, when it is sent."""
         outbox, stream = self.outbox, self._stream
         if stream is None:
             return
@@ -199,11 +196,9 @@ class Publishing:
         self._changed.notify_all()
 
     def cancelled(self) -> None:
-        """The subscriber cancelled."""
         self.failed("the subscriber cancelled")
 
     def lost(self, why: str) -> None:
-        """The connection has ended."""
         if self._over is None:
             fenced = why.startswith(FENCED)
             self._over = Fenced(why) if fenced else Disconnected(why)

@@ -44,8 +44,7 @@ Waiter: TypeAlias = tuple[Awaitable[None], Callable[[], None]]
 class Runtime(Protocol):
     """An event loop."""
 
-    def waiter(self) -> Waiter:
-        """A new waiter."""
+    def waiter(self) -> Waiter: ...
 
     def soon(self, call: Callable[[], None]) -> None:
         """Call it in the loop's next turn."""
@@ -55,7 +54,6 @@ class Runtime(Protocol):
 
 
 async def sleep(runtime: Runtime, seconds: float) -> None:
-    """Wait for so long."""
     awaitable, wake = runtime.waiter()
     cancel = runtime.later(seconds, wake)
     try:
@@ -97,7 +95,6 @@ class Condition:
                 self._wakes.remove(wake)
 
     def notify_all(self) -> None:
-        """Wake all that wait."""
         wakes, self._wakes = self._wakes, []
         for wake in wakes:
             wake()

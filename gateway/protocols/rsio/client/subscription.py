@@ -97,13 +97,11 @@ class Subscription:
     # What the peer tells
 
     def opened(self) -> None:
-        """The connection is open: subscribe."""
         if not self._ended:
             self._stream = self._ask()
             self._stream.context = self
 
     def arrived(self, run: Run) -> None:
-        """Elements arrived."""
         self._there += elements(run.messages, run.stream.size)
         self._changed.notify_all()
 
@@ -114,7 +112,6 @@ class Subscription:
         self._changed.notify_all()
 
     def lost(self, why: str) -> None:
-        """The connection has ended."""
         if not self._ended:
             self._ended = True
             self._error = Disconnected(why)

@@ -86,8 +86,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _Place(NamedTuple):
-    """The place of an event."""
-
     lsn: int | None = None
     node: str | None = None
     """Lsns of others are other events."""
@@ -149,22 +147,16 @@ def _token(args: argparse.Namespace) -> str | None:
 
 
 class _Form(Protocol):
-    """How elements are shown."""
-
     @property
-    def last(self) -> _Place:
-        """The place of the last event that was shown."""
+    def last(self) -> _Place: ...
 
     def shown(self, elements: list[bytes], most: int | None) -> tuple[bytes, int]:
         """The output for *elements*, and how many events that is, *most* at most."""
 
-    def end(self) -> bytes:
-        """The last bytes of the output."""
+    def end(self) -> bytes: ...
 
 
 class _Lines:
-    """JSON, as it comes."""
-
     def __init__(self, *, terminal: bool) -> None:
         self._terminal = terminal
         self._element: bytes | None = None
@@ -213,8 +205,6 @@ def _first(elements: list[bytes], most: int) -> tuple[list[bytes], int]:
 
 
 class _Arrow:
-    """One stream made of many."""
-
     def __init__(self) -> None:
         import io
 
@@ -262,8 +252,6 @@ class _Arrow:
 
 
 class _Tapping:
-    """One run."""
-
     def __init__(
         self, args: argparse.Namespace, publisher: str, token: str | None
     ) -> None:
