@@ -1,10 +1,9 @@
-"""Writes what watches gateways, from the table in `gateway/conditions.py` and the panels
-beside this file:
+"""Writes what watches gateways, from the tables in `gateway.figures` and those of protocols:
 
     conf/alerts.yml                         rules for Prometheus
     deploy/prometheus-operator/rules.yaml   the same, for its operator
     conf/dashboard.json                     for Grafana
-    docs/operations.md                      the list of alerts
+    docs/metrics.md                         all figures and alerts, for people
 
     python deploy/monitoring.py
 
@@ -15,28 +14,50 @@ from __future__ import annotations
 
 import json
 import re
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from textwrap import dedent, indent
 from typing import Any
 
 import yaml
 
+from gateway.figures import CONDITIONS, QUESTIONS, SECTIONS
+from gateway.figures.kinds import Condition, Panel, Question
+from gateway.protocols.forward.figures import ARRIVALS
+from gateway.protocols.lumberjack.figures import WINDOWS
+from gateway.protocols.pomelo.figures import PUSHES
+from gateway.protocols.pravega.figures import SEGMENTS
+from gateway.protocols.rsio.figures import SENDERS
+from gateway.sdk.figures import Figure
+
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(Path(__file__).parent))
-
-from panels import QUESTIONS, Panel  # noqa: E402 - it lies beside this file
-
-from gateway.conditions import CONDITIONS, Condition  # noqa: E402
-
 ALERTS = ROOT / "conf" / "alerts.yml"
 OPERATOR = ROOT / "deploy" / "prometheus-operator" / "rules.yaml"
 DASHBOARD = ROOT / "conf" / "dashboard.json"
-OPERATIONS = ROOT / "docs" / "operations.md"
+METRICS = ROOT / "docs" / "metrics.md"
+
+_MEAN = (
+    "sum(rate(gateway_pomelo_backend_seconds_total[$__rate_interval])) / sum(rate("
+    'gateway_pomelo_backend_answers_total{outcome="answered"}[$__rate_interval]))'
+)
+_OF_PROTOCOLS = (WINDOWS, SEGMENTS, SENDERS, PUSHES, ARRIVALS)
+_PROTOCOLS = Question(
+    "What do protocols do?",
+    [figure for each in _OF_PROTOCOLS for figure in each.figures],
+    [
+        Panel(
+            "A backend's answer",
+            "The mean, from when the request was stored.",
+            [(_MEAN, "mean")],
+            "s",
+        )
+    ],
+)
+ALL = (*QUESTIONS, _PROTOCOLS)
+_ONLY = {one.name: one.only for one in (*SECTIONS.values(), *_OF_PROTOCOLS)}
 
 _HEAD = """\
-# Alerts for gateways, written by deploy/monitoring.py from gateway/conditions.py: change
+# Alerts for gateways, written by deploy/monitoring.py from gateway/figures: change
 # them there.  tests/admin/test_alerts.py breaks each thing in turn (with promtool): its
 # alert fires within its time, and no other does.
 #
@@ -54,7 +75,17 @@ metadata:
   labels: {app.kubernetes.io/part-of: gateway}
 spec:
 """
-_COLUMNS = "| alert | severity | after | says | do |\n|---|---|---|---|---|\n"
+_PAGE = """\
+# Metrics and alerts
+
+<!-- Written by deploy/monitoring.py from gateway/figures: change them there. -->
+
+What `/metrics` of the admin port has, and the alerts that look at it, by the question that they answer. [Operations](operations.md#metrics) says how to scrape it, and [symptoms](symptoms.md) what to do at night.
+
+Counters start at 0 with the process; lsns, files and bytes on disk survive it. Beside these are the usual `process_*` metrics: CPU, memory, file descriptors, start time. An alert of severity `page` wakes somebody up, `morning` can wait.
+"""
+_FIGURES = "\n| name | type | meaning | look at it when |\n|---|---|---|---|\n"
+_ALERTS = "\n| alert | severity | after | says | do |\n|---|---|---|---|---|\n"
 
 
 # -- rules ------------------------------------------------------------------------
@@ -71,7 +102,7 @@ def operator() -> str:
 
 
 def _groups() -> str:
-    rules = "\n".join(indent(_rule(one), "      ") for one in CONDITIONS)
+    rules = "\n".join(indent(_rule(one), "      ") for one in CONDITIONS.values())
     return f"groups:\n  - name: gateway\n    rules:\n{rules}"
 
 
@@ -95,26 +126,46 @@ def _scalar(text: str) -> str:
     return yaml.safe_dump(text, width=10**6).removesuffix("...\n").strip()
 
 
-# -- the list ---------------------------------------------------------------------
+# -- the page ---------------------------------------------------------------------
 
 
-def listed(page: str) -> str:
-    """docs/operations.md, with the list of today."""
-    rows = "".join(
-        f"| `{one.name}` | {one.severity} | {one.after or 'at once'} | "
-        f"{one.summary.removesuffix('.')} | {_linked(one)} |\n"
-        for one in CONDITIONS
+def page() -> str:
+    """docs/metrics.md."""
+    return _PAGE + "".join(map(_answered, ALL))
+
+
+def _answered(question: Question) -> str:
+    figures = [_row(one) for one in question.figures if one.metric]
+    alerts = [_alert(one) for one in question.conditions]
+    return (
+        f"\n## {question.title}\n{_FIGURES}{''.join(figures)}"
+        + f"{_ALERTS}{''.join(alerts)}" * bool(alerts)
     )
-    table = re.compile(r"\| alert \| severity \|.*\n(?:\|.*\n)+")
-    assert table.search(page), "docs/operations.md has no list of alerts"
-    return table.sub(lambda _: _COLUMNS + rows, page, count=1)
 
 
-def _linked(one: Condition) -> str:
-    page, anchor = one.runbook.removeprefix("docs/").split("#")
-    where = f"#{anchor}" if page == OPERATIONS.name else f"{page}#{anchor}"
-    action = one.action.removesuffix(".")
-    return f"{action}: [more]({where})"
+def _row(figure: Figure) -> str:
+    only = _ONLY.get(figure.key.partition(".")[0], "")
+    meaning = f"{figure.text}; only {only}" if only else figure.text
+    alerts = [f"`{one.name}`" for one in _looking_at({figure.name})]
+    look = "; ".join(filter(None, [figure.look, ", ".join(alerts)]))
+    return f"| `{figure.metric}` | {figure.kind} | {meaning} | {look} |\n"
+
+
+def _alert(one: Condition) -> str:
+    where = one.runbook.removeprefix("docs/")
+    return (
+        f"| `{one.name}` | {one.severity} | {one.after or 'at once'} | "
+        f"{one.summary.removesuffix('.')} | "
+        f"{one.action.removesuffix('.')}: [more]({where}) |\n"
+    )
+
+
+def _looking_at(metrics: set[str]) -> list[Condition]:
+    return [
+        one
+        for one in CONDITIONS.values()
+        if metrics & names_in(one.expr.split("unless")[0])
+    ]
 
 
 # -- the dashboard ----------------------------------------------------------------
@@ -135,7 +186,7 @@ def dashboard() -> str:
     found = {
         "title": "gateway",
         "uid": "gateway",
-        "description": "A row for each question: " + " ".join(QUESTIONS),
+        "description": "A row for each question: " + " ".join(one.title for one in ALL),
         "tags": ["gateway"],
         "editable": True,
         "graphTooltip": 1,
@@ -191,18 +242,18 @@ def _variables() -> Iterator[dict[str, Any]]:
 
 def _panels() -> Iterator[dict[str, Any]]:
     number, top = 0, 0
-    for question, panels in QUESTIONS.items():
+    for question in ALL:
         number += 1
         yield {
             "id": number,
             "type": "row",
-            "title": question,
+            "title": question.title,
             "collapsed": False,
             "gridPos": {"x": 0, "y": top, "w": _COLUMNS_WIDE, "h": 1},
             "panels": [],
         }
         top += 1
-        for row in _rows(panels):
+        for row in _rows([*question.panels, *_of_figures(question.figures)]):
             wide = _COLUMNS_WIDE // len(row) if row[0].kind == "stat" else _WIDE
             high = _STAT_HIGH if row[0].kind == "stat" else _HIGH
             for index, panel in enumerate(row):
@@ -212,7 +263,45 @@ def _panels() -> Iterator[dict[str, Any]]:
             top += high
 
 
-def _rows(panels: tuple[Panel, ...]) -> Iterator[list[Panel]]:
+def _of_figures(figures: Iterable[Figure]) -> Iterator[Panel]:
+    """Panels of figures as they are, those together that name the same."""
+    shown: dict[str, list[Figure]] = {}
+    for one in figures:
+        if one.panel:
+            shown.setdefault(one.panel, []).append(one)
+    for title, together in shown.items():
+        text = " ".join(
+            one.help.partition(";")[0].rstrip(".") + "." for one in together
+        )
+        queries = [each for one in together for each in _queries(one)]
+        yield Panel(title, text, queries, _unit(together[0]))
+
+
+def _queries(figure: Figure) -> Iterator[tuple[str, str]]:
+    name, labels = figure.name, figure.labels
+    named = figure.legend or " ".join(f"{{{{{label}}}}}" for label in labels)
+    legend = f"{{{{instance}}}} {named}".strip()
+    if figure.kind == "histogram":
+        rate = f"sum by (le, instance) (rate({name}_bucket[$__rate_interval]))"
+        for part, said in ((0.5, "p50"), (0.99, "p99")):
+            yield f"histogram_quantile({part}, {rate})", f"{legend} {said}"
+    elif figure.counter:
+        grown = "increase" if figure.rare else "rate"
+        by = ", ".join(["instance", *labels])
+        yield f"sum by ({by}) ({grown}({name}[$__rate_interval]))", legend
+    elif figure.unit == "time":
+        yield f"time() - {name}", legend
+    else:
+        yield name, legend
+
+
+def _unit(figure: Figure) -> str:
+    if figure.counter and not figure.rare:
+        return "Bps" if figure.unit == "bytes" else "ops"
+    return {"bytes": "bytes", "seconds": "s", "time": "s", "": "short"}[figure.unit]
+
+
+def _rows(panels: list[Panel]) -> Iterator[list[Panel]]:
     """Figures side by side, then the rest, three in a row."""
     if stats := [one for one in panels if one.kind == "stat"]:
         yield stats
@@ -245,12 +334,7 @@ def _panel(panel: Panel) -> dict[str, Any]:
 def _watched(panel: Panel) -> Iterator[str]:
     """The alerts that look at what the panel shows."""
     shown = {name for expr, _ in panel.queries for name in names_in(expr)}
-    found = [
-        f"{one.name} ({one.severity})"
-        for one in CONDITIONS
-        if shown & names_in(one.expr.split("unless")[0])
-    ]
-    if found:
+    if found := [f"{one.name} ({one.severity})" for one in _looking_at(shown)]:
         yield f"Alerts: {', '.join(found)}."
 
 
@@ -314,7 +398,7 @@ def written() -> dict[Path, str]:
         ALERTS: alerts(),
         OPERATOR: operator(),
         DASHBOARD: dashboard(),
-        OPERATIONS: listed(OPERATIONS.read_text("utf-8")),
+        METRICS: page(),
     }
 
 

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-import gateway.conditions
+import gateway.figures
 from fitting import misfit
 
 
@@ -16,7 +16,7 @@ def ours(one: int, two: int = 2, *, named: int, more: int = 4) -> None:
     """As a module of ours has it."""
 
 
-ours.__module__ = "gateway.conditions"
+ours.__module__ = "gateway.figures"
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_what_does_not_is_named_with_its_double(double: Any) -> None:
     """With the parameters of both, as one that mends it wants to see them."""
     said = misfit(ours, double)
     assert said is not None
-    assert said.startswith("the double of gateway.conditions.ours(one: 'int', two")
+    assert said.startswith("the double of gateway.figures.ours(one: 'int', two")
     assert ") -> 'None' takes (" in said
 
 
@@ -68,7 +68,7 @@ class Owner:
 
 
 for _each in (Owner.method, Owner.of_class.__func__, Owner.of_none):  # type: ignore[attr-defined]
-    _each.__module__ = "gateway.conditions"
+    _each.__module__ = "gateway.figures"
 
 
 @pytest.mark.parametrize(
@@ -91,9 +91,9 @@ def test_methods_as_they_are_called(
 
 def test_by_the_name_of_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also within a context, and through an object that has the function."""
-    monkeypatch.setattr(gateway.conditions, "ours", ours, raising=False)
+    monkeypatch.setattr(gateway.figures, "ours", ours, raising=False)
     with monkeypatch.context() as patch, pytest.raises(TypeError, match="ours"):
-        patch.setattr("gateway.conditions.ours", lambda: None)
+        patch.setattr("gateway.figures.ours", lambda: None)
     with pytest.raises(TypeError, match="ours"):
         monkeypatch.setattr(SimpleNamespace(it=ours), "it", lambda: None)
 
@@ -101,5 +101,5 @@ def test_by_the_name_of_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_not_ours_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor what is no function."""
     monkeypatch.setattr("os.path.exists", lambda: None)
-    monkeypatch.setattr(gateway.conditions, "number", 1, raising=False)
-    monkeypatch.setattr(gateway.conditions, "number", lambda: None)
+    monkeypatch.setattr(gateway.figures, "number", 1, raising=False)
+    monkeypatch.setattr(gateway.figures, "number", lambda: None)

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1] / "gateway"
 PROTOCOLS = ("lumberjack", "pomelo", "pravega", "rsio")
 EXAMPLES = ["syslog", "otlp", "bulk"]
 SHARED = {
-    *("access", "conditions", "config", "event", "plugins", "sdk", "sink", "spoken"),
+    *("access", "config", "event", "figures", "plugins", "sdk", "sink", "spoken"),
     "standard",
 }
 
@@ -33,7 +33,7 @@ MAY: dict[str, set[str]] = {
     "spoken": set(),
     "standard": set(),
     "sink": set(),
-    "conditions": set(),
+    "figures": {"sdk"},
     "config": {"plugins", "sdk", "sink"},
     "store": SHARED,
     "net": SHARED,

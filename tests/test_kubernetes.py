@@ -277,7 +277,7 @@ def test_the_autoscaler_looks_at_load() -> None:
     adapter = yaml.safe_load((AUTOSCALE / "adapter.yaml").read_text())
     (rule,) = adapter["rules"]["custom"]
     assert rule["name"]["as"] == late["pods"]["metric"]["name"]
-    manual = (FOLDER.parents[1] / "docs" / "operations.md").read_text()
+    manual = (FOLDER.parents[1] / "docs" / "metrics.md").read_text()
     assert "`gateway_reactor_lag_seconds`" in manual
     for part in ("sum", "count"):
         assert f"gateway_reactor_lag_seconds_{part}" in rule["metricsQuery"]

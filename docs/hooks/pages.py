@@ -3,7 +3,6 @@
 - The repository's own pages (README.md is the home page) and the files they link to.
 - The options of all commands, behind the table of docs/commands.md.
 - The configuration reference, from the types that read the file.
-- The metrics reference, from the registry of a daemon with every protocol.
 
 Links between pages are written for readers of the repository; here they are turned
 into those of the site.  A file outside of docs/ keeps its path.
@@ -21,7 +20,7 @@ from commands import options
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-from reference import configuration, metrics
+from reference import configuration
 
 ROOT = Path(__file__).parents[2]
 _LINK = re.compile(r"\]\(([^)\s#]+)((?:#[^)\s]*)?)\)")
@@ -45,7 +44,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "start.md": _start(readme),
         "adr/index.md": _decisions(),
         "reference/configuration.md": configuration(),
-        "reference/metrics.md": metrics(),
     }
     for path, text in written.items():
         files.append(File.generated(config, path, content=text))

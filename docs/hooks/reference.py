@@ -1,18 +1,16 @@
-"""Pages that are made of the code: the configuration's types, the table of metrics."""
+"""The page that is made of the configuration's types."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from gateway import config
 
-__all__ = ["configuration", "metrics"]
+__all__ = ["configuration"]
 
-_OPERATIONS = Path(__file__).parents[1] / "operations.md"
 _REF = "#/$defs/"
 _OURS = "gateway__protocols__"
 """Options of the protocols that come with the gateway are named so."""
@@ -23,12 +21,6 @@ _CONFIGURATION = """\
 Every key: what it takes, its default, its meaning. This page is made from the types that read the file, of the version that you are reading about. [conf/gateway.yaml](../conf/gateway.yaml) shows the same as a file to start from, `gateway check FILE` says whether yours is right, and `gateway schema` prints a JSON Schema for your editor.
 
 Sizes are written `64MiB`, `100MB` or as a number of bytes, times `200ms`, `5s`, `15m`, `1h`, `30d`. `${env:NAME}`, `${env:NAME:-default}` and `${file:/run/secrets/name}` may stand in any value. An unknown key is an error. Keys without a default are **needed**, or need not be there at all; their meaning says which.
-"""
-
-_METRICS = """\
-# Metrics
-
-What `/metrics` of the admin port has. A test holds this table against the code: no name, type or metric is missing, and none is too much. The alerts to go with it are in [Alerts](../operations.md#alerts).
 """
 
 
@@ -51,27 +43,6 @@ def configuration() -> str:
                 met.add(name)
                 waiting.append((_title(name), defs[name]))
     return "\n".join(parts)
-
-
-def metrics() -> str:
-    """Markdown: the table of docs/operations.md, which a test holds true."""
-    section = _OPERATIONS.read_text().split("\n## Metrics\n", 1)[1]
-    section = section.split("\n## ", 1)[0]
-    own = {_anchor(one) for one in re.findall(r"^###+ (.*)$", section, re.MULTILINE)}
-
-    def turn(found: re.Match[str]) -> str:
-        page, anchor = found.groups()
-        if not page and anchor in own:
-            return found[0]
-        return f"](../{page or _OPERATIONS.name}#{anchor})"
-
-    section = re.sub(r"\]\(([a-z]+\.md)?#([^)]+)\)", turn, section)
-    return _METRICS + re.sub(r"\]\((?=[a-z]+\.md)", "](../", section)
-
-
-def _anchor(heading: str) -> str:
-    """As a link says it."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
 
 
 def _table(section: dict[str, Any]) -> str:

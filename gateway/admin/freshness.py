@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
-from gateway.conditions import advice
+from gateway.figures import advice
 from gateway.spoken import duration, many, size
 
 Stage = Literal["senders", "listeners", "journal", "spool", "spark", "tables"]
@@ -256,7 +256,7 @@ class Freshness:
     crls: Mapping[str, Crl] = field(default_factory=dict)
     """By listener."""
     condition: str | None = None
-    """What the sentence is about, by its name in `gateway.conditions`; None where
+    """What the sentence is about, by its name in `gateway.figures`; None where
     all is well, or no alert is about it.
     """
 

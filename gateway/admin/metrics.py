@@ -10,7 +10,7 @@ Two kinds, both cheap:
 
 Names: base units, counters end in `_total`, labels with few values only: a value
 past `_MOST_LABELS` becomes "other", so that no peer can grow the registry.
-docs/operations.md lists them with what to alert on.
+What they are called and mean is declared in `gateway.figures`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from typing import ClassVar, get_args
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from gateway.admin.freshness import Holder
+from gateway.admin.freshness import Freshness, Holder
 from gateway.admin.histogram import BulkHistogram
 from gateway.admin.status import ListenerStatus, Probe, Status
-from gateway.sdk.protocol import Statistic, Statistics
+from gateway.figures import figure
+from gateway.figures.exposition import Value, families, of_sections
 
 # One more gauge beside every counter, for a start time that nobody here asks for.
 prometheus_client.disable_created_metrics()
@@ -38,45 +39,26 @@ _MOST_LABELS = 50
 _REASONS = ("disk", "commit", "stall", "memory", "spool")
 _NONE = "none"
 
-#: Seconds.  fdatasync takes 0.2-5 ms on a healthy disk; ten seconds is a stall.
-_COMMIT = (
-    *(0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1),
-    *(0.25, 0.5, 1, 2.5, 5, 10),
+_OF_EACH = (
+    "gateway_journal_commit_seconds",
+    "gateway_journal_commit_events",
+    "gateway_journal_commit_bytes",
+    "gateway_ack_seconds",
 )
-_FILE = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-_LAG = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-_EVENTS = (1, 10, 50, 100, 500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000)
-_BYTES = tuple(1024 * 4**n for n in range(9))  # 1 KiB .. 64 MiB
-
-
-_OF_EACH = {
-    "commit_seconds": ("gateway_journal_commit_seconds",
-                       "One group commit of the journal: write and fdatasync.", _COMMIT),
-    "commit_events": ("gateway_journal_commit_events", "Events in one group commit.",
-                      _EVENTS),
-    "commit_bytes": ("gateway_journal_commit_bytes", "Bytes in one group commit.", _BYTES),
-    "ack_seconds": ("gateway_ack_seconds",
-                    "From a batch's last byte to durable: what a sender waits for its ack.",
-                    _COMMIT),
-}  # fmt: skip
 """Histograms of what one thread observes, often."""
-_OF_FILES = {
-    "publish": ("gateway_spool_publish_seconds",
-                "Decode, write, fsync and rename one Parquet file."),
-    "upload": ("gateway_bucket_upload_seconds",
-               "Put one Parquet file into the bucket, when that went well."),
-}  # fmt: skip
-_OF_FEW = {
-    "flaw": ("gateway_flawed_events_total",
-             "Events stored with a flaw (invalid-json, oversized, ...)."),
-    "key": ("gateway_refusals_total",
-            "Connections closed for what they sent, by the limit's configuration key."),
-    "listener": ("gateway_wrong_credentials_total",
-                 "Wrong tokens and passwords; at the admin port too."),
-    "protocol": ("gateway_protocol_failures_total",
-                 "Calls of the daemon to a protocol's plug-in that raised."),
-}  # fmt: skip
-"""Counters by their one label."""
+_OF_SOME = (
+    "gateway_spool_publish_seconds",
+    "gateway_bucket_upload_seconds",
+    "gateway_reactor_lag_seconds",
+)
+"""Other histograms."""
+_OF_FEW = (
+    "gateway_flawed_events_total",
+    "gateway_refusals_total",
+    "gateway_wrong_credentials_total",
+    "gateway_protocol_failures_total",
+)
+"""Counters by one label of few values."""
 
 
 class Metrics:
@@ -87,60 +69,46 @@ class Metrics:
         registry.register(_Probed(probe))
         ProcessCollector(registry=registry)
         self._each = {
-            name: BulkHistogram(*about, registry=registry)
-            for name, about in _OF_EACH.items()
+            one.name: BulkHistogram(one.name, one.help, one.buckets, registry=registry)
+            for one in map(figure, _OF_EACH)
         }
-        self._files = {
-            name: Histogram(*about, buckets=_FILE, registry=registry)
-            for name, about in _OF_FILES.items()
+        self._some = {
+            one.name: Histogram(
+                one.name, one.help, buckets=one.buckets, registry=registry
+            )
+            for one in map(figure, _OF_SOME)
         }
-        self._few = {
-            label: _Few(registry, *about, label) for label, about in _OF_FEW.items()
-        }
-        self._lag = Histogram(
-            "gateway_reactor_lag_seconds",
-            "How late a call that the reactor owed every second came.",
-            buckets=_LAG,
-            registry=registry,
-        )
-        self._corrupt = Counter(
-            "gateway_journal_corrupt_records_total",
-            "Journal records whose checksum did not match.",
-            registry=registry,
-        )
-        self._failures = Counter(
-            "gateway_journal_failures_total",
-            "Writes and syncs of the journal that failed, but for a full disk.",
-            ["operation"],
-            registry=registry,
-        )
+        self._few = {name: _Few(registry, name) for name in _OF_FEW}
+        self._corrupt = _counter(registry, "gateway_journal_corrupt_records_total")
+        self._failures = _counter(registry, "gateway_journal_failures_total")
         for operation in ("write", "sync"):  # `increase` does not see a first value
             self._failures.labels(operation)
 
     def committed(self, seconds: float, events: int, size: int) -> None:
         """One group commit: how long write and fdatasync took for *size* bytes."""
-        self._each["commit_seconds"].observe((seconds,))
-        self._each["commit_events"].observe((events,))
-        self._each["commit_bytes"].observe((size,))
+        self._each["gateway_journal_commit_seconds"].observe((seconds,))
+        self._each["gateway_journal_commit_events"].observe((events,))
+        self._each["gateway_journal_commit_bytes"].observe((size,))
 
     def acknowledged(self, seconds: Iterable[float]) -> None:
         """Batches became durable so many *seconds* after their last bytes came."""
-        self._each["ack_seconds"].observe(seconds)
+        self._each["gateway_ack_seconds"].observe(seconds)
 
     @property
     def acknowledgements(self) -> tuple[Sequence[float], Sequence[int]]:
-        """Of `gateway_ack_seconds`: bounds of buckets, and how many batches each has."""
-        return self._each["ack_seconds"].bounds, self._each["ack_seconds"].counts
+        """Bounds of `gateway_ack_seconds`, and how many batches each bucket has."""
+        acks = self._each["gateway_ack_seconds"]
+        return acks.bounds, acks.counts
 
     def published(self, seconds: float, flaws: Mapping[str, int] | None = None) -> None:
         """One Parquet file reached the spool; so many of its events have each flaw."""
-        self._files["publish"].observe(seconds)
+        self._some["gateway_spool_publish_seconds"].observe(seconds)
         for flaw, events in (flaws or {}).items():
             self.flawed(flaw, events)
 
     def uploaded(self, seconds: float) -> None:
         """One Parquet file reached the bucket; any thread may call."""
-        self._files["upload"].observe(seconds)
+        self._some["gateway_bucket_upload_seconds"].observe(seconds)
 
     def corrupt_records(self, count: int = 1) -> None:
         """Journal records that recovery or the spool found broken."""
@@ -148,15 +116,15 @@ class Metrics:
 
     def flawed(self, flaw: str, count: int = 1) -> None:
         """Events stored with this `flaw`."""
-        self._few["flaw"].inc(flaw, count)
+        self._few["gateway_flawed_events_total"].inc(flaw, count)
 
     def refused(self, key: str | None) -> None:
         """A connection was closed by a `Refusal` with this `key`."""
-        self._few["key"].inc(key or _NONE)
+        self._few["gateway_refusals_total"].inc(key or _NONE)
 
     def wrong_credentials(self, listener: str) -> None:
-        """Somebody gave a wrong token or password."""
-        self._few["listener"].inc(listener)
+        """A client gave a wrong token or password."""
+        self._few["gateway_wrong_credentials_total"].inc(listener)
 
     def journal_failed(self, operation: str) -> None:
         """`write` or `sync` of the journal raised OSError, and the disk is not full."""
@@ -164,11 +132,11 @@ class Metrics:
 
     def protocol_failed(self, protocol: str) -> None:
         """A call of the daemon to this protocol's plug-in raised."""
-        self._few["protocol"].inc(protocol)
+        self._few["gateway_protocol_failures_total"].inc(protocol)
 
     def reactor_lag(self, clock: IReactorTime) -> ReactorLag:
-        """What feeds `gateway_reactor_lag_seconds` while it is started."""
-        return ReactorLag(clock, self._lag)
+        """The calls that feed `gateway_reactor_lag_seconds` while it is started."""
+        return ReactorLag(clock, self._some["gateway_reactor_lag_seconds"])
 
     def render(self, accept: str) -> tuple[bytes, str]:
         """The exposition and its content type, as the `Accept` field asks for it."""
@@ -210,10 +178,8 @@ class ReactorLag:
 class _Few:
     """A counter with one label of few values, its children bound on first use."""
 
-    def __init__(
-        self, registry: CollectorRegistry, name: str, text: str, label: str
-    ) -> None:
-        self._counter = Counter(name, text, [label], registry=registry)
+    def __init__(self, registry: CollectorRegistry, name: str) -> None:
+        self._counter = _counter(registry, name)
         self._children: dict[str, Counter] = {}
 
     def inc(self, value: str, count: int = 1) -> None:
@@ -227,7 +193,7 @@ class _Few:
 
 
 class _Probed(Collector):
-    """What the probe says, at the moment of the scrape."""
+    """The probe's answer, at the moment of the scrape."""
 
     def __init__(self, probe: Probe) -> None:
         self._probe = probe
@@ -241,161 +207,72 @@ class _Probed(Collector):
                 yield metric
 
 
+def _counter(registry: CollectorRegistry, name: str) -> Counter:
+    about = figure(name)
+    return Counter(name, about.help, about.labels, registry=registry)
+
+
 def _families(status: Status) -> Iterator[Metric]:
-    yield _build(status)
-    yield _gauge("gateway_uptime_seconds", "Since start.", status.uptime_seconds)
-    yield _gauge("gateway_ready", "1 while events are taken.", status.ready)
-    yield from _listeners(status.listeners)
-    yield from _stores(status)
-    yield from _freshness(status)
-    yield from _statistics(status.more)
-
-
-def _gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, text, value=value)
-
-
-def _build(status: Status) -> Metric:
-    labels = {
-        "version": status.version,
-        "node": status.node,
-        "python": platform.python_version(),
-    }
-    build = GaugeMetricFamily(
-        "gateway_build_info", "Always 1; what is running.", labels=list(labels)
-    )
-    build.add_metric(list(labels.values()), 1)
-    return build
-
-
-def _listeners(listeners: Iterable[ListenerStatus]) -> Iterator[Metric]:
-    labels = ["listener", "protocol"]
-    connections = GaugeMetricFamily("gateway_connections", "Open now.", labels=labels)
-    most = GaugeMetricFamily(
-        "gateway_connections_limit", "limits.connections.", labels=labels
-    )
-    events = CounterMetricFamily(
-        "gateway_events_total", "Events made durable.", labels=labels
-    )
-    received = CounterMetricFamily(
-        "gateway_received_bytes_total", "Bytes read from peers.", labels=labels
-    )
-    rejected = CounterMetricFamily(
-        "gateway_rejected_connections_total",
-        "Connections rejected before their protocol began.",
-        labels=[*labels, "reason"],
-    )
-    for one in listeners:
-        which = [one.name, one.protocol]
-        connections.add_metric(which, one.connections)
-        if one.connections_limit is not None:
-            most.add_metric(which, one.connections_limit)
-        events.add_metric(which, one.events)
-        received.add_metric(which, one.bytes)
-        for reason, count in one.rejected.items():
-            rejected.add_metric([*which, reason], count)
-    yield from (connections, most, events, received, rejected)
-
-
-def _stores(status: Status) -> Iterator[Metric]:
+    build = status.version, status.node, platform.python_version()
     journal, spool, archive = status.journal, status.spool, status.archive
-    for name, text, value in (
-        ("gateway_journal_durable_lsn", "The newest event that survives a power cut.",
-         journal.durable_lsn),
-        ("gateway_journal_bytes", "Journal on disk.", journal.bytes),
-        ("gateway_journal_full", "1 while it takes no more and senders are held back.",
-         journal.why_full is not None),
-        ("gateway_journal_oldest_wait_seconds",
-         "How long the oldest batch has waited to be acknowledged.",
-         journal.oldest_wait_seconds),
-        ("gateway_spool_published_lsn", "The newest event in a Parquet file.",
-         spool.published_lsn),
-        ("gateway_spool_files", "Files waiting for Spark.", spool.files),
-        ("gateway_spool_bytes", "Bytes waiting for Spark.", spool.bytes),
-        ("gateway_spool_limit_bytes", "spool.max_bytes: where senders are held back.",
-         spool.limit_bytes),
-        ("gateway_archive_files", "Files that Spark has committed.", archive.files),
-        ("gateway_archive_bytes", "Bytes that Spark has committed.", archive.bytes),
-    ):  # fmt: skip
-        if value is not None:
-            yield _gauge(name, text, value)
-
-
-def _freshness(status: Status) -> Iterator[Metric]:
-    fresh = status.freshness
-    if fresh is None:
-        return
-    if fresh.age_seconds is not None:
-        yield _gauges(
-            "gateway_freshness_seconds",
-            "Age of the oldest event that is in no table, stored or not.",
-            "node",
-            {status.node: fresh.age_seconds},
-        )
-    yield _gauges(
-        "gateway_listener_freshness_seconds",
-        "The same, of the events of one listener.",
-        "listener",
-        {name: age for name, age in fresh.listeners.items() if age is not None},
+    yield from families(
+        {
+            "gateway_build_info": {build: 1},
+            "gateway_uptime_seconds": status.uptime_seconds,
+            "gateway_ready": status.ready,
+            **_listeners(status.listeners),
+            "gateway_journal_durable_lsn": journal.durable_lsn,
+            "gateway_journal_bytes": journal.bytes,
+            "gateway_journal_full": journal.why_full is not None,
+            "gateway_journal_oldest_wait_seconds": journal.oldest_wait_seconds,
+            "gateway_spool_published_lsn": spool.published_lsn,
+            "gateway_spool_files": spool.files,
+            "gateway_spool_bytes": spool.bytes,
+            "gateway_spool_limit_bytes": spool.limit_bytes,
+            "gateway_archive_files": archive.files,
+            "gateway_archive_bytes": archive.bytes,
+            **(
+                {}
+                if status.freshness is None
+                else _freshness(status.freshness, status.node)
+            ),
+        }
     )
-    yield _gauges(
-        "gateway_freshness_held",
-        "1 for what has to act next for the oldest event.",
-        "by",
-        {by: by == fresh.held_by for by in get_args(Holder)},
-    )
-    yield _gauges(
-        "gateway_held_back",
-        "1 for what holds senders back.",
-        "reason",
-        {reason: reason in fresh.reasons for reason in _REASONS},
-    )
-    if fresh.certificates:
-        yield _gauges(
-            "gateway_certificate_valid_seconds",
-            "Until the certificate ends; below 0 if it has.",
-            "listener",
-            fresh.certificates,
-        )
-    if fresh.crls:
-        family = GaugeMetricFamily(
-            "gateway_client_crl_valid_seconds",
-            "Until the CRL for client certificates ends; below 0 if it has.",
-            labels=["listener", "expired"],
-        )
-        for name, crl in fresh.crls.items():
-            expired = "refuse" if crl.refuses else "accept"
-            family.add_metric([name, expired], crl.seconds)
-        yield family
-    if fresh.room_seconds is not None:
-        yield _gauge(
-            "gateway_spool_room_seconds",
-            "Until senders are held back, at the rate of the last minute.",
-            fresh.room_seconds,
-        )
+    yield from of_sections(status.more)
 
 
-def _statistics(sections: Iterable[Statistics]) -> Iterator[Metric]:
-    for section in sections:
-        for one in section.values:
-            if one.metric and one.value is not None:
-                yield _statistic(one, one.value)
+def _listeners(listeners: Sequence[ListenerStatus]) -> dict[str, Value]:
+    which = {(one.name, one.protocol): one for one in listeners}
+    return {
+        "gateway_connections": {key: one.connections for key, one in which.items()},
+        "gateway_connections_limit": {
+            key: one.connections_limit
+            for key, one in which.items()
+            if one.connections_limit is not None
+        },
+        "gateway_events_total": {key: one.events for key, one in which.items()},
+        "gateway_received_bytes_total": {key: one.bytes for key, one in which.items()},
+        "gateway_rejected_connections_total": {
+            (*key, reason): count
+            for key, one in which.items()
+            for reason, count in one.rejected.items()
+        },
+    }
 
 
-def _statistic(one: Statistic, value: float | Mapping[str, float]) -> Metric:
-    family = CounterMetricFamily if one.counter else GaugeMetricFamily
-    if not isinstance(value, Mapping):
-        return family(one.metric, one.text, value=value)
-    return _each(family(one.metric, one.text, labels=[one.label]), value)
-
-
-def _gauges(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
-    return _each(GaugeMetricFamily(name, text, labels=[label]), values)
-
-
-def _each(
-    family: CounterMetricFamily | GaugeMetricFamily, values: Mapping[str, float]
-) -> Metric:
-    for key, value in values.items():
-        family.add_metric([key], value)
-    return family
+def _freshness(fresh: Freshness, node: str) -> dict[str, Value]:
+    age, listeners = fresh.age_seconds, fresh.listeners.items()
+    return {
+        "gateway_freshness_seconds": None if age is None else {node: age},
+        "gateway_listener_freshness_seconds": {
+            name: age for name, age in listeners if age is not None
+        },
+        "gateway_freshness_held": {by: by == fresh.held_by for by in get_args(Holder)},
+        "gateway_held_back": {why: why in fresh.reasons for why in _REASONS},
+        "gateway_certificate_valid_seconds": fresh.certificates,
+        "gateway_client_crl_valid_seconds": {
+            (name, "refuse" if crl.refuses else "accept"): crl.seconds
+            for name, crl in fresh.crls.items()
+        },
+        "gateway_spool_room_seconds": fresh.room_seconds,
+    }

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from gateway.admin.freshness import Freshness
-from gateway.conditions import runbook
+from gateway.figures import runbook
 from gateway.sdk.protocol import Statistics
 
 

@@ -1,6 +1,6 @@
-"""What the daemon knows of the Spark job and of how far behind the tables are.
+"""The daemon's knowledge of the Spark job and of how far behind the tables are.
 
-The job reports in a file beside the tables (`gateway.spark.run.health`); the times of
+The job reports in a file beside the tables (`gateway.store.readers.reported`); the times of
 our own events are noted here as they become durable.  Both together say how old the
 oldest event is that is in no table yet, whether the job runs or not.
 """
@@ -8,12 +8,9 @@ oldest event is that is in no table yet, whether the job runs or not.
 from __future__ import annotations
 
 import contextlib
-import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,67 +18,21 @@ import pyarrow.parquet as pq
 from gateway.admin.freshness import Job
 from gateway.daemon.marks import Marks
 from gateway.event import Stored
-from gateway.sdk.protocol import Statistic, Statistics
+from gateway.figures import section
+from gateway.sdk.protocol import Statistics
 from gateway.store.finder import spool_files
 from gateway.store.readers.audited import Audited
-from gateway.store.readers.lake import BEAT, health_path
-
-#: A job that has left no word for so long is taken for dead.
-SILENT = 6 * BEAT
+from gateway.store.readers.lake import health_path
+from gateway.store.readers.reported import SILENT, Reported
 
 _MARKS = 4096
-_BATCH = ("at", "seconds", "rows", "files")
 _MARKS_OF_A_LISTENER = 512
 _FILES_AT_START = 100
-"""So many are asked how old they are, about; each speaks for those after it, too."""
-
-
-_LAG = "Age of the oldest event that is in no table."
-
-_OF_TABLES = (
-    Statistic("lag_seconds", _LAG, None, card="oldest event not in a table",
-              unit="seconds"),
-    Statistic("lag_by_node", _LAG, None, "gateway_lake_lag_seconds", "node"),
-    Statistic("committed_lsn", "The newest event that is in a table.", None,
-              "gateway_lake_committed_lsn", card="newest lsn in a table"),
-    Statistic("expired_days", "Days that spark.retention has removed from a table.", None,
-              "gateway_lake_expired_days_total", "table", counter=True),
-    Statistic("expired_events", "Their events.", None, "gateway_lake_expired_events_total",
-              counter=True, card="events expired"),
-    Statistic("deleted_events", "Events that gateway spark delete has taken out.", None,
-              "gateway_lake_deleted_events_total", counter=True,
-              card="events deleted on purpose"),
-    Statistic("deletions_unfinished", "Deletions of which something is left.", None,
-              "gateway_lake_deletions_unfinished"),
-)  # fmt: skip
-_OF_JOB = (
-    Statistic("up", "1 while the Spark job reports that it runs.", None, "gateway_spark_up",
-              card="running"),
-    Statistic("starting", "1 while it comes to that.", None),
-    Statistic("last_batch_at", "When the job committed last, since the epoch.", None,
-              "gateway_spark_last_batch_timestamp_seconds", card="last batch", unit="time"),
-    Statistic("last_batch_seconds", "How long the job's last batch took.", None,
-              "gateway_spark_last_batch_seconds", card="it took", unit="seconds"),
-    Statistic("rows", "Rows that the job has committed since its start.", None,
-              "gateway_spark_rows_total", counter=True, card="rows since its start"),
-    Statistic("misfits", "Rows with a value that did not fit its column, since its start.",
-              None, "gateway_spark_misfits_total", counter=True),
-    Statistic("waiting_seconds", "Age of the oldest file that is in no table.", None,
-              "gateway_spark_waiting_seconds", card="oldest file not in a table",
-              unit="seconds"),
-    Statistic("failures", "How often the job ended, unasked, since its last batch.", None,
-              "gateway_spark_failures"),
-    Statistic("holes", "Spool files that the job could not read and moved aside.", None,
-              "gateway_spark_holes", card="files moved aside"),
-    Statistic("clock_ahead_seconds", "How far the clock has leapt, while no day expires by that.",
-              None, "gateway_spark_clock_ahead_seconds"),
-    Statistic("expiry_failed", "1 if days that are too old could not be removed.", None,
-              "gateway_spark_expiry_failed"),
-)  # fmt: skip
+"""About how many are asked how old they are; each speaks for those after it, too."""
 
 
 class LakeWatch:
-    """Of one node; all calls come from the reactor's thread."""
+    """The watch of one node; all calls come from the reactor's thread."""
 
     def __init__(
         self,
@@ -110,7 +61,7 @@ class LakeWatch:
         self._monotonic = monotonic
         self._read_at = monotonic()
         """When what it says changed last."""
-        self._told: Mapping[str, Any] = {}
+        self._told = Reported()
         self._stamp: tuple[int, int] | None = None
         self._marks = Marks(_MARKS)
         self._of_listeners: dict[str, Marks] = {}
@@ -166,69 +117,57 @@ class LakeWatch:
     @property
     def committed_lsn(self) -> int:
         """The newest of our events that is in a table, as the job last said."""
-        by = _of(_of(self._told, "committed_by"), self._node)
+        by = self._told.committed(self._node)
         ours = [int(last) for name, last in by.items() if self._is_ours(name)]
         return max(ours, default=0)
 
     @property
     def up(self) -> bool:
         """Whether the job has reported lately that it runs."""
-        recent = self._silent_seconds < SILENT
-        return recent and self._told.get("state") in ("starting", "running")
+        return self._told.up(self._silent_seconds)
 
     @property
     def _silent_seconds(self) -> float:
-        silent = self._clock() - (_number(self._told.get("at")) or 0.0)
-        if silent > -SILENT:
-            return max(0.0, silent)
+        now = self._clock()
+        if (self._told.number("at") or 0.0) - now < SILENT:
+            return self._told.silent_seconds(now)
         # The clock was set back since: what was said then was said before we read it.
         return SILENT + self._monotonic() - self._read_at
 
     @property
     def has_job(self) -> bool:
         """Whether one is to report here."""
-        return self._has_job and not (self._elsewhere and not self._told)
+        return self._has_job and not (self._elsewhere and not self._told.words)
 
     @property
     def job(self) -> Job:
         """The job, as it last reported."""
-        told = self._told
-        error, state = told.get("last_error"), told.get("state")
+        told, words = self._told, self._told.words
+        error = words.get("last_error")
         return Job(
             up=self.up,
-            state=str(state or ""),
-            doing=str(told.get("doing") or ""),
+            state=told.state,
+            doing=str(words.get("doing") or ""),
             silent_seconds=self._silent_seconds,
-            batch_seconds=_number(told.get("last_batch_seconds")),
-            busy=told.get("busy") is True,
-            waiting_seconds=self._waiting_seconds,
-            holes=len(told.get("holes") or ()),
-            ended=len(told.get("ended") or told.get("anew") or ()),
+            batch_seconds=told.number("last_batch_seconds"),
+            busy=words.get("busy") is True,
+            waiting_seconds=told.waiting_seconds(self._clock()),
+            holes=told.count("holes"),
+            ended=told.count("ended") or told.count("anew"),
             last_error=None if error is None else str(error),
-            failures=int(_number(told.get("failures")) or 0),
-            last_failure=str(told.get("last_failure") or ""),
+            failures=int(told.number("failures") or 0),
+            last_failure=str(words.get("last_failure") or ""),
         )
 
     @property
-    def _waiting_seconds(self) -> float:
-        at = _number(_of(self._told, "oldest_file").get("at"))
-        return 0.0 if at is None else max(0.0, self._clock() - at)
-
-    @property
     def audited(self) -> Audited:
-        """What the last audit found, as it left word beside the tables."""
+        """The result of the last audit, by the file beside the tables."""
         return Audited.read(self._lake)
 
     @property
     def batches(self) -> list[dict[str, float]]:
         """The job's last batches, the newest last: `at`, `seconds`, `rows`, `files`."""
-        found = self._told.get("recent")
-        return [
-            {name: float(one[name]) for name in _BATCH}
-            for one in (found if isinstance(found, list) else ())
-            if isinstance(one, dict)
-            and all(_number(one.get(name)) is not None for name in _BATCH)
-        ]
+        return self._told.batches
 
     def lag_seconds(self) -> float:
         """Age of our oldest event that is in no table; 0 if there is none."""
@@ -263,62 +202,32 @@ class LakeWatch:
         return None if at is None else max(0.0, self._clock() - at)
 
     def statistics(self) -> Iterator[Statistics]:
-        """Sections `lake` and `spark`."""
+        """Sections `audit`, `lake` and `spark`."""
         self._read()
-        if figures := [*self.audited.figures(self._clock())]:
-            yield Statistics("audit", "Audit", figures)
+        now, told = self._clock(), self._told
+        if found := self.audited.figures(now):
+            yield section("audit").of(found)
         if not self.has_job:
             return
         lag = round(self.lag_seconds(), 3)
-        committed, told = self.committed_lsn, self._told
-        yield _section(
-            "lake",
-            "Tables",
-            _OF_TABLES,
+        yield section("lake").of(
             {
-                **told,
                 "lag_seconds": lag,
                 "lag_by_node": {self._node: lag},
-                "committed_lsn": committed,
-            },
+                "committed_lsn": self.committed_lsn,
+                **told.of_tables(),
+            }
         )
-        holes = len(told.get("holes") or ())
-        known = {
-            **told,
-            "up": self.up,
-            "starting": self.up and told.get("state") == "starting",
-            "holes": holes,
-            "waiting_seconds": round(self._waiting_seconds, 3),
-            "expiry_failed": told.get("expiry_problem") is not None,
-        }
-        yield _section("spark", "Spark job", _OF_JOB, known)
+        yield section("spark").of(told.of_job(now, self._silent_seconds))
 
     def _read(self) -> None:
-        """What the job has said last; the file is small and replaced as a whole."""
-        with contextlib.suppress(OSError, ValueError):
+        """Read what the job has said last; the file is small and replaced as a whole."""
+        with contextlib.suppress(OSError):
             found = self._path.stat()
             stamp = found.st_ino, found.st_mtime_ns
             if stamp != self._stamp:
-                told = json.loads(self._path.read_bytes())
-                self._told = told if isinstance(told, dict) else {}
+                self._told = Reported.read(self._lake)
                 self._stamp, self._read_at = stamp, self._monotonic()
-
-
-def _section(
-    name: str, title: str, rows: Iterable[Statistic], values: Mapping[str, Any]
-) -> Statistics:
-    """What is known, as these *rows* tell it."""
-    known = [replace(row, value=values.get(row.name)) for row in rows]
-    return Statistics(name, title, known)
-
-
-def _of(told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = told.get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def _number(told: object) -> float | None:
-    return float(told) if isinstance(told, (int, float)) else None
 
 
 def _oldest(path: Path) -> float:

@@ -20,7 +20,8 @@ from twisted.python.failure import Failure
 
 from gateway import config
 from gateway.admin.status import ReloadStatus
-from gateway.sdk.protocol import Statistic, Statistics
+from gateway.figures import section
+from gateway.sdk.protocol import Statistics
 
 _STOPPING = "the daemon is stopping"
 _STARTING, _READY, _ENDED = range(3)
@@ -207,28 +208,12 @@ class Reloads:
         )
 
     def statistics(self) -> Iterator[Statistics]:
-        """For /metrics."""
-        yield Statistics(
-            "config",
-            "Configuration",
-            [
-                Statistic("successful",
-                          "1 if the last reload found nothing wrong; the start counts as one.",
-                          self.last.successful, "gateway_config_last_reload_successful"),
-                Statistic("succeeded_at",
-                          "When a reload last found nothing wrong, since the epoch.",
-                          self._good_at,
-                          "gateway_config_last_reload_success_timestamp_seconds",
-                          card="read", unit="time"),
-                Statistic("restart",
-                          "Changed keys of the configuration that wait for a restart.",
-                          len(self._restart), "gateway_config_restart_keys",
-                          card="keys that wait for a restart"),
-                Statistic.outcomes(
-                    "reloads",
-                    "Reloads of the configuration, by what became of them.",
-                    dict(self._count),
-                    "gateway_config_reloads_total",
-                ),
-            ],
-        )  # fmt: skip
+        """Section `config`."""
+        yield section("config").of(
+            {
+                "successful": self.last.successful,
+                "succeeded_at": self._good_at,
+                "restart": len(self._restart),
+                "reloads": dict(self._count),
+            }
+        )

@@ -5,6 +5,7 @@ the rest of the gateway imports these modules like everybody.  docs/plugin.md bu
 plug-in step by step.  What nearly every one needs:
 
     protocol     its object: Protocol, Service, Port, Context, Statistics, Sender, …
+    figures      a protocol's figures, declared once for metrics, status, page and manual
     section      the base of `listeners[].options`, and what a reload makes of a change
     fields       the kinds of values that options take
     batches      the ready server of protocols that acknowledge in order, or not at all

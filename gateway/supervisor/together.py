@@ -231,7 +231,7 @@ class Together:
 
     def _hear_the_job(self) -> None:
         if self._job is not None:
-            told = Told.of(self._config.data_dir / "lake", time.time()).words
+            told = Told.of(self._config.data_dir / "lake", time.time()).report.words
             if self._job_told and told.get("at") != self._job_told.get("at"):
                 self._job.heard()
             self._job_told = told

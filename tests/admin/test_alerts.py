@@ -597,8 +597,8 @@ def test_the_first_sentence_speaks_of_conditions_that_there_are() -> None:
 
 
 def test_the_manual_lists_them() -> None:
-    """docs/operations.md has a row for each, and for no other."""
-    text = (ROOT / "docs" / "operations.md").read_text()
+    """docs/metrics.md has a row for each, and for no other."""
+    text = (ROOT / "docs" / "metrics.md").read_text()
     rows = re.findall(
         r"^\| `(Gateway\w+)` \| (page|morning) \| ([^|]+) \|", text, re.MULTILINE
     )

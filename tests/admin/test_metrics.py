@@ -32,19 +32,20 @@ from gateway.spark.run.admin import Numbers, Told
 from gateway.store.readers.audited import Audited
 from gateway.store.readers.consumers import Behind
 from gateway.store.readers.lake import health_path
+from gateway.store.readers.reported import Reported
 from gateway.testing.plugins import lend
 from gateway_testkit.settings import settings
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "deploy"))
 
-from panels import LEFT_OUT  # noqa: E402
+import monitoring  # noqa: E402
 
 sys.path.remove(str(ROOT / "deploy"))
 
 DASHBOARD = ROOT / "conf" / "dashboard.json"
 ALERTS = ROOT / "conf" / "alerts.yml"
-OPERATIONS = ROOT / "docs" / "operations.md"
+FIGURES = [one for each in monitoring.ALL for one in each.figures if one.metric]
 
 PROMTOOL = shutil.which("promtool")
 VARIABLES = {"$__rate_interval": "2m", "$job": "gateway", "$instance": ".*"}
@@ -426,18 +427,15 @@ def exported(metrics: Metrics) -> set[str]:
 def test_the_dashboard_shows_all_that_there_is_and_nothing_else(
     metrics: Metrics, everything: None
 ) -> None:
-    """Each metric of docs/operations.md is on it, or left out with a reason; and each that
-    it asks for exists under that name.
+    """Each figure is on it, or has a reason why not; and each metric that it asks for
+    exists under that name.
     """
     dashboard = json.loads(DASHBOARD.read_text())
     asked = set().union(*(names_in(query) for query in queries(dashboard["panels"])))
     assert asked <= exported(metrics) | {*of_job()}
     families = {re.sub("_(bucket|sum|count)$", "", name) for name in asked} | asked
-    listed = set(
-        re.findall(r"^\| `(gateway_\w+)", OPERATIONS.read_text(), re.MULTILINE)
-    )
-    assert listed - families == {*LEFT_OUT}
-    assert all(LEFT_OUT.values())
+    unseen = {one.name for one in FIGURES if one.unseen}
+    assert {one.name for one in FIGURES} - families == unseen
 
 
 def series(text: bytes, job: str) -> dict[str, float]:
@@ -513,8 +511,19 @@ def test_the_dashboard_is_laid_out(metrics: Metrics) -> None:
 
 
 def of_a_job() -> Numbers:
-    words = {"last_batch_at": 1.0, "last_batch_seconds": 2.0, "spool_files": 3}
-    told = Told({**words, "failures": 4, "committed_lsn": {"gw": 5}}, 0.0)
+    words = {
+        "last_batch_at": 1.0,
+        "last_batch_seconds": 2.0,
+        "spool_files": 3,
+        "failures": 4,
+        "committed_by": {"gw": {"a": 4, "b": 5}},
+        "rows": 6,
+        "misfits": 7,
+        "expired_days": {"events": 8},
+        "expired_events": 9,
+        "deleted_events": 10,
+    }
+    told = Told(Reported(words), 0.0)
     return Numbers(lambda: told)
 
 
@@ -526,22 +535,25 @@ def of_job() -> dict[str, str]:
     }
 
 
-def test_the_manual_lists_every_metric(metrics: Metrics, everything: None) -> None:
-    """docs/operations.md has a row for each metric, with its type, and no others."""
-    table = dict(
-        re.findall(
-            r"^\| `(gateway_\w+)[^|]*` \| (\w+) \|",
-            OPERATIONS.read_text(),
-            re.MULTILINE,
-        )
-    )
+def test_each_figure_is_what_its_declaration_says(
+    metrics: Metrics, everything: None
+) -> None:
+    """Gateway and job show the metrics that are declared, with that type and those labels,
+    and no others.
+    """
     exercise(metrics)
     there = {
-        f"{name}_total" if family.type == "counter" else name: family.type
+        f"{name}_total" if family.type == "counter" else name: family
         for name, family in scrape(metrics).items()
         if name.startswith("gateway_")
     }
-    assert table == there | of_job()
+    types = {name: family.type for name, family in there.items()} | of_job()
+    assert {one.name: one.kind for one in FIGURES} == types
+    for one in FIGURES:
+        for sample in there[one.name].samples if one.name in there else ():
+            labels = sample.labels.keys() - {"le"}
+            assert labels <= {*one.labels}, one.name
+            assert labels == {*one.labels} or one.key == "lake.committed_lsn"
 
 
 def test_alerts_are_on_what_there_is(metrics: Metrics, everything: None) -> None:

@@ -84,7 +84,7 @@ def test_it_says_how_the_job_is(ask: Ask, tmp_path: Path) -> None:
     health.say(
         state="running",
         oldest_file={"name": "events-…", "at": time.time() - 100},
-        committed_lsn={"gw": 7},
+        committed_by={"gw": {"a": 7, "b": 3}},
         clock_ahead_seconds=40,
         expiry_problem="no room",
         expired_days={"events": 31},

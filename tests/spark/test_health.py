@@ -44,7 +44,7 @@ def test_a_job_that_can_not_go_on(tmp_path: Path) -> None:
         told = said(tmp_path)
         assert (told["state"], told["failures"]) == ("starting", failures)
         assert told["last_failure"] == "no column a.b"
-        assert told["committed_lsn"] == {"gw": 9}
+        assert told["committed_by"] == {"gw": {A: 9}}
         health.ended("no column a.b")
     Health(tmp_path).say(state="running")  # and is killed
     killed = Health(tmp_path)
@@ -135,7 +135,7 @@ def test_batches_and_whether_one_is_under_way(tmp_path: Path) -> None:
     ledger = Ledger(committed=Ranges({"gw": {A: [(1, 9)]}}))
     now[0] += 1
     health.beat(ledger, Waiting, busy=False)
-    assert told()["committed_lsn"] == {"gw": 9}
+    assert told()["committed_by"] == {"gw": {A: 9}}
 
 
 def test_the_oldest_of_very_many_files() -> None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gateway.protocols.forward.figures import ARRIVALS
 from gateway.sdk.protocol import (
     Context,
     Port,
     Protocol,
     Service,
-    Statistic,
     Statistics,
     tcp,
 )
@@ -130,27 +130,18 @@ class _Service(Service):
         self._refused += 1
 
     def statistics(self) -> Iterator[Statistics]:
-        """What has come since the start."""
+        """Files that have come since the start."""
         arrivals = self._context.arrivals
-        yield Statistics(
-            "arrivals",
-            "Files that other gateways bring",
-            [
-                Statistic("connections", "Gateways that are connected.",
-                          len(self._connections), "gateway_arrivals_connections",
-                          card="gateways connected"),
-                Statistic("files", "Files that were taken.", arrivals.files,
-                          "gateway_arrivals_files_total", counter=True, card="files"),
-                Statistic("bytes", "Their bytes.", arrivals.bytes,
-                          "gateway_arrivals_bytes_total", counter=True, card="bytes",
-                          unit="bytes"),
-                Statistic("events", "Events in them.", arrivals.events,
-                          "gateway_arrivals_events_total", counter=True, card="events"),
-                Statistic("refused", "Connections that were refused.", self._refused,
-                          "gateway_arrivals_refused_total", counter=True, card="refused"),
-            ],
-            sorted(filter(None, (one.trouble for one in self._connections))),
-        )  # fmt: skip
+        yield ARRIVALS.of(
+            {
+                "connections": len(self._connections),
+                "files": arrivals.files,
+                "bytes": arrivals.bytes,
+                "events": arrivals.events,
+                "refused": self._refused,
+            },
+            troubles=sorted(filter(None, (one.trouble for one in self._connections))),
+        )
 
 
 protocol = _Forward()

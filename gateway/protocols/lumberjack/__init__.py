@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from gateway.protocols.lumberjack.figures import WINDOWS
 from gateway.sdk.protocol import (
     Context,
     Protocol,
     Sender,
     Service,
     SinglePort,
-    Statistic,
     Statistics,
     tcp,
 )
@@ -83,20 +83,7 @@ class _Service(SinglePort):
     def statistics(self) -> Iterator[Statistics]:
         """The figures of windows that were not stored whole."""
         figures = self._figures
-        yield Statistics(
-            "lumberjack",
-            "",
-            [
-                Statistic("parts",
-                          "Parts of windows that were stored before the rest came, or without it.",
-                          figures.parts, "gateway_lumberjack_window_parts_total",
-                          counter=True),
-                Statistic("cut_events",
-                          "Events stored as parts of windows whose rest never came.",
-                          figures.cut_events, "gateway_lumberjack_cut_events_total",
-                          counter=True),
-            ],
-        )  # fmt: skip
+        yield WINDOWS.of({"parts": figures.parts, "cut_events": figures.cut_events})
 
 
 protocol = _Lumberjack()

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from gateway.protocols.pomelo.answering import OUTCOMES as ANSWERS
 from gateway.protocols.pomelo.answering import Answering
+from gateway.protocols.pomelo.figures import PUSHES
 from gateway.protocols.pomelo.hook import OUTCOMES as AUTHENTICATIONS
 from gateway.protocols.pomelo.hook import Hook
 from gateway.protocols.pomelo.lobby.lobby import Lobby
 from gateway.protocols.pomelo.lobby.taken import Taken
 from gateway.protocols.pomelo.push.outbox import Outbox
 from gateway.protocols.pomelo.registry import Registry
-from gateway.sdk.protocol import Statistic, Statistics
+from gateway.sdk.protocol import Statistics
 
 if TYPE_CHECKING:
     from gateway.protocols.pomelo.listener import Pomelo
@@ -55,12 +56,6 @@ class Figures:
         return found
 
 
-def _by_listener(
-    name: str, text: str, counts: Mapping[str, float], metric: str
-) -> Statistic:
-    return Statistic(name, text, dict(counts), metric, "listener", counter=True)
-
-
 def statistics(
     registry: Registry,
     figures: Figures,
@@ -85,65 +80,29 @@ def statistics(
         *(one.folder.trouble for one in boxes),
         *lobby.troubles,
     ]
-    return Statistics(
-        "pushes",
-        "Pomelo, pushes",
-        [
-            Statistic("clients", "Clients that pushes can reach now.", len(registry),
-                      "gateway_push_clients", card="clients that can be reached"),
-            Statistic("groups", "Groups that somebody is in.", len(registry.groups),
-                      "gateway_pomelo_groups", card="groups"),
-            Statistic("group_members", "Clients in groups, each counted in each of them.",
-                      registry.groups.memberships, "gateway_pomelo_group_members"),
-            Statistic.outcomes("authentications",
-                               "Handshakes that the authentication hook decided about.",
-                               {name: figures.authentications[name] for name in AUTHENTICATIONS},
-                               "gateway_pomelo_authentications_total"),
-            Statistic("authenticating",
-                      "Clients that the authentication hook is being asked about.",
-                      sum(one.waiting for one in hooks), "gateway_pomelo_authenticating"),
-            _by_listener("too_many",
-                         "Messages that were refused, being more than a client may send.",
-                         figures.too_many, "gateway_pomelo_messages_over_rate_total"),
-            _by_listener("kicked", "Clients that were kicked for that.", figures.kicked,
-                         "gateway_pomelo_kicks_over_rate_total"),
-            _by_listener("turned_away",
-                         "Handshakes refused, being more than an address may begin sessions.",
-                         figures.turned_away, "gateway_pomelo_sessions_over_rate_total"),
-            Statistic.outcomes("backend_answers", "Requests that backends were to answer.",
-                               {name: figures.answers[name] for name in ANSWERS},
-                               "gateway_pomelo_backend_answers_total"),
-            Statistic("backend_seconds", "What the answers of backends took, all together.",
-                      figures.answer_seconds, "gateway_pomelo_backend_seconds_total",
-                      counter=True),
-            Statistic("backend_waiting", "Requests that backends have not answered yet.",
-                      sum(one.waiting for one in services), "gateway_pomelo_backend_waiting"),
-            Statistic.outcomes("pushes",
-                               "Pushed messages sent, dropped; pushes for nobody, refused, expired.",
-                               dict(registry.outcomes), "gateway_pushes_total", card="pushes"),
-            Statistic.outcomes("outbox_files",
-                               "Files of the outbox: pushed, set aside, or pushed before.",
-                               files, "gateway_outbox_files_total", card="outbox files"),
-            Statistic.outcomes("outbox_rows",
-                               "Rows of the files that were pushed; no pushes; too late.",
-                               {"pushed": pushed, "refused": refused, "expired": expired},
-                               "gateway_outbox_rows_total"),
-            Statistic("outbox_remembered", "Names of files that are not pushed again.",
-                      sum(one.folder.remembered for one in boxes),
-                      "gateway_outbox_remembered_files"),
-            Statistic("lobby_gateways", "Other gateways of the lobby.", len(lobby.others),
-                      "gateway_pomelo_lobby_gateways"),
-            Statistic("lobby_away",
-                      "Those of them that did not answer the last time they were called.",
-                      len(lobby.troubles), "gateway_pomelo_lobby_gateways_away"),
-            Statistic.outcomes("lobby_calls",
-                               "Calls to other gateways: answered, partly refused, without an "
-                               "answer of use.",
-                               dict(lobby.outcomes), "gateway_pomelo_lobby_calls_total"),
-            Statistic.outcomes("lobby_taken",
-                               "Calls of other gateways: done, repeated and so not done again, "
-                               "refused.",
-                               dict(taken.outcomes), "gateway_pomelo_lobby_taken_total"),
-        ],
+    return PUSHES.of(
+        {
+            "clients": len(registry),
+            "groups": len(registry.groups),
+            "group_members": registry.groups.memberships,
+            "authentications": {
+                name: figures.authentications[name] for name in AUTHENTICATIONS
+            },
+            "authenticating": sum(one.waiting for one in hooks),
+            "too_many": dict(figures.too_many),
+            "kicked": dict(figures.kicked),
+            "turned_away": dict(figures.turned_away),
+            "backend_answers": {name: figures.answers[name] for name in ANSWERS},
+            "backend_seconds": figures.answer_seconds,
+            "backend_waiting": sum(one.waiting for one in services),
+            "pushes": dict(registry.outcomes),
+            "outbox_files": files,
+            "outbox_rows": {"pushed": pushed, "refused": refused, "expired": expired},
+            "outbox_remembered": sum(one.folder.remembered for one in boxes),
+            "lobby_gateways": len(lobby.others),
+            "lobby_away": len(lobby.troubles),
+            "lobby_calls": dict(lobby.outcomes),
+            "lobby_taken": dict(taken.outcomes),
+        },
         troubles=[one for one in told if one],
-    )  # fmt: skip
+    )

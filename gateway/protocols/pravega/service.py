@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from gateway.protocols.pravega.container import PROTOCOL, Container
 from gateway.protocols.pravega.controller import Controller, ControllerAccept
+from gateway.protocols.pravega.figures import SEGMENTS
 from gateway.protocols.pravega.history import History
 from gateway.protocols.pravega.lookups import Lookups
 from gateway.protocols.pravega.options import Options
 from gateway.protocols.pravega.server import PravegaListener
-from gateway.sdk.protocol import Context, Port, Service, Statistic, Statistics
+from gateway.sdk.protocol import Context, Port, Service, Statistics
 
 if TYPE_CHECKING:
     from gateway.sdk.protocol import Listener
@@ -105,46 +106,21 @@ class PravegaService(Service):
     def statistics(self) -> Iterator[Statistics]:
         """Figures of the container and the controller."""
         container = self.container
-        yield Statistics(
-            "pravega",
-            "Pravega, segments",
-            [
-                Statistic("segments", "Segments, tables and transactions.",
-                          len(container.state.segments), "gateway_pravega_segments",
-                          card="segments"),
-                Statistic("transactions", "Transactions that are open.",
-                          self.controller.transactions.open, "gateway_pravega_transactions",
-                          card="open transactions"),
-                Statistic("staged_bytes", "Memory of transactions and large events.",
-                          container.state.staged_bytes, "gateway_pravega_staged_bytes",
-                          card="in memory for them", unit="bytes"),
-                Statistic("retained_bytes", "Events that readers may ask for.",
-                          container.state.retained_bytes, "gateway_pravega_retained_bytes",
-                          card="events that streams keep", unit="bytes"),
-                Statistic("retained_limit", "How much they may be: options.retained_bytes.",
-                          self._retained_limit, "gateway_pravega_retained_limit_bytes",
-                          unit="bytes"),
-                Statistic("retained_most",
-                          "The same, of the streams that have most, and of all others.",
-                          _largest(container.state.retained, container.state.retained_bytes),
-                          "gateway_pravega_stream_retained_bytes", label="stream",
-                          unit="bytes"),
-                Statistic("internal_bytes",
-                          "State of reader groups and synchronizers, in memory.",
-                          container.state.kept_bytes, "gateway_pravega_internal_bytes",
-                          card="state of groups and synchronizers", unit="bytes"),
-                Statistic("recent_bytes", "The newest data, in memory.",
-                          container.recent.bytes, "gateway_pravega_recent_bytes",
-                          unit="bytes"),
-                Statistic("denied",
-                          "Commands and calls that options.access does not allow.",
-                          dict(self.controller.access.denied),
-                          "gateway_pravega_denied_total", label="permission", counter=True),
-                Statistic("waiting_reads", "Reads that wait for data.", container.waiting,
-                          "gateway_pravega_waiting_reads",
-                          card="readers that wait for data"),
-            ],
-        )  # fmt: skip
+        state, controller = container.state, self.controller
+        yield SEGMENTS.of(
+            {
+                "segments": len(state.segments),
+                "transactions": controller.transactions.open,
+                "staged_bytes": state.staged_bytes,
+                "retained_bytes": state.retained_bytes,
+                "retained_limit": self._retained_limit,
+                "retained_most": _largest(state.retained, state.retained_bytes),
+                "internal_bytes": state.kept_bytes,
+                "recent_bytes": container.recent.bytes,
+                "denied": dict(controller.access.denied),
+                "waiting_reads": container.waiting,
+            }
+        )
 
 
 def _largest(sizes: Mapping[str, int], total: int) -> dict[str, float]:

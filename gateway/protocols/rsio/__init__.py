@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gateway.protocols.rsio.figures import SENDERS
 from gateway.sdk.protocol import (
     Command,
     Context,
@@ -16,7 +17,6 @@ from gateway.sdk.protocol import (
     Protocol,
     Sender,
     Service,
-    Statistic,
     Statistics,
     tcp,
 )
@@ -130,22 +130,13 @@ class _Service(Service):
     def statistics(self) -> Iterator[Statistics]:
         """Figures of the named senders."""
         offsets = self._offsets
-        yield Statistics(
-            "rsio",
-            "RS.io, senders",
-            [
-                Statistic("names", "Names of senders' publishers that are remembered.",
-                          offsets.names, "gateway_rsio_names", card="names"),
-                Statistic("fenced",
-                          "Senders refused because another instance of their name began.",
-                          offsets.fenced, "gateway_rsio_fenced_total",
-                          card="fenced senders", counter=True),
-                Statistic("forgotten",
-                          "Names of senders that went for others, or found no place.",
-                          offsets.forgotten, "gateway_rsio_forgotten_names_total",
-                          card="forgotten names", counter=True),
-            ],
-        )  # fmt: skip
+        yield SENDERS.of(
+            {
+                "names": offsets.names,
+                "fenced": offsets.fenced,
+                "forgotten": offsets.forgotten,
+            }
+        )
 
 
 protocol = _Rsio()

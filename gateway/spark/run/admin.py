@@ -17,74 +17,59 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from gateway.access import Access
+from gateway.figures import section
+from gateway.figures.exposition import of_sections
 from gateway.sdk.endpoint import Tcp
 from gateway.store.readers.audited import Audited
-from gateway.store.readers.lake import BEAT, health_path
+from gateway.store.readers.reported import SILENT, Reported
 
 _log = logging.getLogger("gateway.spark")
 
-_SILENT_SECONDS = 6 * BEAT
 _REQUEST_SECONDS = 5.0
 _MOST_REQUESTS = 16
-"""At once; whoever comes then is hung up on."""
+"""The most at once; a client that comes then is hung up on."""
 
 
 class Told(NamedTuple):
-    """What the job said last, and how long ago."""
+    """The job's last word, and how long ago it was."""
 
-    words: Mapping[str, Any]
+    report: Reported
     seconds: float
 
     @classmethod
     def of(cls, lake: Path, now: float) -> Told:
-        """By the file beside the tables."""
-        try:
-            found = json.loads(health_path(lake).read_bytes())
-        except (OSError, ValueError):
-            found = {}
-        words = found if isinstance(found, dict) else {}
-        silent = now - float(words.get("at", 0.0))
-        # Where it is of the future the clock was set back, and nothing was said since.
-        return cls(words, -silent if silent < -_SILENT_SECONDS else max(0.0, silent))
+        """Read the file beside the tables."""
+        report = Reported.read(lake)
+        return cls(report, report.silent_seconds(now))
 
     @property
     def alive(self) -> bool:
         """Whether it leaves word."""
-        return self.seconds < _SILENT_SECONDS
-
-    @property
-    def up(self) -> bool:
-        """Whether it runs, or comes to that."""
-        return self.alive and self.words.get("state") in ("starting", "running")
+        return self.seconds < SILENT
 
     @property
     def why_not_ready(self) -> str | None:
         """None: it runs."""
         if not self.alive:
             return f"it said nothing for {self.seconds:.0f} s"
-        state, doing = self.words.get("state"), self.words.get("doing")
+        state, doing = self.report.state, self.report.words.get("doing")
         if state == "running":
             return None
-        return f"{state}: {doing}" if doing else str(state)
-
-    def waiting_seconds(self, now: float) -> float:
-        """Of the oldest file that is in no table; 0 if there is none."""
-        oldest = self.words.get("oldest_file")
-        return max(0.0, now - float(oldest["at"])) if isinstance(oldest, dict) else 0.0
+        return f"{state}: {doing}" if doing else state
 
 
 class Numbers(Collector):
-    """For Prometheus."""
+    """The job's figures, for Prometheus."""
 
     def __init__(
         self,
@@ -96,58 +81,22 @@ class Numbers(Collector):
         self._audited = audited
 
     def collect(self) -> Iterator[Metric]:
-        """What prometheus_client asks for at each scrape."""
+        """The families of one scrape."""
         told, now = self._told(), time.time()
-        words = told.words
-        gauges = [
-            ("gateway_spark_up", "1 while the Spark job runs, or starts.", told.up),
-            ("gateway_spark_ready", "1 while it takes batches.",
-             told.why_not_ready is None),
-            ("gateway_spark_waiting_seconds",
-             "Age of the oldest file that is in no table.", told.waiting_seconds(now)),
-            ("gateway_spark_waiting_files", "Files that are in no table.",
-             words.get("spool_files")),
-            ("gateway_spark_failures", "How often it ended, unasked, since its last batch.",
-             words.get("failures")),
-            ("gateway_spark_last_batch_timestamp_seconds",
-             "When it committed last, since the epoch.", words.get("last_batch_at")),
-            ("gateway_spark_last_batch_seconds", "How long its last batch took.",
-             words.get("last_batch_seconds")),
-            ("gateway_spark_holes", "Files that it could not read and moved aside.",
-             len(words.get("holes") or ())),
-            ("gateway_spark_clock_ahead_seconds",
-             "How far the clock has leapt, while no day expires by that.",
-             words.get("clock_ahead_seconds")),
-            ("gateway_spark_expiry_failed",
-             "1 if days that are too old could not be removed.",
-             words.get("expiry_problem") is not None),
-            ("gateway_lake_deletions_unfinished",
-             "Deletions that have begun, and something of which is left.",
-             words.get("deletions_unfinished")),
-            *((one.metric, one.text, one.value) for one in self._audited().figures(now)),
-        ]  # fmt: skip
-        for name, text, value in gauges:
-            if isinstance(value, (int, float)):
-                yield GaugeMetricFamily(name, text, float(value))
-        for name, text in (
-            ("spark_rows", "Rows that it has committed since its start."),
-            ("spark_misfits", "Rows with a value that did not fit its column, since then."),
-            ("lake_expired_events", "Events of days that spark.retention has removed."),
-            ("lake_deleted_events", "Events that gateway spark delete has taken out."),
-        ):  # fmt: skip
-            count = float(words.get(name.partition("_")[2]) or 0)
-            yield CounterMetricFamily(f"gateway_{name}", text, count)
-        about = "Days that spark.retention has removed from a table."
-        days = CounterMetricFamily("gateway_lake_expired_days", about, labels=["table"])
-        for table, count in (words.get("expired_days") or {}).items():
-            days.add_metric([table], float(count))
-        if days.samples:
-            yield days
-        about = "The newest event of a node that is in a table."
-        lsns = GaugeMetricFamily("gateway_lake_committed_lsn", about, labels=["node"])
-        for node, lsn in (words.get("committed_lsn") or {}).items():
-            lsns.add_metric([node], float(lsn))
-        yield lsns
+        report = told.report
+        of_job = {
+            **report.of_job(now, told.seconds),
+            "ready": told.why_not_ready is None,
+            "waiting_files": report.number("spool_files"),
+        }
+        of_tables = {**report.of_tables(), "committed_lsn": report.newest() or None}
+        yield from of_sections(
+            [
+                section("spark").of(of_job),
+                section("lake").of(of_tables),
+                section("audit").of(self._audited().figures(now)),
+            ]
+        )
 
 
 class Admin(ThreadingHTTPServer):
@@ -170,14 +119,14 @@ class Admin(ThreadingHTTPServer):
         super().__init__((where.host, where.port), _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """On a thread, if there is room for one more."""
+        """Answer on a thread, if there is room for one more."""
         if not self._room.acquire(blocking=False):
             self.shutdown_request(request)
             return
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """See `process_request`."""
+        """Answer, and make room for the next one."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -210,7 +159,7 @@ class _Handler(BaseHTTPRequestHandler):
             text = generate_latest(self.server.registry).decode()
             self._say(200, text, "text/plain; version=0.0.4; charset=utf-8")
         else:
-            self._say(200, json.dumps(told.words), "application/json")
+            self._say(200, json.dumps(told.report.words), "application/json")
 
     def _say(self, status: int, text: str, kind: str = "text/plain") -> None:
         body = f"{text.rstrip()}\n".encode()

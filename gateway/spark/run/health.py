@@ -32,7 +32,7 @@ _KILLED = "it ended without a word; dmesg says whether it was killed for its mem
 def _inherited(before: Mapping[str, Any]) -> Mapping[str, Any]:
     known = {
         name: before[name]
-        for name in ("committed_lsn", "committed_by", "holes", "ended")
+        for name in ("committed_by", "holes", "ended")
         if name in before
     }
     failures, why = before.get("failures"), before.get("last_failure")
@@ -202,7 +202,6 @@ class Health:
         if not waiting.files:
             self._known |= _NO_FAILURES
         self.say(
-            committed_lsn=ledger.committed.last(),
             committed_by=ledger.committed.last_by(),
             spool_files=waiting.files,
             oldest_file=oldest and {"name": oldest[0].name, "at": oldest[1]},

@@ -1,4 +1,4 @@
-"""What the last audit found, in a small file beside the tables: `gateway audit --note`
+"""The result of the last audit, a small file beside the tables: `gateway audit --note`
 writes it, the daemon, the Spark job and their metrics read it.
 
 It is replaced as a whole, and survives no power cut: the next audit says it again.
@@ -6,13 +6,12 @@ It is replaced as a whole, and survives no power cut: the next audit says it aga
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from gateway.sdk.protocol import Statistic
+from gateway.sdk.figures import Value
 from gateway.store.readers.lake import INTERNAL, leave_word
 
 _MOST_BYTES = 65536
@@ -38,12 +37,12 @@ class Audited:
     events: int = 0
     missing: int = 0
     """Acknowledged events that are nowhere, or only an old word vouches for them, and that
-    nobody has accepted as lost."""
+    are not accepted as lost."""
     holes: int = 0
-    """In so many stretches of lsns."""
+    """Stretches of lsns that those were."""
     doubled: int = 0
     unknown: int = 0
-    """Incarnations of which nobody knows where they ended."""
+    """Incarnations whose end is not known."""
     problems: int = 0
     """Files that can not be read, or are not understood."""
     unfinished: str | None = None
@@ -51,7 +50,7 @@ class Audited:
 
     @classmethod
     def read(cls, lake: Path) -> Audited:
-        """What stands beside these tables; of one that can not be read, nothing."""
+        """The file beside these tables; of one that can not be read, nothing."""
         try:
             with cls.path(lake).open("rb") as file:
                 return msgspec.json.decode(file.read(_MOST_BYTES), type=cls)
@@ -59,7 +58,7 @@ class Audited:
             return cls()
 
     def write(self, lake: Path) -> None:
-        """Beside these tables, in one step.  Raises OSError."""
+        """Put it beside these tables, in one step.  Raises OSError."""
         leave_word(self.path(lake), msgspec.json.encode(self))
 
     @staticmethod
@@ -74,57 +73,21 @@ class Audited:
         begun = self.at if self.at is not None else self.since
         return None if begun is None else max(0.0, now - begun)
 
-    def figures(self, now: float) -> Iterator[Statistic]:
-        """For pages and programs; nothing where none is to come and none was."""
+    def figures(self, now: float) -> dict[str, Value]:
+        """Values of section `audit`; none where none is to come and none was."""
         age = self.age(now)
         if age is None:
-            return
-        yield Statistic(
-            "last", "When the last audit came to its end, since the epoch.", self.at,
-            "gateway_audit_last_timestamp_seconds", card="last", unit="time",
-        )  # fmt: skip
-        yield Statistic(
-            "age", "Since then, or since one was first to come.", age,
-            "gateway_audit_age_seconds",
-        )  # fmt: skip
-        yield Statistic(
-            "every", "From one audit to the next.", self.every,
-            "gateway_audit_every_seconds",
-        )  # fmt: skip
-        yield Statistic(
-            "unfinished", "1 if the last attempt did not come to its end.",
-            self.unfinished is not None, "gateway_audit_unfinished",
-        )  # fmt: skip
+            return {}
+        of_attempts: dict[str, Value] = {
+            "last": self.at,
+            "age": age,
+            "every": self.every,
+            "unfinished": self.unfinished is not None,
+        }
         if self.at is None:
-            return
-        yield Statistic(
-            "complete", "1 if every acknowledged event was there, exactly once.",
-            self.complete, "gateway_audit_complete", card="complete",
-        )  # fmt: skip
-        yield Statistic(
-            "seconds", "How long it took.", self.seconds, "gateway_audit_seconds",
-        )  # fmt: skip
-        yield Statistic(
-            "events", "Acknowledged events that it looked for.", self.events,
-            "gateway_audit_events", card="events",
-        )  # fmt: skip
-        yield Statistic(
-            "missing", "Acknowledged events that were nowhere.", self.missing,
-            "gateway_audit_missing_events", card="missing",
-        )  # fmt: skip
-        yield Statistic(
-            "holes", "Stretches of lsns that those were.", self.holes,
-            "gateway_audit_holes",
-        )  # fmt: skip
-        yield Statistic(
-            "doubled", "Events that were there more than once.", self.doubled,
-            "gateway_audit_doubled_events", card="doubled",
-        )  # fmt: skip
-        yield Statistic(
-            "unknown", "Incarnations of which nobody knows where they ended.",
-            self.unknown, "gateway_audit_unknown_ends",
-        )  # fmt: skip
-        yield Statistic(
-            "problems", "Files that it could not read or understand.", self.problems,
-            "gateway_audit_problem_files",
-        )  # fmt: skip
+            return of_attempts
+        names = (
+            *("complete", "seconds", "events", "missing", "holes", "doubled"),
+            *("unknown", "problems"),
+        )
+        return of_attempts | {name: getattr(self, name) for name in names}

@@ -1,0 +1,51 @@
+"""Figures of Pravega (`gateway.sdk.figures`)."""
+
+from __future__ import annotations
+
+from gateway.sdk.figures import Figure, StatusSection
+
+SEGMENTS = StatusSection(
+    "pravega",
+    "Pravega, segments",
+    (
+        Figure("pravega.segments", "gateway_pravega_segments",
+               "segments, tables and open transactions among them",
+               look="it nears `options.segments`",
+               card="segments", panel="Streams", legend="segments"),
+        Figure("pravega.transactions", "gateway_pravega_transactions",
+               "open transactions that the controller knows",
+               look="it nears 10 000: a client that begins and never ends them",
+               card="open transactions", panel="Streams", legend="transactions"),
+        Figure("pravega.staged_bytes", "gateway_pravega_staged_bytes",
+               "memory that open transactions and large events hold",
+               look="it nears `options.transaction_bytes`: writers to them are closed there",
+               card="in memory for them", panel="Memory of streams", legend="transactions"),
+        Figure("pravega.retained_bytes", "gateway_pravega_retained_bytes",
+               "bytes of events that streams keep, before compression",
+               look="it grows without end: streams without a retention policy, see [retention](pravega.md#retention)",
+               card="events that streams keep", panel="What streams keep", legend="events"),
+        Figure("pravega.retained_limit", "gateway_pravega_retained_limit_bytes",
+               "limit of what streams keep, `options.retained_bytes`; not there without",
+               panel="What streams keep", legend="limit"),
+        Figure("pravega.retained_most", "gateway_pravega_stream_retained_bytes{stream}",
+               "bytes of events that the ten streams keep which have most, and all `others`",
+               panel="Streams that keep most"),
+        Figure("pravega.internal_bytes", "gateway_pravega_internal_bytes",
+               "memory for the state of reader groups and state synchronizers",
+               look="it nears `options.internal_bytes`: a synchronizer that its programs never compact is refused there",
+               card="state of groups and synchronizers",
+               panel="Memory of streams", legend="groups"),
+        Figure("pravega.recent_bytes", "gateway_pravega_recent_bytes",
+               "newest data in memory, at most `options.recent_bytes`",
+               panel="Memory of streams", legend="newest"),
+        Figure("pravega.denied", "gateway_pravega_denied_total{permission}",
+               "commands and calls that [`options.access`](pravega.md#access) did not allow, by what they asked for: `read`, `write`, `manage`, `see` (any of those), `use` (an address, a token), `groups`",
+               look="it grows: a program without the rule that it needs, or one that has no business there. The log names principal and stream, once for each",
+               panel="Pravega, denied"),
+        Figure("pravega.waiting_reads", "gateway_pravega_waiting_reads",
+               "readers that wait at the end of a segment",
+               look="0 while readers should be there",
+               card="readers that wait for data", panel="Streams", legend="waiting reads"),
+    ),
+    "with a Pravega listener",
+)  # fmt: skip

@@ -1,0 +1,137 @@
+"""Figures, each declared once: /metrics, /api/status, the live page, the dashboard and
+docs/metrics.md are made of the declarations.
+
+    Figure         one number: its names, what it means, when to look at it
+    StatusSection  figures of one thing, and how their values become `Statistics`
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from gateway.sdk.protocol import Statistic, Statistics
+
+Value = float | Mapping[str, float] | None
+"""A mapping has a value for each value of the figure's label; None: not known yet."""
+
+_LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number that people and programs may look at."""
+
+    key: str
+    """Section and name in /api/status, as `disk.free_bytes`; empty: no section has it."""
+    metric: str
+    """Name in /metrics, labels in braces behind it; empty: only /api/status has it.
+
+    Its end says what it is: `_total` a counter; `_bytes`, `_seconds` and
+    `_timestamp_seconds` their unit.
+    """
+    text: str
+    """The meaning: a clause, in Markdown, links as in a page of docs/."""
+    look: str = ""
+    """When to look at it, beside the alerts that do."""
+    card: str = ""
+    """Name on the live page; empty: not shown there."""
+    panel: str = ""
+    """Title of the dashboard's panel that shows it, with all others that name the same."""
+    legend: str = ""
+    """Name in that panel; needed where others are in it."""
+    rare: bool = False
+    """A counter of what should not happen: the panel shows how often, not how fast."""
+    unseen: str = ""
+    """Why no panel shows it."""
+    buckets: Sequence[float] = ()
+    """Bounds of a histogram's buckets."""
+
+    @property
+    def name(self) -> str:
+        """The metric's name without its labels."""
+        return self.metric.partition("{")[0]
+
+    @property
+    def labels(self) -> list[str]:
+        """The metric's labels."""
+        return re.findall(r"\w+", self.metric.partition("{")[2])
+
+    @property
+    def counter(self) -> bool:
+        """Whether it only grows."""
+        return self.name.endswith("_total")
+
+    @property
+    def kind(self) -> Literal["counter", "gauge", "histogram"]:
+        """The type in /metrics."""
+        if self.counter:
+            return "counter"
+        return "histogram" if self.buckets else "gauge"
+
+    @property
+    def unit(self) -> Literal["", "bytes", "seconds", "time"]:
+        """The unit, by the end of its name."""
+        name = (self.name or self.key).removesuffix("_total")
+        if name.endswith("_timestamp_seconds"):
+            return "time"
+        for unit in ("bytes", "seconds"):
+            if name.endswith(f"_{unit}"):
+                return unit
+        return ""
+
+    @property
+    def help(self) -> str:
+        """The text as a sentence without markup, for /metrics."""
+        return _plain(self.text)
+
+    def of(self, value: Value) -> Statistic:
+        """The figure with this value."""
+        return Statistic(
+            self.key.partition(".")[2],
+            self.help,
+            value,
+            self.name,
+            next(iter(self.labels), ""),
+            counter=self.counter,
+            card=self.card,
+            unit=self.unit,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StatusSection:
+    """Figures of one thing: a section of /api/status, a card on the live page."""
+
+    name: str
+    title: str
+    """The card's; empty: no card."""
+    figures: Sequence[Figure]
+    only: str = ""
+    """Where there is such a section, as "with a listener of its own"; empty: everywhere."""
+
+    def of(
+        self,
+        values: Mapping[str, Value],
+        *,
+        title: str = "",
+        troubles: Sequence[str] = (),
+    ) -> Statistics:
+        """The section with these values, by name; figures without one are left out.
+
+        Raises KeyError for a value that no figure has.
+        """
+        rows = {one.key.partition(".")[2]: one for one in self.figures}
+        if unknown := values.keys() - rows.keys():
+            raise KeyError(f"no figure {self.name}.{min(unknown)}")
+        found = [one.of(values[name]) for name, one in rows.items() if name in values]
+        return Statistics(self.name, title or self.title, found, troubles)
+
+
+@cache
+def _plain(text: str) -> str:
+    said = _LINK.sub(r"\1", text).replace("`", "")
+    return f"{said[0].upper()}{said[1:]}."

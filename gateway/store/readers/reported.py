@@ -1,0 +1,125 @@
+"""The Spark job's report of itself, a small file beside the tables: the daemon and the
+job's own admin port read it.
+
+The job replaces it every `BEAT` (`gateway.spark.run.health`), so its age tells whether the
+job lives.  Whatever the file holds, reading it raises nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gateway.sdk.figures import Value
+from gateway.store.readers.lake import BEAT, health_path
+
+SILENT = 6 * BEAT
+"""A job that has said nothing for so long is taken for dead, in seconds."""
+
+_BATCH = ("at", "seconds", "rows", "files")
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """The job, as it last reported; times are seconds since the epoch."""
+
+    words: Mapping[str, Any] = field(default_factory=dict)
+    """The file."""
+
+    @classmethod
+    def read(cls, lake: Path) -> Reported:
+        """The report beside these tables; an empty one where there is none."""
+        try:
+            found = json.loads(health_path(lake).read_bytes())
+        except (OSError, ValueError):
+            found = None
+        return cls(found if isinstance(found, dict) else {})
+
+    @property
+    def state(self) -> str:
+        """`starting`, `running`, `stopped` or `failed`; empty: it never reported."""
+        return str(self.words.get("state") or "")
+
+    def silent_seconds(self, now: float) -> float:
+        """Time since the job said something.
+
+        Where that is in the future the clock was set back, and nothing was said since.
+        """
+        silent = now - (self.number("at") or 0.0)
+        return -silent if silent < -SILENT else max(0.0, silent)
+
+    def up(self, silent: float) -> bool:
+        """Whether it runs, or comes to that, having said nothing for *silent* seconds."""
+        return silent < SILENT and self.state in ("starting", "running")
+
+    def waiting_seconds(self, now: float) -> float:
+        """Age of the oldest file that is in no table; 0 if there is none."""
+        oldest = self.words.get("oldest_file")
+        at = _number(oldest.get("at")) if isinstance(oldest, dict) else None
+        return 0.0 if at is None else max(0.0, now - at)
+
+    def committed(self, node: str) -> dict[str, int]:
+        """The greatest lsn of each of the node's incarnations that is in a table."""
+        found = self._mapping("committed_by").get(node)
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def batches(self) -> list[dict[str, float]]:
+        """The last batches, the newest last: `at`, `seconds`, `rows`, `files`."""
+        found = self.words.get("recent")
+        return [
+            {name: float(one[name]) for name in _BATCH}
+            for one in (found if isinstance(found, list) else ())
+            if isinstance(one, dict)
+            and all(_number(one.get(name)) is not None for name in _BATCH)
+        ]
+
+    def count(self, name: str) -> int:
+        """The length of a list of the report."""
+        return len(self.words.get(name) or ())
+
+    def number(self, name: str) -> float | None:
+        """A number of the report; None: not known."""
+        return _number(self.words.get(name))
+
+    def of_job(self, now: float, silent: float) -> dict[str, Value]:
+        """Values of section `spark`."""
+        up = self.up(silent)
+        return {
+            "up": up,
+            "starting": up and self.state == "starting",
+            "last_batch_at": self.number("last_batch_at"),
+            "last_batch_seconds": self.number("last_batch_seconds"),
+            "rows": self.number("rows"),
+            "misfits": self.number("misfits"),
+            "waiting_seconds": round(self.waiting_seconds(now), 3),
+            "failures": self.number("failures"),
+            "holes": self.count("holes"),
+            "clock_ahead_seconds": self.number("clock_ahead_seconds"),
+            "expiry_failed": self.words.get("expiry_problem") is not None,
+        }
+
+    def of_tables(self) -> dict[str, Value]:
+        """Values of section `lake` that only the job knows."""
+        names = ("expired_events", "deleted_events", "deletions_unfinished")
+        days = self._mapping("expired_days") or None
+        return {"expired_days": days, **{name: self.number(name) for name in names}}
+
+    def newest(self) -> dict[str, float]:
+        """The greatest lsn of each node that is in a table, whichever incarnation gave it."""
+        return {
+            node: max(lives.values())
+            for node in self._mapping("committed_by")
+            if (lives := self.committed(node))
+        }
+
+    def _mapping(self, name: str) -> Mapping[str, Any]:
+        found = self.words.get(name)
+        return found if isinstance(found, dict) else {}
+
+
+def _number(told: object) -> float | None:
+    return told if isinstance(told, (int, float)) else None
