@@ -237,6 +237,8 @@ class Freshness:
     """Where events stand, or will; None if they go on."""
     age_seconds: float | None
     """Of the oldest event in no table; 0 if none waits; None if it is not known."""
+    unpublished_seconds: float
+    """Age of the oldest durable event that is in no spool file; 0 if there is none."""
     newest_seconds: float | None
     """Of the newest event in a table; None if there is none since the start."""
     held_by: Holder
@@ -291,6 +293,7 @@ def judge(facts: Facts) -> Freshness:
         level=found.level,
         stands=found.stands,
         age_seconds=max(waits or 0.0, facts.disk_wait),
+        unpublished_seconds=facts.unpublished or 0.0,
         newest_seconds=facts.newest,
         held_by=_holder(facts),
         goal=_goal(facts),

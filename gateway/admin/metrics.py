@@ -26,10 +26,10 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from gateway.admin.freshness import Freshness, Holder
+from gateway.admin.freshness import Holder
 from gateway.admin.histogram import BulkHistogram
-from gateway.admin.status import ListenerStatus, Probe, Status
-from gateway.figures import figure
+from gateway.admin.status import Probe, Status, value_of
+from gateway.figures import OF_STATUS, figure
 from gateway.figures.exposition import Value, families, of_sections
 
 # One more gauge beside every counter, for a start time that nobody here asks for.
@@ -214,65 +214,21 @@ def _counter(registry: CollectorRegistry, name: str) -> Counter:
 
 def _families(status: Status) -> Iterator[Metric]:
     build = status.version, status.node, platform.python_version()
-    journal, spool, archive = status.journal, status.spool, status.archive
-    yield from families(
-        {
-            "gateway_build_info": {build: 1},
-            "gateway_uptime_seconds": status.uptime_seconds,
-            "gateway_ready": status.ready,
-            **_listeners(status.listeners),
-            "gateway_journal_durable_lsn": journal.durable_lsn,
-            "gateway_journal_bytes": journal.bytes,
-            "gateway_journal_full": journal.why_full is not None,
-            "gateway_journal_oldest_wait_seconds": journal.oldest_wait_seconds,
-            "gateway_spool_published_lsn": spool.published_lsn,
-            "gateway_spool_files": spool.files,
-            "gateway_spool_bytes": spool.bytes,
-            "gateway_spool_limit_bytes": spool.limit_bytes,
-            "gateway_archive_files": archive.files,
-            "gateway_archive_bytes": archive.bytes,
-            **(
-                {}
-                if status.freshness is None
-                else _freshness(status.freshness, status.node)
-            ),
+    values: dict[str, Value] = {
+        "gateway_build_info": {build: 1},
+        "gateway_journal_full": status.journal.why_full is not None,
+        **{one.name: value_of(status, one.key) for one in OF_STATUS},
+    }
+    if (fresh := status.freshness) is not None:
+        holders, age = get_args(Holder), fresh.age_seconds
+        values |= {
+            "gateway_freshness_seconds": None if age is None else {status.node: age},
+            "gateway_freshness_held": {by: by == fresh.held_by for by in holders},
+            "gateway_held_back": {why: why in fresh.reasons for why in _REASONS},
+            "gateway_client_crl_valid_seconds": {
+                (name, "refuse" if crl.refuses else "accept"): crl.seconds
+                for name, crl in fresh.crls.items()
+            },
         }
-    )
+    yield from families(values)
     yield from of_sections(status.more)
-
-
-def _listeners(listeners: Sequence[ListenerStatus]) -> dict[str, Value]:
-    which = {(one.name, one.protocol): one for one in listeners}
-    return {
-        "gateway_connections": {key: one.connections for key, one in which.items()},
-        "gateway_connections_limit": {
-            key: one.connections_limit
-            for key, one in which.items()
-            if one.connections_limit is not None
-        },
-        "gateway_events_total": {key: one.events for key, one in which.items()},
-        "gateway_received_bytes_total": {key: one.bytes for key, one in which.items()},
-        "gateway_rejected_connections_total": {
-            (*key, reason): count
-            for key, one in which.items()
-            for reason, count in one.rejected.items()
-        },
-    }
-
-
-def _freshness(fresh: Freshness, node: str) -> dict[str, Value]:
-    age, listeners = fresh.age_seconds, fresh.listeners.items()
-    return {
-        "gateway_freshness_seconds": None if age is None else {node: age},
-        "gateway_listener_freshness_seconds": {
-            name: age for name, age in listeners if age is not None
-        },
-        "gateway_freshness_held": {by: by == fresh.held_by for by in get_args(Holder)},
-        "gateway_held_back": {why: why in fresh.reasons for why in _REASONS},
-        "gateway_certificate_valid_seconds": fresh.certificates,
-        "gateway_client_crl_valid_seconds": {
-            (name, "refuse" if crl.refuses else "accept"): crl.seconds
-            for name, crl in fresh.crls.items()
-        },
-        "gateway_spool_room_seconds": fresh.room_seconds,
-    }

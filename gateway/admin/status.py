@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from gateway.admin.freshness import Freshness
-from gateway.figures import runbook
+from gateway.figures import OF_STATUS, runbook
+from gateway.figures.exposition import Value
 from gateway.sdk.protocol import Statistics
 
 
@@ -156,6 +157,25 @@ class Status:
 Probe = Callable[[], Status]
 
 
+def value_of(status: Status, key: str) -> Value:
+    """The value of a figure that is a field: of a list, with names and protocols."""
+    head, _, name = key.partition(".")
+    found = getattr(status, head)
+    if head != "listeners":
+        found = getattr(found, name, None) if name else found
+        if isinstance(found, Mapping):
+            return {label: each for label, each in found.items() if each is not None}
+        return found  # type: ignore[no-any-return] # a number or None
+    values: dict[tuple[str, ...], float] = {}
+    for one in found:
+        which, each = (one.name, one.protocol), getattr(one, name)
+        if isinstance(each, Mapping):
+            values |= {(*which, label): count for label, count in each.items()}
+        elif each is not None:
+            values[which] = each
+    return values
+
+
 def as_json(status: Status) -> bytes:
     """What `/api/status` answers: every field, `ready`, and the page's `cards`.
 
@@ -175,7 +195,9 @@ def as_json(status: Status) -> bytes:
         section.name: {one.name: one.value for one in section.values}
         for section in status.more
     }
-    cards = [card for section in status.more if (card := _card(section))]
+    of_status = [one.of(value_of(status, one.key)) for one in OF_STATUS if one.card]
+    sections = [Statistics("", "On the way", of_status), *status.more]
+    cards = [card for section in sections if (card := _card(section))]
     own = {**head, "ready": status.ready, **fields, "cards": cards}
     return json.dumps({**own, **more, **own}).encode()
 

@@ -22,6 +22,7 @@ from gateway.sdk.figures import Figure, StatusSection
 
 __all__ = [
     "CONDITIONS",
+    "OF_STATUS",
     "QUESTIONS",
     "SECTIONS",
     "Condition",
@@ -60,6 +61,13 @@ SECTIONS = {
     )
     for name, (title, only) in _ABOUT.items()
 }
+
+OF_STATUS = [
+    one
+    for one in _FIGURES
+    if one.key and one.metric and one.key.partition(".")[0] not in SECTIONS
+]
+"""Figures that are fields of `gateway.admin.status.Status`, by their key."""
 
 
 def figure(metric: str) -> Figure:

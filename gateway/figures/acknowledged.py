@@ -15,12 +15,12 @@ from gateway.sdk.figures import Figure
 _RED = "docs/symptoms.md#when-readyz-is-red"
 
 _FIGURES = (
-    Figure("", "gateway_ready", "1 while events are taken, as `/readyz`",
+    Figure("ready", "gateway_ready", "1 while events are taken, as `/readyz`",
            look="0 for minutes"),
-    Figure("", "gateway_events_total{listener,protocol}", "events made durable",
+    Figure("listeners.events", "gateway_events_total{listener,protocol}", "events made durable",
            look="its rate drops to 0 while senders are connected",
            panel="Events made durable, by listener"),
-    Figure("", "gateway_received_bytes_total{listener,protocol}",
+    Figure("listeners.bytes", "gateway_received_bytes_total{listener,protocol}",
            "bytes read from the network",
            look="bytes come and no events: half-received windows", panel="Received"),
     Figure("", "gateway_ack_seconds",
@@ -31,7 +31,7 @@ _FIGURES = (
            "1 for what holds senders back: `disk` (full), `spool` (full), `commit` (fails), `memory`, `stall` (the disk does not answer)"),
     Figure("", "gateway_journal_full", "1 while senders are held back",
            unseen="gateway_held_back says the same, with the reason"),
-    Figure("", "gateway_journal_oldest_wait_seconds",
+    Figure("journal.oldest_wait_seconds", "gateway_journal_oldest_wait_seconds",
            "how long the oldest batch has waited to be acknowledged; with `ack: spool` that is `spool.roll_interval` as a rule",
            look="above 1 s: the disk is slow; `/readyz` is red from `journal.stall_after` (5 s) on",
            panel="Oldest batch without an acknowledgement"),
@@ -43,7 +43,7 @@ _FIGURES = (
            look="it rises with load; 1 under load means senders wait for each event",
            buckets=EVENTS),
     Figure("", "gateway_journal_commit_bytes", "bytes of one group commit", buckets=BYTES),
-    Figure("", "gateway_journal_durable_lsn", "the newest event that survives a power cut"),
+    Figure("journal.durable_lsn", "gateway_journal_durable_lsn", "the newest event that survives a power cut"),
     Figure("memory.held_bytes", "gateway_held_bytes",
            "unfinished input and unread output of all connections, with what is read ahead; at most half of `journal.memory_bytes`",
            card="in memory", panel="Messages that arrive", legend="bytes"),

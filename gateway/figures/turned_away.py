@@ -11,7 +11,7 @@ _NEW_ONE = "put a new one in its place, it is read by itself"
 _NEW_CRL = "put its authority's new one in its place, it is read by itself"
 
 _FIGURES = (
-    Figure("", "gateway_rejected_connections_total{listener,protocol,reason}",
+    Figure("listeners.rejected", "gateway_rejected_connections_total{listener,protocol,reason}",
            "connections rejected before their protocol began (limits, TLS, PROXY); `failure`: the protocol's code raised, the log has the traceback",
            panel="Rejected"),
     Figure("", "gateway_refusals_total{key}",
@@ -21,7 +21,7 @@ _FIGURES = (
     Figure("", "gateway_wrong_credentials_total{listener}",
            "wrong tokens and passwords; `admin` is the admin port. Their answers wait, from the second of an address on up to 5 s",
            panel="Wrong tokens and passwords"),
-    Figure("", "gateway_certificate_valid_seconds{listener}",
+    Figure("freshness.certificates", "gateway_certificate_valid_seconds{listener}",
            "time until a listener's certificate ends, below 0 if it has; only for listeners with TLS",
            panel="Certificates", legend="{{listener}}"),
     Figure("", "gateway_client_crl_valid_seconds{listener,expired}",

@@ -8,7 +8,7 @@ from gateway.sdk.figures import Figure
 _CLOCK = "[more](symptoms.md#when-a-clock-is-wrong)"
 
 _FIGURES = (
-    Figure("", "gateway_uptime_seconds", "time since the process started",
+    Figure("uptime_seconds", "gateway_uptime_seconds", "time since the process started",
            look="it keeps falling to 0: a restart loop"),
     Figure("", "gateway_build_info{version,node,python}", "always 1; what is running",
            look="versions differ between machines"),

@@ -26,7 +26,7 @@ class Figure:
     """A number that people and programs may look at."""
 
     key: str
-    """Section and name in /api/status, as `disk.free_bytes`; empty: no section has it."""
+    """Place in /api/status, as `disk.free_bytes`; empty: it is not there as it is."""
     metric: str
     """Name in /metrics, labels in braces behind it; empty: only /api/status has it.
 

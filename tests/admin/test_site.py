@@ -80,6 +80,7 @@ def test_status_says_how_fresh_the_tables_are(port: Any, daemon: Any) -> None:
         freshness=judge(
             Facts(
                 durable_lsn=9,
+                unpublished=2.5,
                 uncommitted=90.0,
                 job=Job(state="running", silent_seconds=70),
                 listeners={"beats": 90.0, "games": None},
@@ -92,6 +93,7 @@ def test_status_says_how_fresh_the_tables_are(port: Any, daemon: Any) -> None:
         "level": "bad",
         "stands": "spark",
         "age_seconds": 90.0,
+        "unpublished_seconds": 2.5,
         "newest_seconds": None,
         "held_by": "spark",
         "goal": "table",
@@ -104,6 +106,10 @@ def test_status_says_how_fresh_the_tables_are(port: Any, daemon: Any) -> None:
         "condition": "GatewaySparkDown",
         "runbook": "docs/spark.md#when-something-is-wrong",
     }
+    assert b"\ngateway_unpublished_seconds 2.5\n" in port.ask("/metrics").body
+    rows = status["cards"][0]["rows"]
+    row = {"name": "oldest event not in a file", "value": 2.5, "unit": "seconds"}
+    assert row in rows
 
 
 def test_status_names_the_reason(port: Any, daemon: Any) -> None:
