@@ -6,6 +6,7 @@ certificates  an authority, and certificates that it signs
 settings      one of `listeners` without a configuration file
 streams       bytes cut and damaged in every way
 attacks       what a hostile peer costs, counted
+http_attacks  attacks on any protocol in HTTP/1.1
 disk          a disk that records each call, and fails where a test wants it to
 crashes       what a crash would have left of such a disk
 reactor       an event loop that a test turns by hand

@@ -3,7 +3,7 @@ r"""Attacks: what a peer sends to make us work, and counts of the work that it m
     attack = Attack("syslog", "lines of nothing", repeated(b"\n"), endless=True)
     trial = Trial(attack, tmp_path)
     trial.run(1 << 18)
-    assert trial.journal_bytes <= 4 * trial.sent + (64 << 10)
+    trial.check_bounds()
 
 One connection, without network, disk and time: everything is durable after each turn.
 Costs are counts of what was done, the same on every machine: bytes of the journal's
@@ -119,6 +119,13 @@ class Trial:
     def over(self) -> bool:
         """The connection takes nothing more."""
         return self.connection.closed or self.connection.aborted
+
+    def check_bounds(self, *, most_deflated: int = 96 << 10) -> None:
+        """Assert the ceilings of any attack: of the journal, and of each turn."""
+        assert self.journal_bytes <= 4 * self.sent + (64 << 10)
+        assert self.most_events <= 1 << 16
+        assert self.most_inflated <= 1 << 20
+        assert self.most_deflated <= most_deflated
 
     def run(
         self,

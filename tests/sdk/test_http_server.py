@@ -25,6 +25,7 @@ from gateway.sdk.http_server import (
 from gateway.sdk.protocol import Answer
 from gateway.testing import FakeConnection, ManualJournal
 from gateway_testkit.settings import settings
+from unclear_lengths import UNCLEAR_LENGTHS
 
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\n"
 DONE = b"HTTP/1.1 200 "
@@ -187,24 +188,7 @@ def test_inflated(data: bytes, coding: str) -> None:
 # What is not to be trusted
 
 
-@pytest.mark.parametrize(
-    "lengths",
-    [
-        b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
-        b"Transfer-Encoding: chunked\r\nContent-Length: 0\r\n",
-        b"Content-Length: 3\r\nContent-Length: 4\r\n",
-        b"Content-Length: 3, 4\r\n",
-        b"Content-Length: +3\r\n",
-        b"Content-Length: 0x3\r\n",
-        b"Content-Length: -1\r\n",
-        b"Content-Length: 99999999999999999999999\r\n",
-        b"Transfer-Encoding: gzip, chunked\r\n",
-        b"Transfer-Encoding: xchunked\r\n",
-        b"Transfer-Encoding:\x0bchunked\r\n",
-        b"Transfer-Encoding : chunked\r\n",
-        b"Content-Length\n: 3\r\n",
-    ],
-)
+@pytest.mark.parametrize("lengths", UNCLEAR_LENGTHS)
 def test_lengths_that_two_could_read_in_two_ways(lengths: bytes) -> None:
     """What is behind such a body is no request."""
     port = Port()
