@@ -10,7 +10,7 @@
 #   docker build --build-arg BASE=python@sha256:… .
 #
 # Of a release, for amd64 and arm64, with its version on it: `make release` says the line
-# that begins with `docker buildx bake` (docker-bake.json).
+# that begins with `docker buildx bake` (release/docker-bake.json).
 ARG BASE=python:3.13.9-slim-bookworm
 ARG VERSION=unreleased
 ARG REVISION=
@@ -21,7 +21,8 @@ FROM ${BASE} AS wheel
 WORKDIR /src
 COPY requirements/build.txt ./requirements/
 RUN pip install --no-cache-dir --require-hashes -r requirements/build.txt
-COPY pyproject.toml hatch_build.py README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE ./
+COPY release/hatch_build.py ./release/
 COPY gateway ./gateway
 COPY twisted ./twisted
 COPY conf ./conf

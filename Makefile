@@ -8,7 +8,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14 p
 	$$p -c '$(NEED)' 2>/dev/null && echo $$p && break; done)
 
 # Distributions of their own in this repository, beside the gateway's.
-BESIDE  = gateway-demo gateway-testkit rsio-check
+BESIDE  = packages/gateway-demo packages/gateway-testkit packages/rsio-check
 EXAMPLES = examples/syslog examples/otlp examples/bulk
 
 # Spark's tests run with these too, each the lowest that pyproject.toml allows.
@@ -53,12 +53,12 @@ $(VENV)/.test:    MORE = run
 $(VENV)/.check:   MORE = run test release
 $(VENV)/.release: PACKAGES =
 PACKAGES = $(BESIDE:%=-e %)
-$(VENV)/.cluster: PACKAGES = -e 'gateway-demo[cluster]' -e gateway-testkit -e rsio-check
+$(VENV)/.cluster: PACKAGES = -e 'packages/gateway-demo[cluster]' -e packages/gateway-testkit -e packages/rsio-check
 $(VENV)/.test $(VENV)/.check: PACKAGES = $(BESIDE:%=-e %) $(EXAMPLES:%=-e '%[test]')
 
 # It takes a C compiler, and nothing else here needs it.
-$(VENV)/.native: gateway-native/pyproject.toml gateway-native/hatch_build.py gateway-native/gateway_native/kernel.c | $(PY)
-	@$(PY) -m pip install --quiet --disable-pip-version-check -e gateway-native || { \
+$(VENV)/.native: packages/gateway-native/pyproject.toml packages/gateway-native/hatch_build.py packages/gateway-native/gateway_native/kernel.c | $(PY)
+	@$(PY) -m pip install --quiet --disable-pip-version-check -e packages/gateway-native || { \
 		echo "It needs a C compiler and Python's headers; on Debian and Ubuntu: apt-get install gcc libc6-dev python3-dev"; exit 1; }
 	@touch $@
 native: $(VENV)/.native

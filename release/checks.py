@@ -41,7 +41,7 @@ def whole(made: Sequence[Path], release: Release, root: Path = ROOT) -> None:
         raise Failed(f"wheels of {', '.join(sorted(wheels))}")
     for name, path in wheels.items():
         beside = name.replace("_", "-")
-        folder = root / beside if beside in BESIDE else root
+        folder = root / "packages" / beside if beside in BESIDE else root
         names = {
             one for one in zipfile.ZipFile(path).namelist() if ".dist-info/" not in one
         }

@@ -113,7 +113,7 @@ class Release:
         words = " ".join(f"{name}={value}" for name, value in given.items())
         return [
             f"python -m twine upload {folder}/*.tar.gz {folder}/*.whl",
-            f"{words} docker buildx bake --push    # to a registry: --set '*.tags=…'",
+            f"{words} docker buildx bake -f release/docker-bake.json --push    # to a registry: --set '*.tags=…'",
         ]
 
 
@@ -141,7 +141,7 @@ def packages(to: Path, scratch: Path) -> list[Path]:
     with tarfile.open(source) as archive:
         archive.extractall(scratch / "source", filter="data")
     [tree] = (scratch / "source").iterdir()
-    for folder in (tree, *(tree / name for name in made_here())):
+    for folder in (tree, *(tree / "packages" / name for name in made_here())):
         _build("wheel", folder, to)
     return [source, *sorted(to.glob("*.whl"))]
 

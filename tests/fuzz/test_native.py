@@ -16,7 +16,9 @@ from programs import lacking, program
 from samples import some_of
 
 _HERE = Path(__file__).parent
-_SOURCE = _HERE.parents[1] / "gateway-native" / "gateway_native" / "kernel.c"
+_SOURCE = (
+    _HERE.parents[1] / "packages" / "gateway-native" / "gateway_native" / "kernel.c"
+)
 _SECONDS = os.environ.get("NATIVE_SECONDS", str(some_of(5, 1)))
 _END_AFTER = 4 * PATIENCE + float(_SECONDS)
 _SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")

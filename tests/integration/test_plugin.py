@@ -83,7 +83,7 @@ def test_demo_and_kits_are_not_in_it(environment: Environment) -> None:
     for command, package in (("demo", "gateway-demo"), ("rsio-check", "rsio-check")):
         found = environment.gateway(command)
         assert found.returncode == 2
-        assert f"pip install '{package}'" in found.stderr
+        assert f"pip install the folder packages/{package}" in found.stderr
     config = environment.python.with_name("gateway.yaml")
     config.write_text(
         json.dumps({"listeners": [listener("syslog", "syslog", options=OPTIONS)]})

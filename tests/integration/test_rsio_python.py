@@ -1,4 +1,4 @@
-"""The RS.io client for Python (`clients/python/`), installed from its wheel without the daemon."""
+"""The RS.io client for Python (`packages/rsio-client/`), installed from its wheel without the daemon."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from deadlines import run
 from wheels import borrow, clean, pip
 
 ROOT = Path(__file__).parents[2]
-PROJECT = ROOT / "clients" / "python"
+PROJECT = ROOT / "packages" / "rsio-client"
 MOST_BYTES = 200_000
 STREAMS = listener("streams", "rsio", options={"publish": ["events"]})
 

@@ -6,7 +6,7 @@ here knows a table's format.
     inbox        copies of the files of a spool in a bucket
     s3a          how a cluster's task reads a spool that is in a bucket
     footers      what files say of their rows
-    known_files  rows of files that nobody has to look for
+    known_files  rows of files that need not be looked for
     alike        batches whose rows belong into one folder
     heap         settings by the size of rows, and files that are too large
     overlaps     compares files whose events have names that the tables have

@@ -1,4 +1,4 @@
-"""What becomes of rows that are committed.
+"""Rows that are committed: compaction, expiry, deletion.
 
 In come days of a table; out come the same days, rewritten in one step. Nothing here
 runs inside a batch.

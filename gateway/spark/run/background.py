@@ -1,4 +1,4 @@
-"""What is done for the tables beside the batches, on a thread of its own."""
+"""Work for the tables beside the batches, on a thread of its own."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ Nothing here asks a bucket, a hub or a table where to begin.
     incarnation    which start of a daemon gave an lsn
     lineage        what a start knows of those before it
     orphans        what nodes with another name left
-    offering       hands over what lies in a directory that nobody runs on
+    offering       hands over what lies in a directory without a daemon
     owners         whose files are ours in directories that gateways share
     removal_clock  the clock by which old files are removed
 """

@@ -1,4 +1,4 @@
-"""What those who read the spool say: the Spark job, the audit, jobs of others.
+"""The words of those who read the spool: the Spark job, the audit, jobs of others.
 
 In come their small files; out come what they have read, deleted and found. Nothing
 here imports Spark.

@@ -1,6 +1,6 @@
 """`gateway rsio-check`: the command of the package `rsio_check`, if that is installed.
 
-The kit is a distribution of its own (`rsio-check/`), so that it shares no code with what
+The kit is a distribution of its own (`packages/rsio-check/`), so that it shares no code with what
 it tests, and runs where there is no gateway.
 """
 

@@ -49,7 +49,7 @@ class Compiled(BuildHookInterface[Any]):
 
 
 def platform(library: Path) -> str:
-    """What can load it: any Linux of the last ten years, if it asks no more of glibc."""
+    """The tag of a wheel: any Linux of the last ten years, if it asks no more of glibc."""
     here = sysconfig.get_platform().replace("-", "_").replace(".", "_")
     asked = re.findall(rb"GLIBC_2\.(\d+)", library.read_bytes())
     if here.startswith("linux_") and asked and max(map(int, asked)) <= _OLD_GLIBC:
