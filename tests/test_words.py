@@ -94,8 +94,8 @@ LEFT: dict[str, int] = {
     "gateway/protocols/forward": 37,
     "gateway/sdk": 251,
     "gateway/sinks": 71,
-    "gateway/spark": 345,
-    "gateway/store": 712,
+    "gateway/spark": 342,
+    "gateway/store": 710,
 }
 """How many breaches a room still has: fewer, and its figure here is lowered; none, and
 its line goes.  Other rooms have none."""

@@ -165,7 +165,7 @@ def value_of(status: Status, key: str) -> Value:
         found = getattr(found, name, None) if name else found
         if isinstance(found, Mapping):
             return {label: each for label, each in found.items() if each is not None}
-        return found  # type: ignore[no-any-return] # a number or None
+        return found
     values: dict[tuple[str, ...], float] = {}
     for one in found:
         which, each = (one.name, one.protocol), getattr(one, name)
