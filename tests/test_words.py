@@ -73,7 +73,6 @@ LEFT: dict[str, int] = {
     "docs/install.md": 1,
     "docs/lumberjack.md": 4,
     "docs/managed-spark.md": 1,
-    "docs/operations.md": 12,
     "docs/plugin.md": 8,
     "docs/pomelo.md": 6,
     "docs/pravega.md": 11,
