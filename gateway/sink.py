@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gateway.sdk.section import Place
     from gateway.spark.commit.lakedisk import LakeDisk
     from gateway.spark.commit.sink import Parts, Sink
+    from gateway.spark.later.days import Rewritten, RowsMade
 
 __all__ = ["NAMES", "PARTITIONS", "Ability", "Kind", "able", "kind_of"]
 
@@ -124,12 +125,22 @@ class Kind(ABC):
 
     def backfill(
         self, config: Any, spark: Any, disk: LakeDisk, names: Collection[str]
-    ) -> Iterator[str]:
+    ) -> Iterator[Rewritten]:
         """Make columns of rows that are in the tables: those of *names*, or those that the
         tables lack.
 
-        Says what was done, step by step.  Raises `gateway.spark.commit.partition.Busy`,
-        `gateway.spark.commit.ledger.Broken`, OSError, and what Spark raises.
+        Raises `gateway.spark.commit.partition.Busy`, `gateway.spark.commit.ledger.Broken`,
+        OSError, and what Spark raises.
+        """
+        raise NotImplementedError(self.name)
+
+    def rewrite(
+        self, config: Any, spark: Any, disk: LakeDisk, make: RowsMade, word: str
+    ) -> Iterator[Rewritten]:
+        """Rewrite each day of the tables of events: *make* makes its new rows of the old ones.
+
+        A day changes in one step, also beside the job.  Names of new files have *word* in
+        them.  Raises the same as `backfill`.
         """
         raise NotImplementedError(self.name)
 

@@ -182,8 +182,8 @@ def _compact(args: argparse.Namespace) -> int:
     today = datetime.now(UTC).date()
     before = min(args.before or today, today)
     for done in compact(config.data_dir / "lake", Lake(), before=before):
-        text = f"{done.folder}: {done.before} files, now {done.after}"
-        _say(args, text, asdict(done))
+        counts = {"before": done.before, "after": done.after, "rows": done.rows}
+        _say(args, str(done), {"folder": done.day, **counts})
     return 0
 
 
@@ -191,7 +191,7 @@ def _backfill(args: argparse.Namespace) -> int:
     config, kind = _able(args, "backfill")
     with _session(config) as spark:
         for done in kind.backfill(config, spark, Lake(), args.names):
-            _say(args, done, {"done": done})
+            _say(args, str(done), {"done": str(done)})
     return 0
 
 

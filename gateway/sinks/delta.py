@@ -105,7 +105,6 @@ class DeltaTable(SharedTable):
         """… and this commit set the table back last, if one of them did."""
 
     def open(self) -> Ledger:
-        """See `commits.Table`."""
         from gateway.spark.commit.commits import Lost
 
         self._seen, number = self._state()
@@ -182,7 +181,6 @@ class DeltaTable(SharedTable):
         return fitted(rows, {one.name: one.dataType.simpleString() for one in fields})
 
     def overwrite(self, day: str, make: Callable[[DataFrame], DataFrame]) -> None:
-        """See `commits.Table`."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -203,14 +201,12 @@ class DeltaTable(SharedTable):
             raise
 
     def shared(self) -> bool:
-        """See `SharedTable`."""
         return bool(self._numbers().keys() - {self.job})
 
     def _all_rows(self) -> DataFrame:
         return self._spark.read.format("delta").load(self.name)
 
     def added(self) -> DataFrame:
-        """See `commits.Table`."""
         from pyspark.sql import DataFrame
 
         version, number = self._added
@@ -252,19 +248,16 @@ class DeltaTable(SharedTable):
         raise Broken(f"the log of {log.dataPath()} has no commit {number} of ours")
 
     def spread(self, most: int) -> Mapping[str, Collection[str]]:
-        """See `commits.Table`."""
         parts = [[f"{key}={one}" for key, one in by.items()] for by in self._divided]
         return values_of(parts) if len(set(map(tuple, parts))) > most else {}
 
     def delete(self, condition: str) -> None:
-        """See `commits.Table`."""
         if self._numbers():
             mine = f"({condition}) AND {self._ours()}"
             with self._carrying():  # ours, or of whoever may read all of it
                 self._spark.sql(f"DELETE FROM delta.`{self.name}` WHERE {mine}")  # noqa: S608
 
     def purge(self) -> Iterator[str]:
-        """See `commits.Table`."""
         if not self._numbers():
             return
         check = "spark.databricks.delta.retentionDurationCheck.enabled"
@@ -274,7 +267,6 @@ class DeltaTable(SharedTable):
         yield f"{self.name}: files of earlier versions removed"
 
     def maintain(self, *, days: float, thorough: bool = True) -> Iterator[str]:
-        """See `commits.Table`."""
         if not self._numbers():
             return
         # Or ten thousand tasks list a handful of folders.
@@ -479,7 +471,6 @@ class _Delta(Format):
     beside = ("delta-spark_", "delta-storage-")
 
     def misfits(self, spark: Spark) -> Iterator[tuple[Place, str]]:
-        """See `Kind`."""
         yield from super().misfits(spark)
         if spark.table is not None and "/" not in spark.table:
             yield ("table",), f"must be a path or URL, not {spark.table!r}"
@@ -491,7 +482,6 @@ class _Delta(Format):
                 yield ("partition_by",), why
 
     def tables(self, config: Any, spark: Any) -> tuple[DeltaTable, DeltaTable]:
-        """See `Format`."""
         url = _place(config)
         if url.startswith("/"):
             url = f"file://{url}"
@@ -503,7 +493,6 @@ class _Delta(Format):
     def files(
         self, lake: Path, told: Mapping[str, str], access: Access
     ) -> Iterator[tuple[str, str | None]]:
-        """See `Kind`."""
         import pyarrow as pa
         from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError

@@ -24,7 +24,6 @@ class _Function(Kind):
         return super().settings(spark, data_dir, version)
 
     def make(self, parts: Parts) -> Sink:
-        """See `Kind`."""
         from gateway.spark import handover
 
         function = handover.function_of(parts.config.spark.sink)

@@ -111,7 +111,6 @@ class IcebergTable(SharedTable):
         """Iceberg's sequence number of the newest snapshot then; it only grows."""
 
     def open(self) -> Ledger:
-        """See `commits.Table`."""
         from gateway.spark.commit.commits import Lost
 
         self._fields = None
@@ -165,7 +164,6 @@ class IcebergTable(SharedTable):
         *,
         few: bool = False,
     ) -> None:
-        """See `commits.Table`."""
         persistently(lambda: self._append(rows, ledger, count, few=few), _CONFLICT)
 
     def _append(
@@ -227,7 +225,6 @@ class IcebergTable(SharedTable):
         )
 
     def spread(self, most: int) -> Mapping[str, Collection[str]]:
-        """See `commits.Table`."""
         table = self._table()
         mine = self._last_snapshot(table)
         if int(mine.summary().get("changed-partition-count") or 0) <= most:
@@ -263,7 +260,6 @@ class IcebergTable(SharedTable):
         self._seen = max(self._seen, int(current.sequenceNumber()) if current else 0)
 
     def overwrite(self, day: str, make: Callable[[DataFrame], DataFrame]) -> None:
-        """See `commits.Table`."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
         from pyspark.sql import functions as f
@@ -290,7 +286,6 @@ class IcebergTable(SharedTable):
             raise
 
     def shared(self) -> bool:
-        """See `SharedTable`."""
         if not self._exists():
             return False
         names = {f"{_JOB}{self.job}"} if self.job else set()
@@ -304,7 +299,6 @@ class IcebergTable(SharedTable):
         return self._spark.table(self.name)
 
     def added(self) -> DataFrame:
-        """See `commits.Table`."""
         mine = self._last_snapshot(self._table())
         if mine.parentId() is None:
             return self._all_rows()
@@ -320,7 +314,6 @@ class IcebergTable(SharedTable):
         return next(one for one in line if self._number(one) == self._last)
 
     def state(self) -> Mapping[str, str]:
-        """See `commits.Table`."""
         if self._fields is None:
             return {}
         current = self._table().operations().current()
@@ -328,14 +321,12 @@ class IcebergTable(SharedTable):
         return {**metadata, **super().state()}
 
     def delete(self, condition: str) -> None:
-        """See `commits.Table`."""
         if self._exists():
             mine = f"({condition}) AND {self._ours()}"
             self._spark.sql(f"DELETE FROM {self.name} WHERE {mine}")  # noqa: S608
             self._carry(self._table())
 
     def purge(self) -> Iterator[str]:
-        """See `commits.Table`."""
         if not self._exists():
             return
         table = self._table()
@@ -346,7 +337,6 @@ class IcebergTable(SharedTable):
         yield f"{self.name}: files of earlier snapshots removed"
 
     def maintain(self, *, days: float, thorough: bool = True) -> Iterator[str]:
-        """See `commits.Table`."""
         if not self._exists() or self._table().currentSnapshot() is None:
             return
         jvm: Any = self._spark._jvm  # noqa: SLF001
@@ -531,7 +521,6 @@ class IcebergTable(SharedTable):
         )
 
     def _newest(self) -> dict[str, Words]:
-        """See `SharedTable`."""
         newest: dict[str, Words] = {}
         table, alone = self._table(), not self.shared()
         for snapshot in self._line(table):
@@ -614,7 +603,6 @@ class _Iceberg(Format):
     beside = ("iceberg-spark-runtime-",)
 
     def misfits(self, spark: Spark) -> Iterator[tuple[Place, str]]:
-        """See `Kind`."""
         yield from super().misfits(spark)
         if spark.table is not None and not _TABLE.fullmatch(spark.table):
             yield (
@@ -639,7 +627,6 @@ class _Iceberg(Format):
         return found
 
     def tables(self, config: Any, spark: Any) -> tuple[IcebergTable, IcebergTable]:
-        """See `Format`."""
         name, job = _name(config.spark), config.spark.job or ""
         return (
             IcebergTable(
@@ -656,7 +643,6 @@ class _Iceberg(Format):
     def files(
         self, lake: Path, told: Mapping[str, str], access: Access
     ) -> Iterator[tuple[str, str | None]]:
-        """See `Kind`."""
         if "metadata" not in told:  # before the first batch
             return
         from pyiceberg.table import StaticTable
@@ -680,7 +666,6 @@ class _Iceberg(Format):
             yield task.file.file_path, _deletes(deletes) if deletes else None
 
     def access(self, spark: Spark) -> Mapping[str, str]:
-        """See `Kind`."""
         catalog = f"spark.sql.catalog.{_name(spark).partition('.')[0]}"
         keys = {
             "endpoint": f"{catalog}.s3.endpoint",

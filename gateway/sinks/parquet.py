@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gateway.audit.remote import Access
     from gateway.spark.commit.lakedisk import LakeDisk
     from gateway.spark.commit.sink import Parts, Sink
+    from gateway.spark.later.days import Rewritten, RowsMade
 
 #: An event is in one of these; stats has no lsn.
 _TABLES = ("events", "quarantine")
@@ -34,7 +35,6 @@ class _Parquet(Kind):
     )
 
     def make(self, parts: Parts) -> Sink:
-        """See `Kind`."""
         from gateway.spark.commit import one_sink, parquet
         from gateway.spark.rows import stats
         from gateway.spark.rows.columns import Columns
@@ -61,19 +61,26 @@ class _Parquet(Kind):
 
     def backfill(
         self, config: Any, spark: Any, disk: LakeDisk, names: Collection[str]
-    ) -> Iterator[str]:
-        """See `Kind`."""
+    ) -> Iterator[Rewritten]:
         from gateway.spark.commit import one_sink
         from gateway.spark.later.backfill import Folders
 
         one_sink.claim(config.data_dir / "lake", disk, {"sink": self.name})
-        folders = Folders(spark, config, disk, names)
-        yield from map(str, folders.run())
+        yield from Folders(spark, config, disk, names).run()
+
+    def rewrite(
+        self, config: Any, spark: Any, disk: LakeDisk, make: RowsMade, word: str
+    ) -> Iterator[Rewritten]:
+        from gateway.spark.commit import one_sink
+        from gateway.spark.later import days
+
+        lake = config.data_dir / "lake"
+        one_sink.claim(lake, disk, {"sink": self.name})
+        yield from days.rewrite(lake, disk, days.by_rows(spark, make, word))
 
     def files(
         self, lake: Path, told: Mapping[str, str], access: Access
     ) -> Iterator[tuple[Path | str, str | None]]:
-        """See `Kind`."""
         del told, access
         for table in _TABLES:
             for path in _visible(lake / table):

@@ -146,8 +146,8 @@ def test_columns_that_came_later_are_made_out_of_the_body(
     assert set(looks) == {9}
     assert len(done) == 4
     assert {one.rows for one in done} == {2, 3}
-    new = ("at", "day", "level", "many", "price", "status")
-    assert {one.columns for one in done} == {new}
+    new = "at, day, level, many, price, status"
+    assert {one.said.partition(" rows, ")[2] for one in done} == {new}
     assert len(schemas(lake)) == 1
     after = rows_of(lake)
     for lsn, row in before.items():
@@ -242,7 +242,7 @@ def test_a_column_whose_type_or_path_has_changed(
     assert [found[lsn]["misfits"] for lsn in (1, 2)] == [None, "n"]
     assert [found[lsn]["n"] for lsn in (3, 8)] == [None, 7.0]
     done = list(Folders(spark, config, Lake(), ["n"]).run())
-    assert {one.columns for one in done} == {("n",)}
+    assert {one.said for one in done} == {"10 rows, n"}
     found = rows_of(lake)
     assert [found[lsn]["n"] for lsn in (3, 8)] == [7.0, 7.0]
     assert found[2]["misfits"] is None
@@ -297,9 +297,9 @@ def test_only_the_current_day_is_filled_by_itself(
     """The others wait for the command."""
     stored(2)
     config.spark.columns = {"status": column("status", "int")}
-    day = (DAY + dt.timedelta(1)).date().isoformat()
+    day = (DAY + dt.timedelta(1)).date()
     done = list(Folders(spark, config, Lake()).fill_day(day, lambda: False))
-    assert {one.folder.rpartition("=")[2] for one in done} == {day}
+    assert {one.day.rpartition("=")[2] for one in done} == {day.isoformat()}
     assert len(schemas(config.data_dir / "lake")) == 2
 
 

@@ -174,7 +174,7 @@ def test_what_arrives_meanwhile_is_kept(
 
     rewrite = module._rewrite
 
-    def slow(*arguments: Any, **options: Any) -> int | None:
+    def slow(*arguments: Any, **options: Any) -> int:
         put(lake, 40, rows(40))
         return rewrite(*arguments, **options)
 
@@ -195,7 +195,7 @@ def test_what_is_taken_away_meanwhile_stays_away(
 
     rewrite = module._rewrite
 
-    def slow(*arguments: Any, **options: Any) -> int | None:
+    def slow(*arguments: Any, **options: Any) -> int:
         done = rewrite(*arguments, **options)
         files(lake)[0].unlink()
         return done
@@ -517,7 +517,7 @@ def test_it_begins_when_a_day_is_over(lake: Path) -> None:
     days[0] = date(2026, 3, 3)
     compactor.tend()
     compactor._thread.join()
-    assert [one.folder[-10:] for one in done] == ["2026-03-01", "2026-03-01"]
+    assert [one.day[-10:] for one in done] == ["2026-03-01", "2026-03-01"]
     compactor.stop()
     assert failed == []
 
@@ -530,21 +530,21 @@ def test_the_current_day_has_few_files_at_any_hour() -> None:
     """At a batch a second, looked at every five seconds: never more than 200 in a folder,
     and no row is in more than three files over the day."""
     names: list[Path] = []
-    most, tiers = 0, Counter[int]()
+    most, tiers = 0, Counter[str]()
     for second in range(86_400):
         names.append(Path(f"part-{second:010d}-0badcafe-0.parquet"))
         if second % 5:
             continue
-        for tier, ripe in compact_module._ripe(names, second - 1).items():
+        for word, ripe in compact_module._ripe(names, second - 1).items():
             names = [path for path in names if path not in set(ripe)]
             newest = ripe[-1].name[: len("part-0123456789")]
-            names.append(Path(f"{newest}-tier{tier + 1}-{len(ripe)}-0-0.parquet"))
+            names.append(Path(f"{newest}-{word}-{len(ripe)}-0-0.parquet"))
             names.sort()
-            tiers[tier] += 1
+            tiers[word] += 1
         most = max(most, len(names))
     assert most < 200
-    assert set(tiers) == {0, 1}
-    assert tiers[0] > 86_400 / 200
+    assert set(tiers) == {"tier1", "tier2"}
+    assert tiers["tier1"] > 86_400 / 200
 
 
 @pytest.fixture
@@ -635,9 +635,9 @@ def test_the_job_looks_at_the_current_day(lake: Path) -> None:
 
 class _Filler:
     def __init__(self) -> None:
-        self.days: list[str] = []
+        self.days: list[date] = []
 
-    def fill_day(self, day: str, stop: Callable[[], bool]) -> Any:
+    def fill_day(self, day: date, stop: Callable[[], bool]) -> Any:
         self.days.append(day)
         if len(self.days) == 1:
             raise OSError(28, "no room")
@@ -661,7 +661,7 @@ def test_the_current_day_gets_its_columns_at_the_start(lake: Path) -> None:
         assert compactor._thread is not None
         compactor._thread.join()
         now[0] += 601
-    assert filler.days == ["2026-03-02"] * 2
+    assert filler.days == [BEFORE] * 2
     assert done[-1] == "made in 2026-03-02"
     assert len(failed) == 1
 

@@ -28,7 +28,7 @@ from gateway.spark import reading
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Ledger, Ranges
 from gateway.spark.commit.partition import Busy
-from gateway.spark.later.expiry import Expired, Expiry, expire, limits
+from gateway.spark.later.expiry import Expiry, expire, limits
 from gateway.spark.later.gone import Gone, add_lsns, events_in, mask_of
 from gateway.store.directories import Directories
 from gateway.store.names import Life
@@ -92,7 +92,7 @@ def test_whole_days_go_and_the_audit_knows(
     """Of the tables that are named, the days before the first that stays; the audit says how
     many days and events, and is complete."""
     done = list(expire(lake, Lake(), FIRST))
-    assert [one.events for one in done] == [SIZE] * 6
+    assert [one.rows for one in done] == [SIZE] * 6
     assert seen(lake, "events") == Counter(
         {(str(day), name): SIZE for day in DAYS[3:] for name in ("pomelo", "rsio")}
     )
@@ -161,10 +161,10 @@ def test_a_batch_that_came_late_is_finished_first(lake: Path) -> None:
         list(expire(lake, Lake(), FIRST))
     assert late.exists()
     manifest.unlink()
-    assert sum(one.events for one in expire(lake, Lake(), FIRST)) == 7 * SIZE
+    assert sum(one.rows for one in expire(lake, Lake(), FIRST)) == 7 * SIZE
 
 
-@pytest.mark.parametrize("point", ["written down", "aside", "removed"])
+@pytest.mark.parametrize("point", ["written down", "replaced", "removed"])
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_crash_leaves_whole_days(
     lake: Path, tmp_path: Path, point: str, times: int
@@ -260,7 +260,7 @@ def test_killed_under_the_eyes_of_a_reader(lake: Path, tmp_path: Path) -> None:
     )
     reader = Script(READER, tmp_path / "reader", lake)
     try:
-        deaths = itertools.cycle(("written down", "aside", "removed"))
+        deaths = itertools.cycle(("written down", "replaced", "removed"))
         for first in DAYS[1:]:
             before = len(reader.lines("looks"))
             eventually(lambda n=before: len(reader.lines("looks")) > n, "a look")
@@ -293,9 +293,9 @@ def test_by_itself_when_a_day_ends() -> None:
         asked.append(before["events"])
         if len(asked) == 2:
             raise OSError("full")
-        yield Expired("a day", 1)
+        yield "a day"
 
-    done: list[Expired] = []
+    done: list[object] = []
     kept = SimpleNamespace(events=86_400.0, quarantine=None, stats=None)
     expiry = Expiry(
         work, kept, done.append, failed.append, lambda: now[0], lambda: clock[0]

@@ -17,7 +17,7 @@ import pytest
 
 from gateway.cli import main
 from gateway.spark.commit.lakedisk import Lake
-from gateway.spark.commit.partition import Busy
+from gateway.spark.commit.partition import Busy, finish
 from gateway.spark.later import requeue
 from gateway.spark.later.compact import compact
 from gateway_testkit.bucket import MemoryBucket
@@ -72,7 +72,7 @@ def test_rows_that_are_fine_after_all(
         with pytest.raises(PowerCut):
             requeue.rows(spark, config, disk, ["unframed"])
         assert set(lake_events(lake).values()) <= {1}
-        requeue.finish(lake, Lake())
+        finish(lake, Lake())
     else:
         done = requeue.rows(spark, config, Lake(), ["unframed"])
         assert (done.rows, done.fine) == (5, 3)

@@ -40,7 +40,7 @@ from gateway.store.readers import deleted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from gateway.spark.later.expiry import Expired
+    from gateway.spark.later.days import Rewritten
 
 
 _log = logging.getLogger("gateway.spark")
@@ -200,7 +200,6 @@ class CommitSink(Sink):
         self.gone = Gone(self._lake)
 
     def recover(self) -> None:
-        """See `Sink`."""
         self._disk.make_directory(self._path.parent)
         self.ledger = opened(self._events, self.closing, self._kept(), self.gone())
         self._counted = self._open_stats()
@@ -253,7 +252,7 @@ class CommitSink(Sink):
 
     def expire(
         self, before: Mapping[str, date], stop: Callable[[], bool]
-    ) -> Iterator[Expired]:
+    ) -> Iterator[Rewritten]:
         """See `Sink`: a commit for each table, or one for events of both kinds."""
         firsts = {
             day: [t for t in before if before[t] == day] for day in before.values()
@@ -264,8 +263,9 @@ class CommitSink(Sink):
                     done = self._expire(first, names)
                 yield from done
 
-    def _expire(self, first: date, names: Collection[str]) -> list[Expired]:
-        from gateway.spark.later.expiry import Expired, written_down
+    def _expire(self, first: date, names: Collection[str]) -> list[Rewritten]:
+        from gateway.spark.later.days import Rewritten
+        from gateway.spark.later.expiry import written_down
 
         too_old = f"date < DATE'{first.isoformat()}'"
         done = []
@@ -286,14 +286,19 @@ class CommitSink(Sink):
                 self._events.delete(gone)
                 self._point("expired")
                 self._tell()
-                done.append(Expired(f"{self._events.name}: {gone}", len(events)))
+                said = f"{len(events)} events"
+                done.append(
+                    Rewritten(f"{self._events.name}: {gone}", len(events), said=said)
+                )
         if "stats" in names and self._counted.committed:
             rows = self._stats.rows().where(too_old)
             days = [row["date"] for row in rows.select("date").distinct().collect()]
             if days:
                 written_down(self._lake, self._disk, {"stats": days}, Ranges())
                 self._stats.delete(too_old)
-                done.append(Expired(f"{self._stats.name}: {too_old}", 0))
+                done.append(
+                    Rewritten(f"{self._stats.name}: {too_old}", 0, said="counts")
+                )
         return done
 
     def _write_down(self, ledger: Ledger) -> None:
@@ -324,7 +329,6 @@ class CommitSink(Sink):
         return Committed(batch, len(fresh), len(files))
 
     def known(self, wanted: Mapping[Life, Lsns]) -> Iterator[tuple[Life, Prints]]:
-        """See `Sink`."""
         ranges = Ranges()
         for life, lsns in wanted.items():
             ranges.add_all(life, lsns)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gateway.spark.commit.lakedisk import LakeDisk
     from gateway.spark.commit.ledger import Ranges
     from gateway.spark.commit.sink import Parts, Sink
+    from gateway.spark.later.days import Rewritten, RowsMade
     from gateway.store.readers.deleted import Deletion
 
 #: Settings that are lists: what the user has there stays beside ours.
@@ -66,7 +67,6 @@ class Format(Kind):
     """File names, up to the version, of the jars that belong to it."""
 
     def misfits(self, spark: Spark) -> Iterator[tuple[Place, str]]:
-        """See `Kind`."""
         yield from super().misfits(spark)
         if spark.job is not None and not _JOB.fullmatch(spark.job):
             yield ("job",), f"must be small letters, digits and _, not {spark.job!r}"
@@ -93,7 +93,6 @@ class Format(Kind):
         return minor(spark) in self.jars
 
     def check_spark(self, version: str) -> None:
-        """See `Kind`."""
         self.coordinate(version)
 
     def coordinate(self, spark: str) -> str:
@@ -108,7 +107,6 @@ class Format(Kind):
         return self.jars[minor(spark)]
 
     def settings(self, spark: Any, data_dir: Path, version: str) -> dict[str, str]:
-        """See `Kind`."""
         del data_dir
         coordinate = self.coordinate(version)
         # Counts of a batch are few rows; by default two hundred tasks add them up.
@@ -123,7 +121,6 @@ class Format(Kind):
         return found
 
     def make(self, parts: Parts) -> Sink:
-        """See `Kind`."""
         from gateway.spark.commit import one_sink
         from gateway.spark.commit.commits import CommitSink
         from gateway.spark.rows import tables
@@ -159,7 +156,6 @@ class Format(Kind):
         *,
         thorough: bool = True,
     ) -> Iterator[str]:
-        """See `Kind`."""
         from gateway.spark.commit import one_sink
         from gateway.spark.commit.partition import without_job
         from gateway.store.system.lock import Locked
@@ -291,15 +287,24 @@ class Format(Kind):
 
     def backfill(
         self, config: Any, spark: Any, disk: LakeDisk, names: Collection[str]
-    ) -> Iterator[str]:
-        """See `Kind`."""
+    ) -> Iterator[Rewritten]:
         from gateway.spark.later import backfill
 
         self.check(spark)
         events, _ = self.tables(config, spark)
         self._claim(config, disk, events)
-        for day, columns in backfill.overwrite_days(spark, config, events, names):
-            yield f"{events.name}: {day}, {', '.join(columns)}"
+        yield from backfill.overwrite_days(spark, config, events, names)
+
+    def rewrite(
+        self, config: Any, spark: Any, disk: LakeDisk, make: RowsMade, word: str
+    ) -> Iterator[Rewritten]:
+        from gateway.spark.later import days
+
+        del word
+        self.check(spark)
+        events, _ = self.tables(config, spark)
+        self._claim(config, disk, events)
+        yield from days.overwrite(spark, events, make)
 
     def adopt(
         self, config: Any, spark: Any, disk: LakeDisk, old: Path

@@ -47,18 +47,15 @@ class Lake(RealDisk):
     """The operating system's `LakeDisk`."""
 
     def tree(self, path: Path) -> list[Path]:
-        """See `LakeDisk`."""
         return sorted(
             Path(folder) / name for folder, _, names in os.walk(path) for name in names
         )
 
     def remove_tree(self, path: Path) -> None:
-        """See `LakeDisk`."""
         if path.exists():
             shutil.rmtree(path)
 
     def link(self, old: Path, new: Path) -> None:
-        """See `LakeDisk`."""
         os.link(old, new)
 
     def exchange(self, one: Path, other: Path) -> None:

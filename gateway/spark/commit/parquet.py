@@ -26,7 +26,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date
@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 from attrs import define
 
-from gateway.spark.commit.lakedisk import sync
+from gateway.spark.commit.lakedisk import LakeDisk, sync
 from gateway.spark.commit.ledger import Broken, Ledger, Ranges, write_json
 from gateway.spark.commit.sink import Committed, Plan, Sink, shortfall
 from gateway.spark.files.overlaps import Prints, prints_in
@@ -48,7 +48,7 @@ from gateway.store.node.incarnation import Record
 from gateway.store.readers.lake import INTERNAL
 
 if TYPE_CHECKING:
-    from gateway.spark.later.expiry import Expired
+    from gateway.spark.later.days import Rewritten
 
 #: Tables that hold events, each in one of them.
 _TABLES = ("events", "quarantine")
@@ -66,6 +66,43 @@ def publishing(lake: Path) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
+
+
+def give_names(
+    lake: Path,
+    disk: LakeDisk,
+    staged: Path,
+    moves: Iterable[tuple[str, str]],
+    remove: Iterable[str] = (),
+    point: Callable[[str], None] = lambda name: None,
+) -> None:
+    """Give files of the folder *staged* their names below *lake*, and take away the names in
+    *remove* before; may be done again.
+
+    Raises `Broken` if a file has neither its old name nor its new one, OSError.
+    """
+    with publishing(lake):
+        gone = [lake / name for name in remove]
+        for path in gone:
+            disk.unlink(path)
+        for folder in sorted({path.parent for path in gone}):
+            disk.sync_directory(folder)
+        folders: set[Path] = set()
+        for number, goal in moves:
+            source, target = staged / number, lake / goal
+            if target.parent not in folders:
+                disk.make_directory(target.parent)
+                folders.add(target.parent)
+            if disk.exists(source):
+                disk.rename(source, target)
+            elif not disk.exists(target):
+                raise Broken(
+                    f"{target}: neither there nor in staging ({staged}); someone else"
+                    f" writes to {lake}"
+                )
+            point("named")
+        for folder in sorted(folders):
+            disk.sync_directory(folder)
 
 
 def check_shared(lake: Path, spark: Any) -> None:
@@ -134,8 +171,7 @@ class ParquetSink(Sink):
 
     def expire(
         self, before: Mapping[str, date], stop: Callable[[], bool]
-    ) -> Iterator[Expired]:
-        """See `Sink`."""
+    ) -> Iterator[Rewritten]:
         from gateway.spark.later import expiry
 
         yield from expiry.expire(self._lake, self._disk, before, stop=stop)
@@ -178,14 +214,15 @@ class ParquetSink(Sink):
         return Committed(batch, counted.rows, len(files), counted.misfits)
 
     def known(self, wanted: Mapping[Life, Lsns]) -> Iterator[tuple[Life, Prints]]:
-        """See `Sink`."""
-        from gateway.spark.later.erasure import masked
+        from gateway.spark.commit.partition import files_of
+        from gateway.spark.later.erasure import Wanted, masked
 
+        files = files_of(self._lake, *_TABLES)
         for life, lsns in wanted.items():
             events = Ranges()
             events.add_all(life, lsns)
             columns = ["node", "incarnation", "lsn", "received_at", *_SENT, "flaw"]
-            found = masked(self._lake, events, columns)
+            found = masked(files, Wanted(events), columns)
             yield life, Prints.of(one for _, rows in found for one in prints_in(rows))
 
     def _stage(
@@ -254,24 +291,9 @@ class ParquetSink(Sink):
         query, batch = manifest["query"], manifest["batch"]
         if query == self.ledger.query and batch <= self.ledger.batch:
             return
-        folders = set()
         staged = self._staging / str(batch)
-        with publishing(self._lake):
-            for number, goal in manifest["moves"]:
-                source, target = staged / number, self._lake / goal
-                if target.parent not in folders:
-                    self._disk.make_directory(target.parent)
-                    folders.add(target.parent)
-                if self._disk.exists(source):
-                    self._disk.rename(source, target)
-                elif not self._disk.exists(target):
-                    raise Broken(
-                        f"{target}: neither there nor in staging; someone else writes"
-                        f" to {self._lake}"
-                    )
-                self._point("named")
-            for folder in sorted(folders):
-                self._disk.sync_directory(folder)
+        moves = manifest["moves"]
+        give_names(self._lake, self._disk, staged, moves, point=self._point)
         self._point("published")
         records = {
             Life(node, by): Record(*record) for node, by, *record in manifest["records"]

@@ -1,19 +1,19 @@
 """A day's folder of a Parquet table gives its place to another one, in one step.
 
-Whoever makes new files of old ones (compaction, deletion, new columns) does it so:
+The loop of `gateway.spark.later.days` does it so:
 
     with alone(lake):                          one at a time, or rows would be there twice
         restore(lake, disk)                    what a crash has cut in two
         staged = staged_for(lake, folder, disk)
         …                                      files are written there
-        replace(lake, folder, going, staged, disk)
+        replace(lake, folder, going, disk)
 
 A listing shows the old files or the new ones, never both (`LakeDisk.exchange`).  A reader
 that has listed the old ones and opens them later finds them gone, and lists again.
-Whatever a crash leaves is either not yet in place or no longer in use.
+Files that a crash leaves are either not yet in place or no longer in use.
 
-What they have in common beside that is here, too: which files there are, which of them have
-the same columns, and how new ones are written and called.
+Rows that go to another table change names file by file (`move`): a reader may miss one for
+a moment, and sees none twice.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.spark.commit.lakedisk import LakeDisk, sync
-from gateway.spark.commit.parquet import publishing
+from gateway.spark.commit.ledger import write_json
+from gateway.spark.commit.parquet import give_names, publishing
 from gateway.store.readers.lake import INTERNAL
 from gateway.store.system.lock import Lock, lock
 
@@ -84,6 +85,11 @@ def _staging(lake: Path) -> Path:
     return lake / INTERNAL / "compact"
 
 
+def staging_of_moves(lake: Path) -> Path:
+    """The folder of files that `move` gives their names."""
+    return lake / INTERNAL / "staging" / "requeue" / "0"
+
+
 def staged_for(lake: Path, folder: Path, disk: LakeDisk) -> Path:
     """An empty folder for what is to take the place of *folder*.  Raises OSError."""
     staged = _staging(lake) / folder.relative_to(lake)
@@ -92,21 +98,32 @@ def staged_for(lake: Path, folder: Path, disk: LakeDisk) -> Path:
     return staged
 
 
+def forget(lake: Path, folder: Path, disk: LakeDisk) -> None:
+    """Remove what was staged for *folder*, or had its place before.  Raises OSError."""
+    disk.remove_tree(_staging(lake) / folder.relative_to(lake))
+
+
 def finish(lake: Path, disk: LakeDisk) -> None:
-    """Undo what a crash has left half done, unless somebody is at it now.  Raises OSError."""
-    if _staging(lake).exists():
+    """Do what a crash has left half done, unless another process is at it now.
+
+    Raises `Broken`, OSError.
+    """
+    if any(one.exists() for one in (_staging(lake), staging_of_moves(lake))):
         with contextlib.suppress(Busy), alone(lake):
             _put_back(lake, disk)
 
 
 def restore(lake: Path, disk: LakeDisk) -> None:
-    """The same, for who is `alone`; nothing is staged after it."""
+    """Do the same where `alone` is held; nothing is staged after it."""
     _put_back(lake, disk)
     disk.remove_tree(_staging(lake))
 
 
 def _put_back(lake: Path, disk: LakeDisk) -> None:
-    """Undo a swap that a crash has cut in two, where it takes two steps."""
+    """Finish moves that a crash has cut off, and undo a swap that it has cut in two, where a
+    swap takes two steps.
+    """
+    _finish_moves(lake, disk)
     staging = _staging(lake)
     for between in staging.glob("*/*/.*.between"):
         name = between.name.removeprefix(".").removesuffix(".between")
@@ -124,34 +141,77 @@ def _put_back(lake: Path, disk: LakeDisk) -> None:
 
 
 def replace(
-    lake: Path, folder: Path, going: Sequence[Path], staged: Path, disk: LakeDisk
+    lake: Path, folder: Path, going: Collection[Path], disk: LakeDisk
 ) -> Replaced | None:
-    """Let *staged*, whose files were made of the files *going*, take the place of *folder*.
+    """Let what is staged for *folder*, made of the files *going*, take its place; where
+    nothing is left, the folder goes.
 
-    What else is in *folder* by now, as of batches that came late, stays beside it.  None,
-    and nothing is done: some of *going* are gone.  Raises `Busy`, OSError.
+    Other files that are in *folder* by now, as of batches that came late, stay.  None, and
+    nothing is done: some of *going* are gone.  Raises `Busy`, OSError.
     """
-    if not going:
-        return None
+    staged = _staging(lake) / folder.relative_to(lake)
+    disk.make_directory(staged)
     # A job that starts looks for the newest rows in the newest files.
     newest = max((path.stat().st_mtime for path in going if path.exists()), default=0.0)
     for path in visible(staged):
         disk.set_times(path, newest)
         sync(disk, path)
-    with publishing(lake):
-        check_settled(lake, folder, going)
-        now = visible(folder)
-        if not set(going).issubset(now):
+    with _settled(lake, folder, going) as now:
+        if now is None:
             return None
         for path in now:
             if path not in set(going):
                 disk.link(path, staged / path.name)
         disk.sync_directory(staged)
-        after = len(visible(staged))
-        disk.exchange(staged, folder)
+        if after := len(visible(staged)):
+            disk.exchange(staged, folder)
+        else:
+            disk.rename(folder, staged)
         disk.sync_directory(folder.parent)
         disk.sync_directory(staged.parent)
     return Replaced(len(now), after)
+
+
+def move(
+    lake: Path,
+    folder: Path,
+    going: Collection[Path],
+    moves: Sequence[tuple[str, str]],
+    disk: LakeDisk,
+) -> Replaced | None:
+    """Let files of `staging_of_moves`, made of the files *going*, have their names in any
+    folder; the same as `replace` otherwise.
+    """
+    with _settled(lake, folder, going) as now:
+        if now is None:
+            return None
+        remove = [str(path.relative_to(lake)) for path in going]
+        manifest = {"remove": remove, "moves": moves}
+        write_json(disk, staging_of_moves(lake) / "manifest", manifest)
+    _finish_moves(lake, disk)
+    return Replaced(len(now), len(visible(folder)))
+
+
+@contextmanager
+def _settled(
+    lake: Path, folder: Path, going: Collection[Path]
+) -> Iterator[list[Path] | None]:
+    """Hold names below the tables; the files of *folder* now, or None if it lacks some of
+    *going*.
+    """
+    with publishing(lake):
+        check_settled(lake, folder, going)
+        now = visible(folder)
+        yield now if going and set(going).issubset(now) else None
+
+
+def _finish_moves(lake: Path, disk: LakeDisk) -> None:
+    """Do what is decided to be moved, if anything is; may be done again."""
+    staged = staging_of_moves(lake)
+    if disk.exists(staged / "manifest"):
+        wanted = json.loads(disk.read(staged / "manifest"))
+        give_names(lake, disk, staged, wanted["moves"], wanted["remove"])
+        disk.remove_tree(staged)
 
 
 def check_room(folder: Path, size: int, disk: LakeDisk) -> None:

@@ -60,7 +60,6 @@ class SharedTable(ABC):
         return self._theirs
 
     def rows(self) -> DataFrame:
-        """See `commits.Table`."""
         return self._all_rows().where(self._ours())
 
     def state(self) -> Mapping[str, str]:

@@ -43,7 +43,7 @@ from gateway.store.node.incarnation import Record
 from gateway.store.readers.lake import INTERNAL, Accepted, End
 
 if TYPE_CHECKING:
-    from gateway.spark.later.expiry import Expired
+    from gateway.spark.later.days import Rewritten
 
 #: Parquet can have no larger one.
 _MOST_ROW_BYTES = 1 << 31
@@ -295,7 +295,7 @@ class Sink(ABC):
 
     def expire(
         self, before: Mapping[str, date], stop: Callable[[], bool]
-    ) -> Iterator[Expired]:
+    ) -> Iterator[Rewritten]:
         """Remove the days before those of *before*, by table; on any thread.
 
         *stop* is asked now and then.  Raises as `expiry.expire`, and what Spark raises.

@@ -3,6 +3,7 @@
 In come days of a table; out come the same days, rewritten in one step. Nothing here
 runs inside a batch.
 
+    days      the loop that rewrites days, for all that follow
     compact   rewrites the files of days that are over
     upkeep    maintains tables of formats
     adopt     takes the rows of Parquet folders into a table of a format

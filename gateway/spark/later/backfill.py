@@ -1,27 +1,26 @@
 """Makes columns of rows that are in the tables already, out of their `body`.
 
 Files keep the columns that they were written with.  Those that lack one of today's, or
-have it of another type, are written anew, a day's folder after the other; each takes its
-place in one step (`partition`).  What such a file has beside that stays as it is.
+have it of another type, are written anew, a day after the other (`days`); all else in such a
+file stays as it is.
 
 Columns that are named are made anew in all files, as their paths may have changed; one that
 the configuration has no more is taken out.  A day whose files all have them as they
 should be is not touched, so after a crash the same command goes on where it was.
 
     filled            the rows, for any kind of tables
-    overwrite_days    those of Delta and Iceberg
-    Folders           those of `spark.sink: parquet`
+    overwrite_days    the transform of tables of Delta and Iceberg
+    Folders           the transform of `spark.sink: parquet`
 """
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,10 +32,18 @@ from gateway.spark.commit import partition
 from gateway.spark.commit.lakedisk import LakeDisk
 from gateway.spark.commit.ledger import Broken, Ledger
 from gateway.spark.commit.shared import WIDEN, promoted
-from gateway.spark.files import footers, heap
+from gateway.spark.later.days import (
+    TABLES,
+    Change,
+    Day,
+    Rewritten,
+    overwrite,
+    rewrite,
+    write_by_spark,
+)
 from gateway.spark.rows import tables
 from gateway.spark.rows.columns import EVENT_TIME, Columns
-from gateway.spark.source import SCHEMA_DDL, url
+from gateway.spark.source import SCHEMA_DDL
 from gateway.store.readers.lake import INTERNAL
 from gateway.store.system.lock import Locked
 
@@ -45,13 +52,8 @@ if TYPE_CHECKING:
 
     from gateway.spark.commit.commits import Table
 
-_TABLES = ("events", "quarantine")
-
 #: The columns of before, while those of today are made.
 _KEPT = "kept"
-
-#: Bytes of files that one task writes anew at once, and so about the size of one.
-_CHUNK_BYTES = 256 << 20
 
 #: Spark's types, as files have them.
 _IN_FILES: Mapping[str, pa.DataType] = {
@@ -63,21 +65,6 @@ _IN_FILES: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "timestamp": pa.timestamp("us", tz="UTC"),
 }
-
-
-@dataclass(frozen=True)
-class Filled:
-    """What became of a day's folder."""
-
-    folder: str
-    """table/protocol=…/date=…"""
-    columns: tuple[str, ...]
-    """That were made in some of its files, or taken out."""
-    rows: int
-    """In the files that were written anew."""
-
-    def __str__(self) -> str:
-        return f"{self.folder}: {self.rows} rows, {', '.join(self.columns)}"
 
 
 def _in_files(kind: str) -> pa.DataType | None:
@@ -172,7 +159,7 @@ def _misfits(making: Collection[str]) -> Any:
 
 def overwrite_days(
     spark: SparkSession, config: Any, table: Table, names: Collection[str]
-) -> Iterator[tuple[str, list[str]]]:
+) -> Iterator[Rewritten]:
     """Make the columns *names* anew in a table of Delta or Iceberg, a day a commit.
 
     Which rows never had a column such a table does not say, so they must be named.  Raises
@@ -195,15 +182,12 @@ def overwrite_days(
                 f"{name} of {table.name} is {there[name]}, and spark.columns makes it"
                 f" {types[name]}: take another name, or {WIDEN}"
             )
-    days = [row[0] for row in table.rows().select("date").distinct().collect()]
-    for day in sorted(str(one) for one in days if one is not None):
-        rows = table.rows().where(f.col("date") == f.lit(day).cast("date"))
-        (largest,) = rows.agg(f.max("payload_bytes")).collect()[0]
-        heap.fit(spark, 2 * int(largest or 0))
-        table.overwrite(
-            day, lambda rows: filled(rows, config.spark.body, columns, names)
-        )
-        yield day, sorted(names)
+    body = config.spark.body
+    said = ", ".join(sorted(names))
+    for done in overwrite(
+        spark, table, lambda rows: filled(rows, body, columns, names)
+    ):
+        yield replace(done, said=said)
 
 
 class Folders:
@@ -229,7 +213,7 @@ class Folders:
         self.types = layout(self._spark, self._body, self._columns)
         self._known: dict[tuple[Path, int], frozenset[str]] = {}
 
-    def run(self) -> Iterator[Filled]:
+    def run(self) -> Iterator[Rewritten]:
         """All days, one after the other; then the ledger has the columns' types.
 
         Where one has another type now, or is taken out, the job must not run.  Raises
@@ -249,21 +233,19 @@ class Folders:
                         f"{', '.join(changing)}: stop the job first, which writes files"
                         f" with this column as it was ({why})"
                     ) from None
-            yield from self.fill_day("*")
+            yield from self.fill_day(None)
             if changing:
                 self._write_types()
 
     def fill_day(
-        self, day: str, stop: Callable[[], bool] = lambda: False
-    ) -> Iterator[Filled]:
-        """The folders of one; as `run`."""
-        with partition.alone(self._lake):
-            partition.restore(self._lake, self._disk)
-            for folder in partition.folders(self._lake, _TABLES, day):
-                if stop():
-                    return
-                if (done := self.fill(folder)) is not None:
-                    yield done
+        self, day: date | None, stop: Callable[[], bool] = lambda: False
+    ) -> Iterator[Rewritten]:
+        """Fill one day, or all; raises the same as `run`."""
+        yield from rewrite(
+            *(self._lake, self._disk, self._fill, TABLES),
+            lambda _, one: day is None or one == day,
+            stop=stop,
+        )
 
     def _changing(self, before: Mapping[str, str]) -> list[str]:
         """Columns that the tables do not have any more as they had them *before*."""
@@ -275,54 +257,28 @@ class Folders:
             or (name in self._names and name not in self.types)
         ]
 
-    def fill(self, folder: Path) -> Filled | None:
-        """One folder; `partition.alone` is held.  None: there was nothing to do."""
-        odd = {path: self._odd(path) for path in partition.visible(folder)}
+    def _fill(self, day: Day) -> Change | None:
+        """The transform: files whose columns are not as they should be are written anew."""
+        odd = {path: self._odd(path) for path in day.files}
         going = [path for path, columns in odd.items() if columns]
         if not going:
             return None
-        sizes = {path: path.stat().st_size for path in going}
-        partition.check_room(folder, sum(sizes.values()), self._disk)
-        staged = partition.staged_for(self._lake, folder, self._disk)
-        rows = 0
-        for number, chunk in enumerate(_chunks(going, sizes)):
-            rows += self._write(folder, chunk, staged, number, odd[chunk[0]])
-        if partition.replace(self._lake, folder, going, staged, self._disk) is None:
-            return None
-        self._disk.remove_tree(staged)
-        return Filled(
-            str(folder.relative_to(self._lake)),
-            tuple(sorted(set().union(*odd.values()))),
-            rows,
-        )
+        staged, rows = day.begin(going), 0
+        for group in partition.by_columns(going):
+            anew = odd[group[0]]
 
-    def _write(
-        self,
-        folder: Path,
-        files: Sequence[Path],
-        staged: Path,
-        number: int,
-        anew: Collection[str],
-    ) -> int:
-        """Make files in *staged* of *files*, which have the same columns; the rows."""
-        heap.fit(self._spark, footers.row_bytes(files))
-        protocol = unquote(folder.parent.name.removeprefix("protocol="))
-        rows = self._spark.read.parquet(*map(url, files))
-        rows = rows.withColumn("protocol", f.lit(protocol))
-        made = filled(rows, self._body, self._columns, anew).drop("protocol", "date")
-        data = staged / "data"
-        made.coalesce(1).write.parquet(url(data))
-        start = partition.start_of_name(files)
-        count = 0
-        for piece, path in enumerate(partition.visible(data)):
-            name = f"{start}-backfill{secrets.token_hex(4)}-{number}-{piece}.parquet"
-            count += pq.read_metadata(path).num_rows
-            self._disk.rename(path, staged / name)
-        self._disk.remove_tree(data)
-        before = sum(pq.read_metadata(path).num_rows for path in files)
-        if count != before:
-            raise OSError(f"{folder} has {before} rows, {count} were made of them")
-        return count
+            def make(rows: DataFrame, anew: Collection[str] = anew) -> DataFrame:
+                return filled(rows, self._body, self._columns, anew)
+
+            count = write_by_spark(self._spark, day, group, staged, make, "backfill")
+            before = sum(pq.read_metadata(path).num_rows for path in group)
+            if count != before:
+                raise OSError(
+                    f"{day.folder} has {before} rows, {count} were made of them"
+                )
+            rows += count
+        made = ", ".join(sorted(set().union(*odd.values())))
+        return Change(going, rows, f"{rows} rows, {made}")
 
     def _odd(self, path: Path) -> frozenset[str]:
         """The columns that a file lacks, has of another type, or has to give up."""
@@ -356,15 +312,3 @@ class Folders:
         }
         path = self._lake / INTERNAL / "events.json"
         replace(ledger, types=kept).save(self._disk, path)
-
-
-def _chunks(files: Sequence[Path], sizes: Mapping[Path, int]) -> Iterator[list[Path]]:
-    """Files with the same columns, not too many bytes together."""
-    for group in partition.by_columns(files):
-        chunk: list[Path] = []
-        for path in group:
-            if chunk and sum(map(sizes.__getitem__, [*chunk, path])) > _CHUNK_BYTES:
-                yield chunk
-                chunk = []
-            chunk.append(path)
-        yield chunk

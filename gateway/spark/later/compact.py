@@ -1,7 +1,6 @@
 """Rewrites the many small files of a day as a few large ones.
 
-A day's folder is rebuilt beside the table and takes the old one's place in one step
-(`gateway.spark.commit.partition`).  Of a day that is over all small files become one.  Of the
+Of a day that is over all small files become one.  Of the
 current one so many of a tier become one of the next tier that there are never many of
 any: each row is written anew twice until the day is over, and then once more.
 
@@ -17,8 +16,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from itertools import takewhile
 from pathlib import Path
@@ -26,25 +24,27 @@ from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from attrs import define
 
 from gateway.spark.commit.lakedisk import LakeDisk
 from gateway.spark.commit.partition import (
     Busy,
-    alone,
     by_columns,
-    check_room,
     folders,
     has_variant,
-    replace,
-    restore,
-    staged_for,
     start_of_name,
     visible,
     writer,
 )
+from gateway.spark.later.days import (
+    Change,
+    Day,
+    Rewritten,
+    Stopped,
+    Transform,
+    rewrite,
+)
 from gateway.spark.rows import stats
-from gateway.spark.run.background import BackgroundTask
+from gateway.spark.run.background import BackgroundTask, Work
 
 TABLES = ("events", "quarantine", "stats")
 
@@ -57,9 +57,6 @@ _GROUP_BYTES = 64 << 20
 #: Rows of `stats` that are added up in memory.
 _COUNTS = 1 << 20
 
-#: Seconds after which what could not be done is tried again.
-_AGAIN = 600.0
-
 #: So many files of a tier become one of the next, while their day is not over: with a batch
 #: a second there are 120 of the first, 24 of the second and 30 of the last at the most.
 TIERS = (120, 24)
@@ -67,21 +64,8 @@ TIERS = (120, 24)
 _LOOK_SECONDS = 5.0
 _TIER = re.compile(r"part-(\d{10})-(?:(tier(\d)|compact|backfill))?.*")
 
-
-@dataclass(frozen=True)
-class Compacted:
-    """What became of a day's folder."""
-
-    folder: str
-    """table/protocol=…/date=…"""
-    before: int
-    """Files."""
-    after: int
-    rows: int
-    """In the files that were rewritten."""
-
-    def __str__(self) -> str:
-        return f"{self.folder}: {self.before} files, now {self.after}"
+Choose = Callable[[Sequence[Path]], Mapping[str, Sequence[Path]]]
+"""Files of a day that may become few, by a word for the names of these."""
 
 
 def compact(
@@ -90,22 +74,13 @@ def compact(
     *,
     before: date,
     stop: Callable[[], bool] = lambda: False,
-) -> Iterator[Compacted]:
-    """Rewrite the folders of days before *before*, one after the other.
+) -> Iterator[Rewritten]:
+    """Compact the days before *before*.
 
-    Raises `Busy` and OSError, also where there is no room for what is to be written.
-    *stop* is asked between two files.
+    *stop* is asked between two files.  Raises the same as `rewrite`.
     """
-    with alone(lake):
-        restore(lake, disk)
-        for folder in folders(lake, TABLES):
-            if stop():
-                return
-            if folder.name[len("date=") :] >= before.isoformat():
-                continue
-            done = _rewrite_some(lake, folder, visible(folder), "compact", disk, stop)
-            if done is not None:
-                yield done
+    few = merging(lambda files: {"compact": files})
+    yield from rewrite(lake, disk, few, TABLES, lambda _, day: day < before, stop=stop)
 
 
 def compact_open(
@@ -115,25 +90,16 @@ def compact_open(
     *,
     upto: int,
     stop: Callable[[], bool] = lambda: False,
-) -> Iterator[Compacted]:
-    """Rewrite small files of *day*, which is not over, of batches up to number *upto*.
-
-    As `compact`.
+) -> Iterator[Rewritten]:
+    """Compact small files of *day*, which is not over, of batches up to number *upto*;
+    otherwise the same as `compact`.
     """
-    with alone(lake):
-        restore(lake, disk)
-        for folder in folders(lake, TABLES, day.isoformat()):
-            ripe = _ripe(visible(folder), upto)
-            if stop():
-                return
-            for tier, files in ripe.items():
-                done = _rewrite_some(lake, folder, files, f"tier{tier + 1}", disk, stop)
-                if done is not None:
-                    yield done
+    few = merging(lambda files: _ripe(files, upto))
+    yield from rewrite(lake, disk, few, TABLES, lambda _, one: one == day, stop=stop)
 
 
-def _ripe(files: Iterable[Path], upto: int) -> dict[int, list[Path]]:
-    """Those of each tier of which there are enough to become one of the next."""
+def _ripe(files: Iterable[Path], upto: int) -> dict[str, list[Path]]:
+    """Files of each tier that has enough of them, by the name of the next tier."""
     tiers: dict[int, list[Path]] = {tier: [] for tier in range(len(TIERS))}
     for path in files:
         if (found := _TIER.fullmatch(path.name)) is None or int(found[1]) > upto:
@@ -141,37 +107,33 @@ def _ripe(files: Iterable[Path], upto: int) -> dict[int, list[Path]]:
         tier = int(found[3] or 0) if found[2] is None or found[3] else len(TIERS)
         if tier in tiers:
             tiers[tier].append(path)
-    return {tier: those for tier, those in tiers.items() if len(those) >= TIERS[tier]}
+    ripe = {tier: those for tier, those in tiers.items() if len(those) >= TIERS[tier]}
+    return {f"tier{tier + 1}": those for tier, those in ripe.items()}
 
 
-def _rewrite_some(
-    lake: Path,
-    folder: Path,
-    files: Sequence[Path],
-    word: str,
-    disk: LakeDisk,
-    stop: Callable[[], bool],
-) -> Compacted | None:
-    """None if there is nothing to gain, or files of it were taken away meanwhile."""
-    sizes = {path: path.stat().st_size for path in files}
-    small = [path for path, size in sizes.items() if size < LARGE]
-    if len(small) < 2 or has_variant(pq.read_schema(small[0])):
-        return None
-    # Files that differ in their columns are not put together.
-    looked_at = takewhile(lambda _: not stop(), small)
-    groups = [group for group in by_columns(looked_at) if len(group) > 1]
-    going = [path for group in groups for path in group]
-    if not going or stop():
-        return None
-    check_room(folder, sum(sizes[path] for path in going), disk)
-    staged = staged_for(lake, folder, disk)
-    fold = folder.parent.parent.name == "stats"
-    rows = _rewrite(groups, staged, word, stop, fold=fold)
-    done = None if rows is None else replace(lake, folder, going, staged, disk)
-    disk.remove_tree(staged)
-    if rows is None or done is None:
-        return None
-    return Compacted(str(folder.relative_to(lake)), *done, rows)
+def merging(choose: Choose) -> Transform:
+    """The transform that makes few files of the small ones that *choose* chooses.
+
+    Files that differ in their columns stay apart.
+    """
+
+    def merge(day: Day) -> Change | None:
+        groups: list[tuple[str, list[Path]]] = []
+        for word, files in choose(day.files).items():
+            small = [path for path in files if path.stat().st_size < LARGE]
+            if len(small) < 2 or has_variant(pq.read_schema(small[0])):
+                continue
+            looked_at = takewhile(lambda _: not day.stop(), small)
+            groups += [(word, group) for group in by_columns(looked_at)]
+        groups = [(word, group) for word, group in groups if len(group) > 1]
+        going = [path for _, group in groups for path in group]
+        if not going or day.stop():
+            return None
+        staged = day.begin(going)
+        fold = day.table == "stats"
+        return Change(going, _rewrite(groups, staged, day.stop, fold=fold))
+
+    return merge
 
 
 class _Files:
@@ -203,31 +165,24 @@ class _Files:
 
 
 def _rewrite(
-    groups: Sequence[Sequence[Path]],
+    groups: Sequence[tuple[str, Sequence[Path]]],
     staged: Path,
-    word: str,
     stop: Callable[[], bool],
     *,
     fold: bool,
-) -> int | None:
-    """Put the rows of each group into few files; how many they were.  None: told to stop."""
+) -> int:
+    """Put the rows of each group into few files; how many they were.  Raises `Stopped`."""
     rows = 0
-    for number, files in enumerate(groups):
+    for number, (word, files) in enumerate(groups):
         schema = _schema(files[0])
         name = f"{start_of_name(files)}-{word}-{len(files)}-{number}"
         into = _Files(staged, name, schema)
         tables = _tables(files, schema, stop)
         try:
             rows += _fold(tables, into) if fold else _copy(tables, into)
-        except _Stopped:
-            return None
         finally:
             into.close()
     return rows
-
-
-class _Stopped(Exception):
-    """Told to stop."""
 
 
 def _schema(path: Path) -> pa.Schema:
@@ -237,10 +192,10 @@ def _schema(path: Path) -> pa.Schema:
 def _tables(
     files: Sequence[Path], schema: pa.Schema, stop: Callable[[], bool]
 ) -> Iterator[pa.Table]:
-    """All rows, some at a time.  Raises `_Stopped`."""
+    """All rows, some at a time.  Raises `Stopped`."""
     for path in files:
         if stop():
-            raise _Stopped
+            raise Stopped
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             for batch in file.iter_batches(_ROWS, use_threads=False):
                 yield pa.table(batch).select(schema.names).cast(schema)
@@ -284,85 +239,69 @@ def _fold(tables: Iterable[pa.Table], into: _Files) -> int:
 class Filler(Protocol):
     """Makes columns in rows that came before they were configured: `backfill.Folders`."""
 
-    def fill_day(self, day: str, stop: Callable[[], bool]) -> Iterator[object]:
-        """In the files of a day; says what was done, step by step."""
+    def fill_day(self, day: date, stop: Callable[[], bool]) -> Iterator[object]:
+        """Make them in the files of a day; says what was done, step by step."""
 
 
-@define(eq=False, slots=False)
 class Compactor(BackgroundTask):
-    """Compacts by itself, on a thread of its own: days that are over, and the current one.
+    """Compacts by itself: days that are over, and the current one.
 
     *upto* is the number of the last batch whose files may be rewritten before their day is
     over; without it only days that are over are.  *filler* fills today's files of before
     the start.
     """
 
-    _lake: Path
-    _disk: LakeDisk
-    _done: Callable[[object], None]
-    _failed: Callable[[Exception], None]
-    _today: Callable[[], date] = lambda: datetime.now(UTC).date()
-    _clock: Callable[[], float] = time.monotonic
-    _upto: Callable[[], int] | None = None
-    _filler: Callable[[], Filler] | None = None
-
-    def __attrs_post_init__(self) -> None:
+    def __init__(
+        self,
+        lake: Path,
+        disk: LakeDisk,
+        done: Callable[[object], None],
+        failed: Callable[[Exception], None],
+        today: Callable[[], date] = lambda: datetime.now(UTC).date(),
+        clock: Callable[[], float] = time.monotonic,
+        upto: Callable[[], int] | None = None,
+        filler: Callable[[], Filler] | None = None,
+    ) -> None:
+        super().__init__("compact", done, failed, clock)
+        self._lake = lake
+        self._disk = disk
+        self._today = today
+        self._upto = upto
+        self._filler = filler
         self._began_on: date | None = None
-        self._again: float | None = None
-        self._look_at = self._clock()
-        super().__init__("compact")
+        self._look_at = clock()
 
-    def tend(self) -> None:
-        """Begin if a day has ended since the last time, or since the start, or the last
-        time failed some minutes ago, or today's files are many.
+    def due(self, *, again: bool) -> Work | None:
+        """All, once a day has ended since the last time, or since the start; the current day
+        where its files are many.
         """
-        if self.busy:
-            return
-        today, now = self._today(), self._clock()
-        again = self._again is not None and now >= self._again
+        today = self._today()
         if self._began_on != today or again:
-            work: Callable[[date], None] = self._all
             self._began_on = today
-        elif self._again is None and self._many(today, now):
-            work = self._open_day
-        else:
-            return
-        self._again = None
-        self.begin(lambda: self._run(work, today))
+            return lambda: self._all(today)
+        if not self.waits and self._many(today):
+            return lambda: self._open_day(today)
+        return None
 
-    def _many(self, today: date, now: float) -> bool:
-        if self._upto is None or now < self._look_at:
+    def _many(self, today: date) -> bool:
+        if self._upto is None or self._clock() < self._look_at:
             return False
-        self._look_at = now + _LOOK_SECONDS
+        self._look_at = self._clock() + _LOOK_SECONDS
         upto = self._upto()
         of_today = folders(self._lake, TABLES, today.isoformat())
         return any(_ripe(visible(one), upto) for one in of_today)
 
-    def _run(self, work: Callable[[date], None], today: date) -> None:
-        try:
-            work(today)
-        except Exception as why:  # the tables are whole; the job must go on
-            self._again = self._clock() + _AGAIN
-            self._failed(why)
-
-    def _all(self, today: date) -> None:
+    def _all(self, today: date) -> Iterator[object]:
         stop = self._stop.is_set
-        for done in compact(self._lake, self._disk, before=today, stop=stop):
-            self._done(done)
-        self._open_day(today)
+        yield from compact(self._lake, self._disk, before=today, stop=stop)
+        yield from self._open_day(today)
         if self._filler is not None:
-            for filled in self._filler().fill_day(today.isoformat(), stop):
-                self._done(filled)
+            yield from self._filler().fill_day(today, stop)
             self._filler = None
 
-    def _open_day(self, today: date) -> None:
+    def _open_day(self, today: date) -> Iterator[object]:
         if self._upto is None:
             return
         upto, stop = self._upto(), self._stop.is_set
-        with contextlib.suppress(
-            Busy
-        ):  # files come all the time: soon there is another look
-            for done in compact_open(
-                self._lake, self._disk, today, upto=upto, stop=stop
-            ):
-                self._done(done)
+        with contextlib.suppress(Busy):  # files come all the time: another look is soon
+            yield from compact_open(self._lake, self._disk, today, upto=upto, stop=stop)

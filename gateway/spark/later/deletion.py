@@ -13,10 +13,9 @@ import contextlib
 import hashlib
 import re
 import secrets
-import shutil
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -34,12 +33,11 @@ from gateway.spark.commit.ledger import Ranges
 from gateway.spark.commit.partition import Busy, check_finished, files_of, visible
 from gateway.spark.files import footers, heap
 from gateway.spark.later.adopt import check_removed
+from gateway.spark.later.days import TABLES
 from gateway.spark.later.erasure import (
     NAMES,
-    TABLES,
     Places,
     Wanted,
-    as_sql,
     carry_out,
     events_of,
     in_bucket,
@@ -48,7 +46,7 @@ from gateway.spark.later.erasure import (
     published,
     readable,
 )
-from gateway.spark.later.gone import Gone, mask_of, named_in, names_of
+from gateway.spark.later.gone import Gone, named_in
 from gateway.spark.rows import stats
 from gateway.spark.source import SCHEMA_DDL, url
 from gateway.spoken import many
@@ -124,11 +122,10 @@ def delete(
     kind: Any = kind_of(config.spark.sink)
     folders = "folders" in kind.abilities
     places, lake = Places.of(config), config.data_dir / "lake"
-    rewrite = _rewriting(spark)
 
     def out(record: Deletion) -> Deletion:
         of_tables = None if folders else partial(kind.delete, config, spark, disk)
-        return carry_out(places, disk, record, from_tables=of_tables, rewrite=rewrite)
+        return carry_out(places, disk, record, from_tables=of_tables, spark=spark)
 
     if not dry_run:
         if folders:
@@ -196,38 +193,6 @@ def _told(record: Deletion) -> tuple[str, dict[str, Any]]:
         )
     data = {"id": record.id, "events": total, "counts": record.counts}
     return text, {**data, "done": record.done}
-
-
-def _rewriting(spark: Any) -> Callable[[Path, Path, Ranges], None]:
-    """Writes a file with VARIANT without some events."""
-
-    def rewrite(path: Path, target: Path, events: Ranges) -> None:
-        rows = spark.read.parquet(url(path))
-        mine, left = Ranges(), pq.read_metadata(path).num_rows
-        for part in _masked_file(path, events):
-            left -= part.num_rows
-            mine.update(names_of(part))
-        for condition in as_sql(mine):
-            rows = rows.where(f"NOT ({condition})")
-        folder = target.with_name(f".{target.name}.spark")
-        rows.coalesce(1).write.option("maxRecordsPerFile", 0).parquet(url(folder))
-        made = [one for one in visible(folder) if pq.read_metadata(one).num_rows]
-        count = sum(pq.read_metadata(one).num_rows for one in made)
-        if count != left or len(made) > 1:
-            raise OSError(f"of {path} {left} rows stay, {count} were made of them")
-        for one in made:
-            one.rename(target)
-        shutil.rmtree(folder)
-
-    return rewrite
-
-
-def _masked_file(path: Path, events: Ranges) -> Iterator[pa.Table]:
-    with pq.ParquetFile(path) as file:
-        names = [name for name in NAMES if name in file.schema_arrow.names]
-        for batch in file.iter_batches(columns=names, use_threads=False):
-            rows = pa.table(batch)
-            yield rows.filter(pa.array(mask_of(rows, events)))
 
 
 # -- what is meant ----------------------------------------------------------------------
@@ -393,7 +358,8 @@ def _counts(
 ) -> Iterator[tuple[str, pa.Table]]:
     """What is taken back, by folder of `stats`, of days that are still counted there."""
     found: dict[str, list[pa.Table]] = defaultdict(list)
-    for path, rows in masked(lake, events, [*NAMES, *stats.COUNTED]):
+    columns = [*NAMES, *stats.COUNTED]
+    for path, rows in masked(files_of(lake, *TABLES), Wanted(events), columns):
         protocol, day = path.parent.parent.name, path.parent
         width = _width(lake / "stats" / protocol / day.name) or window
         for date, counts in stats.taken_back(rows, width).items():

@@ -1,7 +1,7 @@
 """Takes events out of wherever they are, by what is written down of a deletion.
 
-In a folder of Parquet files the files concerned are written anew, and the day's folder takes
-the old one's place in one step (`partition`).  Delta and Iceberg delete by their own commit.
+In folders of Parquet files the files concerned are written anew, a day after the other
+(`days`).  Delta and Iceberg delete by their own commit.
 The archive's files keep their rows, redacted (`redact`).  What waits in the spool is left
 out by the job when it comes (`Sink.left_out`).
 
@@ -14,8 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,17 +28,10 @@ from gateway.event import DELETED
 from gateway.spark.commit import partition
 from gateway.spark.commit.lakedisk import LakeDisk, sync
 from gateway.spark.commit.ledger import Ranges
-from gateway.spark.commit.parquet import publishing
-from gateway.spark.commit.partition import (
-    Busy,
-    alone,
-    check_finished,
-    check_room,
-    replace,
-    restore,
-    staged_for,
-)
-from gateway.spark.later.gone import mask_of
+from gateway.spark.commit.parquet import give_names
+from gateway.spark.commit.partition import Busy, alone, check_finished
+from gateway.spark.later.days import Change, Day, rewrite, write_by_spark
+from gateway.spark.later.gone import mask_of, names_of
 from gateway.spark.later.redact import redacted
 from gateway.store import digests
 from gateway.store.names import (
@@ -53,7 +45,6 @@ from gateway.store.objects.bucket import ARCHIVE, Bucket, NotThere
 from gateway.store.readers import deleted
 from gateway.store.readers.deleted import Deletion, Rewritten
 
-TABLES = ("events", "quarantine")
 NAMES = ("node", "incarnation", "lsn")
 """An event's."""
 _LOOKS = 5
@@ -96,23 +87,22 @@ def carry_out(
     record: Deletion,
     *,
     from_tables: Callable[[Deletion], None] | None = None,
-    rewrite: Callable[[Path, Path, Ranges], None] | None = None,
+    spark: Any = None,
     point: Point = lambda name: None,
 ) -> Deletion:
     """Do what is written down; may be done again.  What waits in the spool is not done.
 
-    *from_tables* deletes where tables are no folders, *rewrite* writes a file with VARIANT
-    without some events.  Raises `Busy`, OSError, and what pyarrow raises.
+    *from_tables* deletes where tables are no folders, *spark* writes files with VARIANT.
+    Raises `Busy`, OSError, and what pyarrow and Spark raise.
     """
-    events = Ranges(record.events)
-    with alone(places.lake):
-        if from_tables is not None:
+    wanted = Wanted(Ranges(record.events))
+    if from_tables is not None:
+        with alone(places.lake):
             from_tables(record)
-        else:
-            check_finished(places.lake)
-            _from_folders(places.lake, disk, events, record.id, rewrite, point)
-            _take_back(places.lake, disk, record, point)
-    wanted = Wanted(events)
+    else:
+        check_finished(places.lake)
+        _from_folders(places.lake, disk, wanted, record.id, spark, point)
+        _take_back(places.lake, disk, record, point)
     waiting = True
     for _ in range(_LOOKS):
         # Before the last look: what goes to the archive meanwhile is found there.
@@ -128,69 +118,68 @@ def carry_out(
 
 
 def _from_folders(
-    lake: Path,
-    disk: LakeDisk,
-    events: Ranges,
-    name: str,
-    rewrite: Callable[[Path, Path, Ranges], None] | None,
-    point: Point,
+    lake: Path, disk: LakeDisk, wanted: Wanted, name: str, spark: Any, point: Point
 ) -> None:
-    restore(lake, disk)
-    concerned: dict[Path, set[Path]] = defaultdict(set)
-    for path, _ in masked(lake, events, NAMES):
-        concerned[path.parent].add(path)
-    for folder, paths in sorted(concerned.items()):
-        going = sorted(paths)
-        check_room(folder, sum(path.stat().st_size for path in going), disk)
-        staged = staged_for(lake, folder, disk)
+    found = 0
+
+    def erase(day: Day) -> Change | None:
+        nonlocal found
+        going = [path for path in day.files if any(masked([path], wanted, NAMES))]
+        if not going:
+            return None
+        found += 1
+        staged = day.begin(going)
         for path in going:
-            stem = path.stem.partition("-delete-")[0]
-            _write_without(path, staged / f"{stem}-{name}.parquet", events, rewrite)
-        point("staged")
-        if replace(lake, folder, going, staged, disk) is None:
-            raise Busy(f"files of {folder} were taken away meanwhile: try again")
-        point("replaced")
-        disk.remove_tree(staged)
-        point("removed")
+            _write_without(day, path, staged, wanted.events, name, spark)
+        return Change(going)
+
+    done = list(rewrite(lake, disk, erase, point=point))
+    if len(done) < found:
+        raise Busy(f"files of {lake} were taken away meanwhile: try again")
 
 
 def _write_without(
-    path: Path,
-    target: Path,
-    events: Ranges,
-    rewrite: Callable[[Path, Path, Ranges], None] | None,
+    day: Day, path: Path, staged: Path, events: Ranges, name: str, spark: Any
 ) -> None:
-    """The same rows in the same groups, but those; no file if none is left."""
+    """Write the same rows in the same groups, but those; no file if none is left."""
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
         schema = file.schema_arrow
-        if partition.has_variant(schema):
-            if rewrite is None:
-                raise Busy(f"{path} has VARIANT, which only Spark can write")
-            rewrite(path, target, events)
+        if not partition.has_variant(schema):
+            target = staged / f"{path.stem.partition('-delete-')[0]}-{name}.parquet"
+            written = 0
+            with partition.writer(target, schema) as writer:
+                for number in range(file.num_row_groups):
+                    rows = file.read_row_group(number, use_threads=False)
+                    kept = rows.filter(pa.array(~mask_of(rows, events)))
+                    if kept.num_rows:
+                        written += kept.num_rows
+                        writer.write_table(kept, row_group_size=kept.num_rows)
+            if not written:
+                target.unlink()
             return
-        written = 0
-        with partition.writer(target, schema) as writer:
-            for number in range(file.num_row_groups):
-                rows = file.read_row_group(number, use_threads=False)
-                kept = rows.filter(pa.array(~mask_of(rows, events)))
-                if kept.num_rows:
-                    written += kept.num_rows
-                    writer.write_table(kept, row_group_size=kept.num_rows)
-    if not written:
-        target.unlink()
+    if spark is None:
+        raise Busy(f"{path} has VARIANT, which only Spark can write")
+    mine, left = Ranges(), pq.read_metadata(path).num_rows
+    for part in (rows for _, rows in masked([path], Wanted(events), NAMES)):
+        left -= part.num_rows
+        mine.update(names_of(part))
+
+    def others(rows: Any) -> Any:
+        for condition in as_sql(mine):
+            rows = rows.where(f"NOT ({condition})")
+        return rows
+
+    count = write_by_spark(spark, day, [path], staged, others, name)
+    if count != left:
+        raise OSError(f"of {path} {left} rows stay, {count} were made of them")
 
 
 def _take_back(lake: Path, disk: LakeDisk, record: Deletion, point: Point) -> None:
     """Give the counts their names: each has it once, as it is then here no more."""
     folder = deleted.counts_of(lake, record.id)
-    with publishing(lake):
-        for number, goal in enumerate(record.stats):
-            source, target = folder / str(number), lake / goal
-            if disk.exists(source):
-                disk.make_directory(target.parent)
-                disk.rename(source, target)
-                disk.sync_directory(target.parent)
-                point("counted")
+    each = ((str(number), goal) for number, goal in enumerate(record.stats))
+    here = [(number, goal) for number, goal in each if disk.exists(folder / number)]
+    give_names(lake, disk, folder, here, point=lambda _: point("counted"))
     disk.remove_tree(folder)
 
 
@@ -348,6 +337,7 @@ class Wanted:
     """The lsns that go, by node and incarnation, to be looked up for thousands of files."""
 
     def __init__(self, events: Ranges) -> None:
+        self.events = events
         self._bounds: dict[Life, np.ndarray[Any, Any]] = {
             life: np.array(list(lsns), np.int64) for life, lsns in events.each()
         }
@@ -420,18 +410,17 @@ def published(folder: Path) -> list[Path]:
 
 
 def masked(
-    lake: Path, events: Ranges, columns: Sequence[str]
+    files: Iterable[Path], wanted: Wanted, columns: Sequence[str]
 ) -> Iterator[tuple[Path, pa.Table]]:
-    """The rows of these events in folders, file by file."""
-    wanted = Wanted(events)
-    for path in partition.files_of(lake, *TABLES):
+    """The rows of these events in *files* of folders, file by file."""
+    for path in files:
         if not _may_have(path, wanted):
             continue
         with pq.ParquetFile(path) as file:
             there = [one for one in columns if one in file.schema_arrow.names]
             for batch in file.iter_batches(columns=there, use_threads=False):
                 rows = pa.table(batch)
-                mask = mask_of(rows, events)
+                mask = mask_of(rows, wanted.events)
                 if mask.any():
                     yield path, rows.filter(pa.array(mask))
 

@@ -3,15 +3,14 @@
 A file of `poison/` that can be read now goes back into the spool, for the job to take, and
 into the bucket that this is a copy of.
 Rows of `quarantine` whose payload is fine after all, or whose flaw the operator accepts,
-become rows of `events`; all others are made anew with today's columns.  Old files go
-before the new ones get their names: a reader may miss a row for a moment, and never sees
-it twice.  A crash in between is finished by the next start of the job or of this.
-Meanwhile nobody compacts: a row that went into another file would be there again.
+become rows of `events`; all others of such a day are made anew with today's columns (`days`).
+Old files go before the new ones get their names: a reader may miss a row for a moment, and
+never sees it twice.  A crash in between is finished by the next start of the job, or the next
+rewrite of days.
 """
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -23,12 +22,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.spark.commit.lakedisk import LakeDisk, sync
-from gateway.spark.commit.ledger import Broken, Ledger, write_json
-from gateway.spark.commit.parquet import publishing
-from gateway.spark.commit.partition import alone, files_of
+from gateway.spark.commit.ledger import Ledger
+from gateway.spark.commit.partition import staging_of_moves
 from gateway.spark.files import footers, heap
 from gateway.spark.files.inbox import put_back
 from gateway.spark.files.poison import flaw_of
+from gateway.spark.later.days import Change, Day, rewrite
 from gateway.spark.rows import stats
 from gateway.store.names import parse_file_name
 from gateway.store.objects.bucket import Bucket
@@ -90,81 +89,40 @@ def rows(
 
     Raises `Busy`, `Broken`, OSError and what Spark raises.
     """
-    with alone(config.data_dir / "lake"):
-        return _rows(spark, config, disk, accepted)
-
-
-def _rows(
-    spark: SparkSession, config: Any, disk: LakeDisk, accepted: Collection[str]
-) -> Requeued:
     from gateway.spark.rows import tables
     from gateway.spark.rows.columns import Columns
     from gateway.spark.source import url
 
-    lake = config.data_dir / "lake"
-    finish(lake, disk)
-    old = files_of(lake, "quarantine")
-    if not old:
-        return Requeued(0, 0)
-    staged = _staging(lake)
-    disk.remove_tree(staged)
-    disk.make_directory(staged)
-    heap.fit(spark, footers.row_bytes(old))
-    found = spark.read.option("basePath", url(lake / "quarantine")).option(
-        "mergeSchema", "true"
-    )
-    envelope = _judged(found.parquet(*[url(path) for path in old]), accepted)
-    columns = Columns.of(config.spark)
-    made = tables.events(envelope, config.spark.body, columns)
-    made.coalesce(1).write.partitionBy(*tables.PARTITIONS).parquet(url(staged / "data"))
+    lake, found = config.data_dir / "lake", Requeued(0, 0)
     window = timedelta(seconds=config.spark.stats_window)
-    done, moves = _collect(lake, staged, disk, window)
-    before = sum(pq.read_metadata(path).num_rows for path in old)
-    if done.rows != before:
-        raise OSError(f"quarantine has {before} rows, {done.rows} were made of them")
-    if done.fine:
-        gone = [str(path.relative_to(lake)) for path in old]
-        write_json(disk, staged / "manifest", {"remove": gone, "moves": moves})
-        finish(lake, disk)
-    disk.remove_tree(staged)
-    return done
+    columns = Columns.of(config.spark)
 
-
-def finish(lake: Path, disk: LakeDisk) -> None:
-    """Do what a manifest says, if there is one; may be done again.
-
-    Raises `Broken`, OSError.
-    """
-    staged = _staging(lake)
-    manifest = staged / "manifest"
-    if not disk.exists(manifest):
-        return
-    with publishing(lake):
-        if not disk.exists(manifest):  # by now somebody else has done it
-            return
-        wanted = json.loads(disk.read(manifest))
-        folders = set()
-        for name in wanted["remove"]:
-            disk.unlink(lake / name)
-            folders.add((lake / name).parent)
-        for folder in sorted(folders):
-            disk.sync_directory(folder)
-        for number, goal in wanted["moves"]:
-            target = lake / goal
-            disk.make_directory(target.parent)
-            if disk.exists(staged / number):
-                disk.rename(staged / number, target)
-            elif not disk.exists(target):
-                raise Broken(
-                    f"{target}: neither there nor in {staged}; someone else writes to"
-                    f" {lake}"
-                )
-            disk.sync_directory(target.parent)
+    def again(day: Day) -> Change | None:
+        nonlocal found
+        if not day.files:
+            return None
+        staged = staging_of_moves(lake)
         disk.remove_tree(staged)
+        disk.make_directory(staged)
+        heap.fit(spark, footers.row_bytes(day.files))
+        read = spark.read.option("basePath", url(lake / "quarantine"))
+        rows = read.option("mergeSchema", "true").parquet(*map(url, day.files))
+        made = tables.events(_judged(rows, accepted), config.spark.body, columns)
+        written = made.coalesce(1).write.partitionBy(*tables.PARTITIONS)
+        written.parquet(url(staged / "data"))
+        done, moves = _collect(lake, staged, disk, window)
+        before = sum(pq.read_metadata(path).num_rows for path in day.files)
+        if done.rows != before:
+            raise OSError(f"{day.folder} has {before} rows, {done.rows} were made")
+        found = Requeued(found.rows + done.rows, found.fine + done.fine)
+        if done.fine:
+            return Change(day.files, before, moves=moves)
+        disk.remove_tree(staged)
+        return None
 
-
-def _staging(lake: Path) -> Path:
-    return lake / INTERNAL / "staging" / "requeue" / "0"
+    for _ in rewrite(lake, disk, again, ("quarantine",)):
+        pass
+    return found
 
 
 def _judged(found: DataFrame, accepted: Collection[str]) -> DataFrame:

@@ -14,11 +14,9 @@ from pathlib import Path
 
 from gateway.spark.commit.lakedisk import LakeDisk
 from gateway.spark.commit.ledger import write_json
-from gateway.spark.run.background import BackgroundTask
+from gateway.spark.run.background import BackgroundTask, Work
 
 _EVERY_SECONDS = 3600.0
-_AGAIN_SECONDS = 600.0
-"""After one that failed."""
 _THOROUGH_TIMES = 24
 """So many until it is thorough again."""
 
@@ -32,18 +30,15 @@ class Upkeep(BackgroundTask):
         self,
         path: Path,
         disk: LakeDisk,
-        work: Callable[[bool], Iterator[str]],
-        done: Callable[[str], None],
+        work: Callable[[bool], Iterator[object]],
+        done: Callable[[object], None],
         failed: Callable[[Exception], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__("maintain")
+        super().__init__("maintain", done, failed, clock)
         self._path = path
         self._disk = disk
         self._work = work
-        self._done = done
-        self._failed = failed
-        self._clock = clock
         if not disk.exists(path):
             disk.make_directory(path.parent)
             write_json(disk, path, {"at": clock(), "times": 0})
@@ -58,31 +53,15 @@ class Upkeep(BackgroundTask):
             return {}
         return found if isinstance(found, dict) else {}
 
-    def tend(self) -> None:
-        """Begin, if it is time."""
-        if self.busy or not self._is_time:
-            return
-        self.begin(self.run)
+    def due(self, *, again: bool) -> Work | None:
+        """Maintain once an hour; the next one is never further off, unless the clock was set
+        back.
+        """
+        is_time = not 0 < self._due - self._clock() <= _EVERY_SECONDS
+        return self._maintain if again or (is_time and not self.waits) else None
 
-    @property
-    def _is_time(self) -> bool:
-        """It never is further off than one turn, unless the clock was set back."""
-        return not 0 < self._due - self._clock() <= _EVERY_SECONDS
-
-    def run(self) -> None:
-        """Do it here, if it is time."""
-        if not self._is_time:
-            return
-        thorough = self._times % _THOROUGH_TIMES == 0
-        try:
-            for done in self._work(thorough):
-                self._done(done)
-                if self._stop.is_set():
-                    return  # the next start does it anew
-        except Exception as why:  # the table is whole; the job must go on
-            self._due = self._clock() + _AGAIN_SECONDS
-            self._failed(why)
-            return
+    def _maintain(self) -> Iterator[object]:
+        yield from self._work(self._times % _THOROUGH_TIMES == 0)
         self._times += 1
         self._due = self._clock() + _EVERY_SECONDS
         write_json(self._disk, self._path, {"at": self._clock(), "times": self._times})

@@ -15,6 +15,7 @@ from gateway.spark.commit.sink import Sink
 from gateway.spark.later.compact import Compactor
 from gateway.spark.later.expiry import Expiry
 from gateway.spark.later.upkeep import Upkeep
+from gateway.spark.run.background import BackgroundTask
 from gateway.spark.run.failure import reason
 from gateway.store.node.removal_clock import RemovalClock
 from gateway.store.readers.lake import INTERNAL
@@ -49,19 +50,19 @@ class Housekeeping:
         self._disk = disk
         self._lake = config.data_dir / "lake"
         self._clock = clock
-        compacts = config.spark.compact and "compact" in kind.abilities
-        self._compactor = self._new_compactor(open_day=open_day) if compacts else None
-        maintains = config.spark.compact and "maintain" in kind.abilities
-        self._upkeep = self._new_upkeep() if maintains else None
         self._expiry = Expiry(
             sink.expire,
             config.spark.retention,
-            lambda done: _log.info(
-                "expired (spark.retention): %s, %d events", done.what, done.events
-            ),
+            lambda done: _log.info("expired (spark.retention): %s", done),
             lambda why: _log.warning("could not remove what has expired: %s", why),
             lambda: datetime.fromtimestamp(clock(), UTC),
         )
+        asked = kind.abilities if config.spark.compact else frozenset()
+        compacts, maintains = "compact" in asked, "maintain" in asked
+        self._compactor = self._new_compactor(open_day=open_day) if compacts else None
+        self._upkeep = self._new_upkeep() if maintains else None
+        tasks = self._expiry, self._compactor, self._upkeep
+        self._tasks: list[BackgroundTask] = [one for one in tasks if one is not None]
 
     def _new_compactor(self, *, open_day: bool) -> Compactor:
         from gateway.spark.later import backfill
@@ -91,9 +92,8 @@ class Housekeeping:
 
     @property
     def busy(self) -> bool:
-        """Whether something of it is under way."""
-        each = self._expiry, self._compactor, self._upkeep
-        return any(one is not None and one.busy for one in each)
+        """Whether a task is under way."""
+        return any(one.busy for one in self._tasks)
 
     @property
     def expiry_problem(self) -> str | None:
@@ -105,11 +105,10 @@ class Housekeeping:
         self._expiry.tend()
         if self._expiry.busy:
             return
-        if self._compactor is not None:
-            self._compactor.tend()
-        # Formats ask the clock themselves which files and snapshots are old.
-        if self._upkeep is not None and not self._clock.ahead_seconds:
-            self._upkeep.tend()
+        for task in self._tasks:
+            # Formats ask the clock themselves which files and snapshots are old.
+            if task is not self._upkeep or not self._clock.ahead_seconds:
+                task.tend()
 
     def expire(self) -> None:
         """Remove what is older than `spark.retention`, before this returns."""
@@ -122,8 +121,5 @@ class Housekeeping:
 
     def stop(self) -> None:
         """Wait for the steps that are under way, and do no other."""
-        self._expiry.stop()
-        if self._compactor is not None:
-            self._compactor.stop()
-        if self._upkeep is not None:
-            self._upkeep.stop()
+        for task in self._tasks:
+            task.stop()

@@ -21,7 +21,7 @@ from gateway.spark.files.obstacles import Obstacles
 from gateway.spark.files.overlaps import Overlaps
 from gateway.spark.files.poison import Poison
 from gateway.spark.jvm import session
-from gateway.spark.later import deletion, requeue
+from gateway.spark.later import deletion
 from gateway.spark.later.gone import Gone
 from gateway.spark.run import accepting, orders, progress
 from gateway.spark.run.checkpoint import Checkpoint
@@ -208,7 +208,6 @@ class Job:
         self._disk.make_directory(self._spool)
         self._time()  # before the ledger is written anew, whose time may be its first
         self._recover()
-        requeue.finish(self._lake, self._disk)
         partition.finish(self._lake, self._disk)
         for one in deleted.unfinished(self._lake):
             _log.warning(

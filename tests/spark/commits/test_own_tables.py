@@ -10,6 +10,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from pyspark.sql import functions as f
 
 from format_tables import (
     MARKS,
@@ -22,6 +23,7 @@ from gateway.config.columns import Column
 from gateway.spark import job
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Broken
+from gateway.spark.later.days import Rewritten
 from gateway.spark.run.failure import Failed
 
 pytestmark = MARKS
@@ -56,7 +58,7 @@ def test_rows_of_before_get_the_columns_that_came_later(world: World) -> None:
     before = {row.lsn: row.asDict() for row in world.events().rows().collect()}
     world.config.spark.columns = {"status": Column(path="status", type="int")}
 
-    def backfill(*names: str) -> list[str]:
+    def backfill(*names: str) -> list[Rewritten]:
         return list(world.kind.backfill(world.config, world.spark, Lake(), names))
 
     assert len(backfill("status")) == 1
@@ -71,6 +73,14 @@ def test_rows_of_before_get_the_columns_that_came_later(world: World) -> None:
     }
     for lsn, row in before.items():
         assert row.items() <= after[lsn].items()
+    [done] = world.kind.rewrite(
+        *(world.config, world.spark, Lake()),
+        lambda rows: rows.withColumn("peer", f.lit("")),
+        "peerless",
+    )
+    assert done.rows == len(after)
+    assert world.events().rows().where("peer <> ''").count() == 0
+    world.check_complete()
     world.logs.lose()
     world.run(1, files=5)
     world.check_complete()

@@ -51,7 +51,7 @@ def test_days_expire(world: World, cut: str | None) -> None:
         world.cut = None
         sink = world.sink()
         sink.recover()
-    done = sum(one.events for one in sink.expire(asked, lambda: False))
+    done = sum(one.rows for one in sink.expire(asked, lambda: False))
     assert list(sink.expire(asked, lambda: False)) == []
     events, stats = world.kind.tables(world.config, world.spark)
     assert done == 2 * SIZE - 1
