@@ -69,7 +69,7 @@ def test_rsio(start: Callable[..., Any], tmp_path: Path) -> None:
     _, port = daemon.address("streams")
     [program] = blocks("rsio", "python")
     here = Environment(tmp_path / "venv")
-    here.install(ROOT / "clients" / "python")
+    here.install(ROOT / "packages" / "rsio-client")
     text = program.replace('"gw.example", 7400', f'"127.0.0.1", {port}')
     done = here.run(
         here.python, "-c", f'import os; os.environ["TOKEN"] = "s3cret"\n{text}'
