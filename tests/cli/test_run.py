@@ -79,6 +79,7 @@ def test_it_begins_with_what_is_named(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run, "_both", began)
+    monkeypatch.setattr(run, "_free", lambda _: True)  # others may run one here
     assert cli.main(["run", *named]) == 2
     commented = (tmp_path / "gateway.yaml").read_text()
     head, _, rest = commented.partition("\n  #- ")
