@@ -12,15 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway import cli, config
+from fenced import PAGES, ROOT
+from gateway import cli
 
-ROOT = Path(__file__).parents[1]
-PAGES = [
-    *sorted(ROOT.glob("*.md")),
-    *sorted(ROOT.glob("docs/**/*.md")),
-    ROOT / "bench" / "README.md",
-    *sorted(ROOT.glob("examples/*/README.md")),
-]
 PROTOCOLS = ("lumberjack", "pomelo", "pravega", "rsio")
 SECTIONS = ("Quick start", "Configuration", "What is acknowledged when", "Limits")
 
@@ -56,44 +50,6 @@ def test_every_protocol_has_the_same_page(protocol: str) -> None:
     text = (ROOT / "docs" / f"{protocol}.md").read_text()
     headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
     assert [heading for heading in headings if heading in SECTIONS] == list(SECTIONS)
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_listeners_can_be_copied(protocol: str, tmp_path: Path) -> None:
-    """The listener that a page shows is valid, once its files are there."""
-    text = (ROOT / "docs" / f"{protocol}.md").read_text()
-    shown = re.findall(r"```yaml\n(listeners:.*?)```", text, re.DOTALL)
-    assert shown
-    for name in ("cert.pem", "key.pem", "ca.pem"):
-        (tmp_path / name).touch()
-    for block in shown:
-        file = tmp_path / "gateway.yaml"
-        file.write_text(re.sub(r"\$\{file:[^}]*\}", "secret", block))
-        [listener] = config.load(file).listeners
-        assert listener.protocol == protocol
-
-
-CLIENTS = sorted((ROOT / "docs" / "clients").glob("*.md"))
-
-
-@pytest.mark.parametrize("page", CLIENTS, ids=lambda page: str(page.stem))
-def test_settings_for_clients_can_be_copied(page: Path, tmp_path: Path) -> None:
-    """The gateway's own part of them is valid, once its files are there."""
-    for name in ("cert.pem", "key.pem", "ca.pem"):
-        (tmp_path / name).touch()
-    (tmp_path / "config").mkdir()
-    for name in ("dictionary", "clientProtos", "serverProtos"):
-        (tmp_path / "config" / f"{name}.json").write_text("{}")
-    text = page.read_text()
-    shown = re.findall(r"```yaml\n((?:listeners|spark):.*?)```", text, re.DOTALL)
-    assert shown or page.stem in {"index", "npm-lumberjack", "python-logging"}
-    for block in shown:
-        file = tmp_path / "gateway.yaml"
-        written = re.sub(r"\$\{file:[^}]*\}", "secret", block)
-        if "listeners:" not in block:
-            written += "listeners: [{name: a, protocol: lumberjack, listen: tcp:5044}]"
-        file.write_text(written)
-        config.load(file)
 
 
 def test_links_lead_somewhere() -> None:

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
+import fenced
 from deadlines import environment, run
+from gateway_testkit.daemon import listener
 from pomelo_npm import library, packages
 from wheels import Environment
 
@@ -22,8 +24,7 @@ PAGES = ROOT / "docs" / "clients"
 
 
 def blocks(page: str, language: str) -> list[str]:
-    text = (PAGES / f"{page}.md").read_text()
-    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+    return [one.text for one in fenced.blocks(PAGES / f"{page}.md", language)]
 
 
 def daemon_of(page: str, start: Callable[..., Any], folder: Path) -> Any:
@@ -84,6 +85,36 @@ def test_rsio(start: Callable[..., Any], tmp_path: Path) -> None:
     daemon.settled()
     stored = [json.loads(row["payload"])["kWh"] for row in daemon.rows()]
     assert stored == [17.5, 18, 19]
+
+
+def test_python_logging(start: Callable[..., Any], tmp_path: Path) -> None:
+    """A record of the handler, with its queue in a file, and an event of the other program."""
+    daemon = start(listeners=[listener("beats", "lumberjack")])
+    _, port = daemon.address("beats")
+    for shown in blocks("python-logging", "python"):
+        here = shown.replace('"gw.example", 5044', f'"127.0.0.1", {port}')
+        text = here.replace("/var/lib/shop/log.db", str(tmp_path / "log.db"))
+        done = run(sys.executable, "-c", text)
+        assert done.returncode == 0, done.stderr
+    daemon.settled()
+    said = [json.loads(row["payload"]) for row in daemon.rows()]
+    assert [one["message"] for one in said] == ["order 17 is late", "hello"]
+    assert said[0]["extra"]["order"] == 17
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("page", ["docs/clients/pravega.md", "docs/pravega.md"])
+def test_pravega(serve: Callable[..., Any], pravega_client: object, page: str) -> None:
+    """The program of the clients' page, and that of docs/pravega.md, which reads as well."""
+    streams = serve()
+    [program] = fenced.blocks(page, "python")
+    text = re.sub(
+        r"//[\w.]+:9090", f"//127.0.0.1:{streams.controller_port}", program.text
+    )
+    done = run(sys.executable, "-c", text)
+    assert done.returncode == 0, done.stderr
+    assert streams.payloads("orders") == [b'{"order": 17}']
+    assert ("17" in done.stdout) == (page == "docs/pravega.md")
 
 
 def _with_gateway() -> str:

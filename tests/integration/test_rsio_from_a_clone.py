@@ -19,6 +19,7 @@ import pytest
 import programs
 from daemons import listener
 from deadlines import eventually, finish, run
+from fenced import blocks
 from wheels import borrow, clean
 
 ROOT = Path(__file__).parents[2]
@@ -97,19 +98,17 @@ public class Program {
 def clone(tmp_path: Path) -> Path:
     """A folder in which there is a clone of the repository, as far as the lines need it."""
     whole = tmp_path / "gateway"
-    parts = ["clients", "gateway/sdk", "gateway/protocols/rsio"]
+    parts = ["clients", "packages/rsio-client", "gateway/sdk", "gateway/protocols/rsio"]
     for part in parts:
         waste = shutil.ignore_patterns("target", "node_modules", "__pycache__")
         shutil.copytree(ROOT / part, whole / part, ignore=waste)
     return tmp_path
 
 
-def lines(language: str, kind: str) -> str:
+def lines(folder: str, kind: str) -> str:
     """The first block of this kind in a README; it begins with the clone, which is there."""
-    page = (ROOT / "clients" / language / "README.md").read_text()
-    found = re.search(rf"```{kind}\n(.*?)```", page, re.DOTALL)
-    assert found is not None
-    return re.sub("^git clone .*\n", "", found[1])
+    first = blocks(f"{folder}/README.md", kind)[0].text
+    return re.sub("^git clone .*\n", "", first)
 
 
 def do(home: Path, text: str, **more: str) -> None:
@@ -125,14 +124,14 @@ def in_python(home: Path) -> list[str]:
     # What it needs is borrowed, and so is what builds it.
     pip = f"alias pip='python -m pip --python {home}/venv/bin/python'\n"
     offline = {"PIP_NO_BUILD_ISOLATION": "false", "PIP_NO_INDEX": "1"}
-    do(home, pip + lines("python", "sh"), PATH=path, **offline)
+    do(home, pip + lines("packages/rsio-client", "sh"), PATH=path, **offline)
     (home / "program.py").write_text(PYTHON.replace("COUNT", str(COUNT)))
     return [str(home / "venv/bin/python"), str(home / "program.py")]
 
 
 def in_javascript(home: Path) -> list[str]:
     node, _ = programs.program("node"), programs.program("npm")
-    do(home, lines("js", "sh"))
+    do(home, lines("clients/js", "sh"))
     (home / "program.mjs").write_text(JAVASCRIPT.replace("COUNT", str(COUNT)))
     return [node, str(home / "program.mjs")]
 
@@ -140,11 +139,11 @@ def in_javascript(home: Path) -> list[str]:
 def on_the_jvm(home: Path) -> list[str]:
     for need in ("java", "javac", "mvn"):
         programs.program(need)
-    do(home, lines("java", "sh"))
+    do(home, lines("clients/java", "sh"))
     (home / "pom.xml").write_text(
         "<project><modelVersion>4.0.0</modelVersion><groupId>a</groupId>"
         "<artifactId>b</artifactId><version>1</version><dependencies>"
-        f"{lines('java', 'xml')}</dependencies></project>"
+        f"{lines('clients/java', 'xml')}</dependencies></project>"
     )
     copy = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
     programs.ask_registry("mvn", "-B", "-q", copy, cwd=home)

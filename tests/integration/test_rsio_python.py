@@ -116,18 +116,20 @@ def test_asyncio_in_an_environment_of_its_own(
     start: Callable[..., Any], wheel: Path, tmp_path: Path
 ) -> None:
     """With what it names as its needs, and nothing else, the programs of docs/rsio.md
-    run as they stand, but for the gateway's address: what one sends the other reads.
+    run as they stand, but for the gateway's address, and what one sends the other reads;
+    so does that of its README.
     """
     port = start(listeners=[STREAMS]).address("streams")[1]
     python = environment(tmp_path / "venv", wheel)
     lend(tmp_path / "venv", {"attrs", "msgspec", "isal"})
     said = []
-    for text in programs(port, ROOT / "docs" / "rsio.md", "python"):
+    pages = ROOT / "docs" / "rsio.md", PROJECT / "README.md"
+    for text in [text for page in pages for text in programs(port, page, "python")]:
         done = run(python, "-c", text, cwd=tmp_path, env=clean())
         assert done.returncode == 0, done.stderr
         said.append(done.stdout)
-    assert len(said) == 2
-    assert said[0] == ""
+    assert len(said) == 3
+    assert said[0] == said[2] == ""
     assert json.loads(said[1])["payload"] == {"kWh": 17.5}
     without = run(python, "-c", "import twisted", cwd=tmp_path, env=clean())
     assert "No module named 'twisted'" in without.stderr

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from deadlines import ROOT, eventually
+from fenced import blocks
 from gateway import config
 from gateway.cli import main
 from gateway.spark.consumer import consume
-from gateway.spark.source import gateway_stream
 from gateway.store.readers.consumers import Consumers, marks_of
 from gateway.store.spool.expiry import Expiry
 from gateway.store.system.disk import RealDisk
@@ -123,12 +123,15 @@ def test_a_query_without_our_package_says_what_it_has_committed(
     tmp_path: Path,
     counted: Callable[[], Counter[tuple[str, int]]],
 ) -> None:
-    """By `gateway spool done --checkpoint`: those files go, and no other."""
+    """The query of docs/consumers.md, as it stands but for its paths; and then, by
+    `gateway spool done --checkpoint`, those files go, and no other.
+    """
     archive.events("gw", 1, 10)
     archive.events("gw-2", 1, 5)
-    rows = gateway_stream(spark, archive.path)
-    query = rows.writeStream.option("checkpointLocation", f"{tmp_path}/checkpoint")
-    query.trigger(availableNow=True).start(f"{tmp_path}/mine").awaitTermination()
+    _, query = blocks("docs/consumers.md", "python")
+    text = query.text.replace("/var/lib/gateway/archive", str(archive.path))
+    text = text.replace("/srv/mine-checkpoint", f"{tmp_path}/checkpoint")
+    exec(text.replace("/srv/mine", f"{tmp_path}/mine"), {"spark": spark})
     assert counted() == archive.produced
     late = archive.events("gw", 11, 10)
     said = ["--config", str(file), "mine", "--checkpoint", f"{tmp_path}/checkpoint"]
