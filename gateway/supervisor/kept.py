@@ -103,7 +103,7 @@ class Kept:
         try:
             with keep_interrupts_away():
                 self._transport = self._reactor.spawnProcess(
-                    _Life(self),
+                    _Process(self),
                     self._words[0],
                     self._words,
                     env=dict(self._environ),
@@ -224,7 +224,7 @@ def _signal_of(why: Exception) -> int | None:
     return why.signal if isinstance(why, ProcessTerminated) else None
 
 
-class _Life(ProcessProtocol):
+class _Process(ProcessProtocol):
     """One process from its start to its end."""
 
     def __init__(self, kept: Kept) -> None:

@@ -29,7 +29,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from gateway.protocols.pomelo.apart import Apart
-from gateway.protocols.pomelo.push.row import Asked, Membership, membership_of
+from gateway.protocols.pomelo.push.row import GroupChange, Membership, membership_of
 from gateway.protocols.pomelo.text import text
 from gateway.sdk.fair import FairQueue
 from gateway.sdk.http_client import (
@@ -105,7 +105,7 @@ def _is_plain(value: object, depth: int) -> bool:
 
 class _Answers(msgspec.Struct):
     answers: list[msgspec.Raw]
-    groups: list[Asked] = []
+    groups: list[GroupChange] = []
 
 
 @define(eq=False, slots=False)

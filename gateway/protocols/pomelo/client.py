@@ -120,7 +120,7 @@ class Client:
                     self._responses.pop(each.id).callback(each.body)
                 elif isinstance(each, client_session.Push):
                     self._on_push(each.route, each.body)
-                elif isinstance(each, client_session.Opened):
+                elif isinstance(each, client_session.HandshakeDone):
                     self._begin(each.heartbeat)
                 else:
                     self._why = f"kicked: {each.reason}"

@@ -2,7 +2,7 @@
 
     session = ClientSession({"uid": "alice"})
     send(session.handshake())
-    for each in session.received(data): …     # Opened, Response, Push, Kicked
+    for each in session.received(data): …     # HandshakeDone, Response, Push, Kicked
     send(session.outgoing())                  # the handshake's acknowledgement
 
 Bodies are JSON texts; for routes that the server defined in protobuf they are encoded
@@ -39,7 +39,7 @@ class Unexpected(Exception):
     """The server does not speak Pomelo, or refused the handshake; str() says why."""
 
 
-class Opened(Struct):
+class HandshakeDone(Struct):
     """The handshake is done; `heartbeat` is in seconds, 0 for none."""
 
     heartbeat: int
@@ -67,7 +67,7 @@ class Kicked(Struct):
     reason: str
 
 
-Incoming = Opened | Response | Push | Kicked
+Incoming = HandshakeDone | Response | Push | Kicked
 
 
 class ClientSession:
@@ -142,7 +142,7 @@ class ClientSession:
         except _NOT_POMELO as why:
             raise Unexpected(str(why) or type(why).__name__) from None
 
-    def _open(self, body: bytes) -> Opened:
+    def _open(self, body: bytes) -> HandshakeDone:
         reply = msgspec.json.decode(body)
         if reply.get("code") != 200:
             raise Unexpected(
@@ -161,7 +161,7 @@ class ClientSession:
         heartbeat = int(sys.get("heartbeat") or 0)
         self._outgoing.append(wire.package(wire.ACK))
         self.opened = True
-        return Opened(heartbeat, reply.get("user"))
+        return HandshakeDone(heartbeat, reply.get("user"))
 
     def _message(self, message: wire.Message) -> Response | Push | None:
         if message.route is None:

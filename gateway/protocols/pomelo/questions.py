@@ -10,7 +10,7 @@ from attrs import define, field
 
 from gateway.event import Stored, client_of
 from gateway.protocols.pomelo.answering import Answering, Question
-from gateway.protocols.pomelo.ready import Asked, Ready
+from gateway.protocols.pomelo.ready import Ready, ServiceRequest
 from gateway.protocols.pomelo.registry import Client
 from gateway.protocols.pomelo.wire import HIGH_FIRST
 from gateway.sdk.interfaces import Journal
@@ -52,7 +52,7 @@ class Questions:
         return size
 
     def put(
-        self, stored: Stored, ids: list[int], requests: Mapping[int, Asked]
+        self, stored: Stored, ids: list[int], requests: Mapping[int, ServiceRequest]
     ) -> None:
         """Ask about these requests, which are durable, by their positions in *ids*."""
         client, share = self._client, client_of(self._client.origin)

@@ -15,7 +15,7 @@ _SMALL = 4096
 """A batch up to this size is not worth compressing."""
 
 
-class Asked(NamedTuple):
+class ServiceRequest(NamedTuple):
     """A request that is put to a service of the game's."""
 
     route: str
@@ -46,7 +46,7 @@ class Ready:
         self.payload_bytes = 0
         self.ids: list[int] = []
         """Ids of the requests among the messages."""
-        self.asked: dict[int, Asked] | None = None
+        self.asked: dict[int, ServiceRequest] | None = None
         """Requests that a service of the game's answers, by their positions in `ids`."""
         self.encoded: dict[int, str] | None = None
         """Positions in `ids` of requests that are answered in protobuf, and routes."""
@@ -74,7 +74,7 @@ class Ready:
         """The next request, whose event is in this *row*, is put to a service."""
         if self.asked is None:
             self.asked = {}
-        self.asked[len(self.ids)] = Asked(known.name, body, row)
+        self.asked[len(self.ids)] = ServiceRequest(known.name, body, row)
 
     @property
     def asked_bytes(self) -> int:

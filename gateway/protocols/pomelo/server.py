@@ -24,7 +24,7 @@ from gateway.protocols.pomelo.auth import Admitted, Denied
 from gateway.protocols.pomelo.handshake import Handshake, Terms, refused
 from gateway.protocols.pomelo.rates import Meter, Verdict
 from gateway.protocols.pomelo.ready import Ready
-from gateway.protocols.pomelo.session import HEARTBEAT, Opened, Session
+from gateway.protocols.pomelo.session import HEARTBEAT, Acknowledged, Session
 from gateway.sdk.closing import Closing
 from gateway.sdk.costs import TURN
 from gateway.sdk.http_client import Unreachable
@@ -148,7 +148,7 @@ class PomeloServer(Closing, Yielding):
                     self._write(step)
                 elif isinstance(step, Handshake):
                     self._ask_or_accept(step)
-                elif isinstance(step, Opened):
+                elif isinstance(step, Acknowledged):
                     self._opened()
                 else:
                     self._left = True

@@ -61,7 +61,7 @@ _ZIPPED_COST = 25.0
 _MOST_JSON = wire.MOST_BYTES - 300
 
 
-class Opened:
+class Acknowledged:
     """The client acknowledged the handshake: pushes may be sent."""
 
 
@@ -69,7 +69,7 @@ class Left:
     """The client sent a kick: it is about to leave."""
 
 
-Step = bytes | Handshake | Opened | Left | Ready
+Step = bytes | Handshake | Acknowledged | Left | Ready
 
 
 class Session:
@@ -244,7 +244,7 @@ class Session:
 
     def _control_package(
         self, package: Package
-    ) -> Iterator[bytes | Handshake | Opened]:
+    ) -> Iterator[bytes | Handshake | Acknowledged]:
         kind = package.kind
         self._control += 1
         if self._control > self._control_packages:
@@ -275,7 +275,7 @@ class Session:
                 raise wire.refusal("acknowledgement before the handshake")
             if not self.opened:
                 self.opened = self._decoder.open = True
-                yield Opened()
+                yield Acknowledged()
                 if self._handshaker.heartbeat:
                     yield HEARTBEAT
 

@@ -100,7 +100,7 @@ class Writer:
                     if batch.done:
                         del self._batches[batch]
                         yield batch
-                elif isinstance(each, client_session.Opened):
+                elif isinstance(each, client_session.HandshakeDone):
                     self.alive_every = each.heartbeat / _SIGNS
                 elif isinstance(each, client_session.Kicked):
                     raise Unexpected(f"kicked: {each.reason}")

@@ -79,7 +79,7 @@ class History:
         self._lock = threading.Lock()
         self._no_files = True
         self._published = _Published(self._files, self._protocol)
-        self._journal = _Journal(self._protocol)
+        self._journal = _InJournal(self._protocol)
         self._hints: Shared[int] = Shared(_HINTS)
         """The lsn from which on to look, by channel and offset; later than a mark's."""
         self.refresh()
@@ -314,7 +314,7 @@ class _PublishedPiece:
         return partial(files.decode_behind, file, group, self._segment, lsn)
 
 
-class _Journal:
+class _InJournal:
     """The events in the journal."""
 
     def __init__(self, protocol: str) -> None:
@@ -358,7 +358,7 @@ def _key(file: JournalFile) -> object:
 class _JournalPiece:
     """Appends to a channel in a journal segment."""
 
-    _journal: _Journal
+    _journal: _InJournal
     _file: JournalFile
     _run: JournalRun
 

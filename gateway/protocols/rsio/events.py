@@ -10,7 +10,7 @@
              an element that came in parts is one onNext
 
     body   = u8 format (3), varint resumed, varint number, bytes instance, String name:
-             no events; from here on this life of the sender publishes, and no earlier
+             no events; from here on this instance of the sender publishes, and no earlier
              one (`offsets`)
 
 Elements are stored as the network brought them, and what those of one read have in
@@ -38,7 +38,7 @@ from gateway.sdk import native
 from gateway.sdk.payload import flaws_of
 from gateway.sdk.varint import varint
 
-_PLAIN, _PACKED, _LIFE = 1, 2, 3
+_PLAIN, _PACKED, _INSTANCE = 1, 2, 3
 RESUMED, NAMED = 1, 2
 _LEAST_COMPRESSED_BYTES = 512
 """Messages of fewer bytes are not worth compressing."""
@@ -65,8 +65,8 @@ class Part:
 
 
 @dataclass(slots=True, frozen=True)
-class Life:
-    """A life of a sender begins: what it is journalled as."""
+class InstanceRecord:
+    """The journal's record that an instance of a sender begins."""
 
     publisher: str
     resumed: int
@@ -74,24 +74,24 @@ class Life:
     number: int
     """The number of the record among all such ones of a gateway, in their order."""
     instance: bytes
-    """Empty: a sender that does not say which life it is in."""
+    """Empty: a sender that does not say its instance."""
 
     def packed(self) -> bytes:
         """The body of a batch without events."""
-        head = (_LIFE, self.resumed, self.number, len(self.instance))
+        head = (_INSTANCE, self.resumed, self.number, len(self.instance))
         name = _string(self.publisher)
         return b"".join([*map(varint, head), self.instance, name])
 
 
-def life(body: bytes) -> Life | None:
+def instance_record(body: bytes) -> InstanceRecord | None:
     """The record in a batch's body; None if it has elements."""
-    if body[0] != _LIFE:
+    if body[0] != _INSTANCE:
         return None
     resumed, at = read_varint(body, 1)
     number, at = read_varint(body, at)
     size, at = read_varint(body, at)
     name, _ = _read_string(body, at + size)
-    return Life(name, resumed, number, body[at : at + size])
+    return InstanceRecord(name, resumed, number, body[at : at + size])
 
 
 def pack(
@@ -130,12 +130,12 @@ def _compressed(messages: bytes) -> bytes:
 
 def parts(body: bytes) -> list[Part]:
     """The streams of a batch, without decoding their elements."""
-    return [] if body[0] == _LIFE else _head(body)[2]
+    return [] if body[0] == _INSTANCE else _head(body)[2]
 
 
 def decode(body: bytes) -> Rows:
     """The events of a batch; never fails on a body that was made here."""
-    if body[0] == _LIFE:
+    if body[0] == _INSTANCE:
         return Rows([])
     message_bytes, content_type, table, at = _head(body)
     if body[0] == _PACKED:

@@ -91,7 +91,7 @@ class Ingest:
         That is known only when none of its elements is on the way to the disk.  So what
         has arrived goes there first, as one read may end a stream and begin another.
 
-        Raises `Refusal` if a later life of the peer publishes it, or this one does.
+        Raises `Refusal` if a later instance of the peer publishes it, or this one does.
         """
         self.submit()
         if self._stopped:  # it could not be stored
@@ -131,14 +131,14 @@ class Ingest:
 
     def _ready(self, claim: Claim, stored: int) -> None:
         """Nothing is on its way to the disk: begin, when the journal knows of it."""
-        life = claim.life()
-        if life is None:
+        record = claim.instance_record()
+        if record is None:
             self._resume(claim, stored)
             return
-        batch = Batch(self._connection.origin, self._now(), 0, life.packed(), 0)
+        batch = Batch(self._connection.origin, self._now(), 0, record.packed(), 0)
 
         def began(_: Stored) -> None:
-            claim.began(life)
+            claim.began(record)
             self._resume(claim, stored)
 
         def failed(why: Failure) -> None:

@@ -28,7 +28,7 @@ FENCED = "E412"
 """How the reason begins with which a sender is refused whose name another one has."""
 
 INSTANCE_BYTES = 64
-"""The most that a life of a sender may take to say which one it is."""
+"""Octets of an instance, at most."""
 
 ALPN = b"rsio/0"
 """The protocol's name in TLS."""
@@ -285,14 +285,14 @@ class CompressAck(_Message, frozen=True):
 
 
 class Announce(_Message, frozen=True):
-    """The client publishes *publisher* in this life of it (extension 7)."""
+    """The client publishes *publisher* as this instance (extension 7)."""
 
     code = Code.ANNOUNCE
     publisher: _Name
     instance: _Instance
-    """Octets that no other life has; none: it does not say."""
+    """Octets that no other instance has; none: it does not say."""
     resumed: _Varint
-    """1: it was asked to resume in this life before; else 0."""
+    """1: this instance was asked to resume before; else 0."""
 
 
 class Limits(_Message, frozen=True):

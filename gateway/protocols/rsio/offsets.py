@@ -76,7 +76,7 @@ class Key(NamedTuple):
 
 
 class Fenced(Exception):
-    """Another life of the sender began later: this one may not publish."""
+    """Another instance of the sender began later: this one may not publish."""
 
 
 @define(eq=False)
@@ -91,7 +91,7 @@ class Claim:
     ready: Ready
     _evicted: Evicted
     fenced: bool = field(default=False, init=False)
-    """A later life of its sender has the name."""
+    """A later instance of its sender has the name."""
 
     def begin(self) -> None:
         """Call *ready* when no element is on its way to the disk: now, or later."""
@@ -100,7 +100,7 @@ class Claim:
         if not progress.pending:
             progress.start()
 
-    def life(self) -> events.Life | None:
+    def instance_record(self) -> events.InstanceRecord | None:
         """The record of its instance for the journal, before the stream begins; None:
         it is there.
         """
@@ -108,15 +108,15 @@ class Claim:
         if progress.instance == progress.recorded and not progress.recording:
             return None
         progress.recording += 1
-        number = self._offsets.next_life()
+        number = self._offsets.next_record()
         instance = progress.instance or b""
-        return events.Life(self.key.publisher, self.resumed, number, instance)
+        return events.InstanceRecord(self.key.publisher, self.resumed, number, instance)
 
-    def began(self, life: events.Life | None) -> None:
-        """*life* is in the journal; None: it could not be stored."""
+    def began(self, record: events.InstanceRecord | None) -> None:
+        """*record* is in the journal; None: it could not be stored."""
         self._progress.recording -= 1
-        if life is not None:
-            self._progress.record(life)
+        if record is not None:
+            self._progress.record(record)
 
     def submitted(self, count: int) -> None:
         """*count* elements are on their way to the disk."""
@@ -149,7 +149,7 @@ class Claim:
             self._progress.claim = None
 
     def evict(self, *, fenced: bool) -> None:
-        """A newer stream takes over; *fenced*: of a later life."""
+        """A newer stream takes over; *fenced*: of a later instance."""
         self.fenced = fenced
         self.release()
         self._evicted(self)
@@ -157,7 +157,7 @@ class Claim:
 
 @define(eq=False, weakref_slot=False)
 class _Progress:
-    """How far one key is, and which life of its sender has it."""
+    """How far one key is, and which instance of its sender has it."""
 
     durable: int
     recorded: bytes | None = None
@@ -184,9 +184,9 @@ class _Progress:
             self.waiting = False
             self.claim.ready(self.claim, self.durable)
 
-    def record(self, life: events.Life) -> None:
-        if life.number > self.number:
-            self.recorded, self.number = life.instance, life.number
+    def record(self, record: events.InstanceRecord) -> None:
+        if record.number > self.number:
+            self.recorded, self.number = record.instance, record.number
 
     @property
     def new(self) -> bool:
@@ -199,7 +199,7 @@ class Offsets:
     def __init__(self, known: Iterable[tuple[Key, int]] = ()) -> None:
         self._number = 0
         self.fenced = 0
-        """Streams ended or refused because a later life of their sender began."""
+        """Streams ended or refused because a later record of their sender began."""
         self.forgotten = 0
         """Names that had to go for others, or found no place, and can not resume."""
         self._load((Key(*key), _Progress(durable)) for key, durable in known)
@@ -230,9 +230,9 @@ class Offsets:
 
         After `begin`, *ready* is called with the number of stored elements.  *evicted*
         is called if another stream claims the same key.  *instance* is that of the
-        sender's life, if it says; *resumed*: in this life it was asked to resume before.
+        sender's record, if it says; *resumed*: in this record it was asked to resume before.
 
-        Raises `Fenced` if another life has the name since.
+        Raises `Fenced` if another record has the name since.
         """
         progress = self._known.get(key)
         if progress is None:
@@ -255,7 +255,7 @@ class Offsets:
         claim = progress.claim = Claim(key, kind, progress, self, ready, evicted)
         return claim
 
-    def next_life(self) -> int:
+    def next_record(self) -> int:
         self._number += 1
         return self._number
 
@@ -289,9 +289,9 @@ class Offsets:
         origin, body = stored.batch.origin, stored.batch.body
         if origin.protocol != PROTOCOL or Key.of(origin, "") is None:
             return
-        life = events.life(body)
-        if life is not None:
-            self._learn_life(origin, life)
+        record = events.instance_record(body)
+        if record is not None:
+            self._learn_instance(origin, record)
             return
         for part in events.parts(body):
             key = Key.of(origin, part.publisher, named=part.resumed == events.NAMED)
@@ -323,12 +323,12 @@ class Offsets:
             progress.durable = max(progress.durable, last)
         self._put(key, progress)
 
-    def _learn_life(self, origin: Origin, life: events.Life) -> None:
-        key = Key.of(origin, life.publisher, named=life.resumed == events.NAMED)
-        self._number = max(self._number, life.number)
+    def _learn_instance(self, origin: Origin, record: events.InstanceRecord) -> None:
+        key = Key.of(origin, record.publisher, named=record.resumed == events.NAMED)
+        self._number = max(self._number, record.number)
         if key is not None:
             progress = self._known.get(key) or _Progress(0)
-            progress.record(life)
+            progress.record(record)
             progress.instance = progress.recorded
             self._put(key, progress)
 

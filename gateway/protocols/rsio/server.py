@@ -23,7 +23,7 @@ from gateway.protocols.rsio.signals import (
     Cancelled,
     DemandAdded,
     GoodbyeReceived,
-    Opened,
+    HelloReceived,
     Signal,
     SubscribeReceived,
     SubscribeRejected,
@@ -241,7 +241,7 @@ class RsioServer(Closing, interfaces.Publishing, Yielding, Aging):
                 if not self._rejected:  # logged once: there may be any number
                     self._rejected = True
                     self._warn("rejected", stream.publisher, why)
-            case Opened():
+            case HelloReceived():
                 self._opened()
             case TokenReceived(scheme, data):
                 self._identify(scheme, data)

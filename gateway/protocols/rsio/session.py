@@ -29,7 +29,7 @@ from gateway.protocols.rsio.producer import Producer
 from gateway.protocols.rsio.signals import (
     Announced,
     GoodbyeReceived,
-    Opened,
+    HelloReceived,
     Signal,
     TokenReceived,
 )
@@ -73,7 +73,7 @@ class Session:
 
     @property
     def extensions(self) -> frozenset[Extension]:
-        """The extensions that both hellos listed; empty until `Opened`."""
+        """The extensions that both hellos listed; empty until `HelloReceived`."""
         return self._outbound.extensions
 
     @property
@@ -157,7 +157,7 @@ class Session:
                 in_use.discard(Extension.INSTANCES)
             outbound.extensions = frozenset(in_use)
         self._decoder.legal = outbound.legal_types()
-        return Opened()
+        return HelloReceived()
 
     def _goodbye(self, goodbye: messages.Goodbye) -> Signal:
         outbound = self._outbound
@@ -238,7 +238,7 @@ class Session:
         self._outbound.send(messages.Token(scheme, data))
 
     def announce(self, publisher: str, instance: bytes, *, resumed: bool) -> None:
-        """Say that we publish, and in which life of ours (extension 7)."""
+        """Say that we publish, and as which instance (extension 7)."""
         self._outbound.require(Extension.INSTANCES)
         self._outbound.send(messages.Announce(publisher, instance, int(resumed)))
 

@@ -16,7 +16,7 @@ from gateway.protocols.rsio.streams import Consumed, Served
 from gateway.sdk.interfaces import Refusal
 
 
-class Opened(Struct):
+class HelloReceived(Struct):
     """Both hellos were exchanged; `Session.extensions` are those in use."""
 
 
@@ -96,6 +96,6 @@ class GoodbyeReceived(Struct):
 
 
 Signal: TypeAlias = (
-    Run | Opened | TokenReceived | Announced | SubscribeReceived | SubscribeRejected
+    Run | HelloReceived | TokenReceived | Announced | SubscribeReceived | SubscribeRejected
     | DemandAdded | Cancelled | StoredReceived | Accepted | Terminated | Violated | GoodbyeReceived
 )  # fmt: skip

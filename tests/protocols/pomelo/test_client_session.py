@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.client_session import (
     ClientSession,
+    HandshakeDone,
     Kicked,
-    Opened,
     Push,
     Response,
     Unexpected,
@@ -34,7 +34,7 @@ def _answer(sys: Any, user: Any = None, code: int = 200) -> bytes:
 def client() -> ClientSession:
     """One that is open, on a server without definitions."""
     client = ClientSession()
-    assert list(client.received(_answer({"heartbeat": 3}))) == [Opened(3, None)]
+    assert list(client.received(_answer({"heartbeat": 3}))) == [HandshakeDone(3, None)]
     assert client.outgoing() == wire.package(wire.ACK)
     return client
 

@@ -8,7 +8,7 @@ import pytest
 from twisted.internet.defer import fail
 
 from gateway.protocols.rsio import _Service, events, wire
-from gateway.protocols.rsio.events import Life
+from gateway.protocols.rsio.events import InstanceRecord
 from gateway.protocols.rsio.messages import (
     Announce,
     Cancel,
@@ -64,7 +64,9 @@ def test_a_life_is_in_the_journal_before_it_is_asked(gate: Any) -> None:
     assert not [one for one in gate.heard() if isinstance(one, SubscribeFrom)]
     [batch] = gate.journal.submitted
     assert (batch.count, events.decode(batch.body).count) == (0, 0)
-    assert events.life(batch.body) == Life("events", events.NAMED, 1, b"1")
+    assert events.instance_record(batch.body) == InstanceRecord(
+        "events", events.NAMED, 1, b"1"
+    )
     gate.journal.store_all()
     assert gate.heard() == [SubscribeFrom("events", 1, 1024, 0)]
 

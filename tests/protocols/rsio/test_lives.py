@@ -50,7 +50,7 @@ def _claim(
     assert claim is not None
     claim.begin()
     assert begun == [claim]
-    if (life := claim.life()) is None:
+    if (life := claim.instance_record()) is None:
         return []
     claim.began(life)
     return [Batch(ORIGIN, 0, 0, life.packed(), 0)]

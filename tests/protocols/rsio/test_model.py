@@ -31,7 +31,7 @@ from gateway.protocols.rsio.signals import (
     Cancelled,
     DemandAdded,
     GoodbyeReceived,
-    Opened,
+    HelloReceived,
     StoredReceived,
     SubscribeReceived,
     Terminated,
@@ -176,7 +176,7 @@ class Conversation(RuleBasedStateMachine):
     def _take(self, side: Side, event: Any) -> None:
         other = self._other(side)
         match event:
-            case Opened():
+            case HelloReceived():
                 assert not side.opened
                 side.opened = True
             case SubscribeReceived(served):

@@ -37,7 +37,7 @@ from twisted.logger import Logger
 
 from gateway.protocols.pomelo.push.pushed import PushedNames
 from gateway.protocols.pomelo.push.row import Row
-from gateway.protocols.pomelo.push.rows import Unreadable, read
+from gateway.protocols.pomelo.push.rows import BrokenFile, read
 from gateway.sdk.disk import Disk
 
 _SPARK_METADATA = "_spark_metadata"
@@ -67,7 +67,7 @@ class File:
     def chunk(self) -> list[Row]:
         """The next rows, of about 1 MiB together; none when all were read.
 
-        Raises `Unreadable` if the file changed since it was checked.
+        Raises `BrokenFile` if the file changed since it was checked.
         """
         chunk: list[Row] = []
         size = 0
@@ -177,7 +177,7 @@ class Folder:
             except _NotNoted as why:
                 self._tell_waiting(str(why))
                 return None
-            except (Unreadable, OSError) as why:
+            except (BrokenFile, OSError) as why:
                 self._set_aside(path, entry.inode(), str(why))
         return None
 
@@ -235,7 +235,7 @@ class Folder:
     def _take(self, path: Path) -> File | None:
         """Open it, read all of it once, and move it away; None if it was pushed before.
 
-        Raises `Unreadable`, `_NotNoted`, or OSError.
+        Raises `BrokenFile`, `_NotNoted`, or OSError.
         """
         inside = path.relative_to(self._path)
         name = identity(inside)
@@ -270,19 +270,19 @@ class Folder:
     def _open(self, path: Path) -> BinaryIO:
         kind = stat.S_IFMT(path.lstat().st_mode)
         if kind == stat.S_IFDIR:
-            raise Unreadable("a directory inside a directory")
+            raise BrokenFile("a directory inside a directory")
         if kind != stat.S_IFREG:
-            raise Unreadable("not a regular file")
+            raise BrokenFile("not a regular file")
         # It may have become something else by now: O_NONBLOCK does not wait for a FIFO.
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         file = os.fdopen(os.open(path, flags), "rb")
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
             file.close()
-            raise Unreadable("not a regular file")
+            raise BrokenFile("not a regular file")
         if found.st_size > self._file_bytes:
             file.close()
-            raise Unreadable(
+            raise BrokenFile(
                 f"{found.st_size} bytes, limit {self._file_bytes} "
                 "(options.outbox.file_bytes)"
             )

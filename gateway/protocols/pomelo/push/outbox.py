@@ -21,7 +21,7 @@ from gateway.protocols.pomelo.lobby.lobby import Lobby, portions
 from gateway.protocols.pomelo.push.delivery import Slices
 from gateway.protocols.pomelo.push.folder import File, Folder
 from gateway.protocols.pomelo.push.row import Row
-from gateway.protocols.pomelo.push.rows import Unreadable
+from gateway.protocols.pomelo.push.rows import BrokenFile
 from gateway.sdk.interfaces import Journal
 
 _POLL_SECONDS = 0.2
@@ -110,7 +110,7 @@ class Outbox:
                     await self._push(rows, file.written_at, tally)
                 finally:
                     self._journal.reserve(-size)
-        except (Unreadable, OSError) as why:
+        except (BrokenFile, OSError) as why:
             self._log.error(
                 "outbox: {name}: given up after {count} rows: {why}",
                 name=file.name,
@@ -132,7 +132,7 @@ class Outbox:
             tally.rows += 1
             await slices.count(1)
             if self._stop_by is not None and self._reactor.seconds() > self._stop_by:
-                raise Unreadable("the gateway stops")
+                raise BrokenFile("the gateway stops")
             if row.ttl is not None and self._clock() - written_at > row.ttl:
                 tally.expired += 1
                 registry.outcomes["expired"] += 1

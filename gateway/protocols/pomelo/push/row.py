@@ -297,7 +297,7 @@ class Membership(Row):
         return Delivery.done(changed=self.apply(registry))
 
 
-class Asked(msgspec.Struct, forbid_unknown_fields=True):
+class GroupChange(msgspec.Struct, forbid_unknown_fields=True):
     """How a request, or an answer, asks for a change of groups."""
 
     join: str | int | None = None
@@ -306,18 +306,18 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True):
     uid: str | int | None = None
 
 
-_ASKED = msgspec.json.Decoder(Asked)
+_GROUP_CHANGE = msgspec.json.Decoder(GroupChange)
 
 
 def change(request: bytes) -> Membership:
     """The change that a request's body asks for.  ValueError says what is wrong."""
     try:
-        return membership_of(_ASKED.decode(request))
+        return membership_of(_GROUP_CHANGE.decode(request))
     except (ValueError, RecursionError) as why:
         raise ValueError(f"the request changes no group: {why}") from None
 
 
-def membership_of(asked: Asked) -> Membership:
+def membership_of(asked: GroupChange) -> Membership:
     """The same for what a request, or an answer, asks for."""
     return membership(asked.join, asked.leave, Given(asked.session, asked.uid))
 

@@ -36,7 +36,7 @@ _INFLATES = 4
 """A row group may be so many times `options.outbox.file_bytes`, uncompressed."""
 
 
-class Unreadable(Exception):
+class BrokenFile(Exception):
     """A file that can not be read as pushes; str() says why."""
 
 
@@ -57,7 +57,7 @@ _STRING = msgspec.json.Decoder(str)
 def read(file: BinaryIO, name: str, most_bytes: int) -> Iterator[Row]:
     """All rows of a file; *most_bytes* is `options.outbox.file_bytes`.
 
-    Raises `Unreadable` where the first row is that can not be read.
+    Raises `BrokenFile` where the first row is that can not be read.
     """
     try:
         if name.endswith(".parquet"):
@@ -65,11 +65,11 @@ def read(file: BinaryIO, name: str, most_bytes: int) -> Iterator[Row]:
         elif name.endswith(_LINES):
             yield from _lines(file)
         else:
-            raise Unreadable(f"must be .parquet or {', '.join(_LINES)}")
-    except Unreadable:
+            raise BrokenFile(f"must be .parquet or {', '.join(_LINES)}")
+    except BrokenFile:
         raise
     except Exception as why:  # Arrow's and Python's, for whatever the file has in it
-        raise Unreadable(f"{type(why).__name__}: {why}") from None
+        raise BrokenFile(f"{type(why).__name__}: {why}") from None
 
 
 def _lines(file: BinaryIO) -> Iterator[Row]:
@@ -89,11 +89,11 @@ def _line(number: int, line: bytes) -> Row:
         body = bytes(found.body)
         answers = found.route is None and found.id is not None
         if not body or (found.route is None and not answers):
-            raise Unreadable(f"line {number}: must have a route and a body")
+            raise BrokenFile(f"line {number}: must have a route and a body")
         if body.startswith(b'"'):
             body = _STRING.decode(body).encode()
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as why:
-        raise Unreadable(f"line {number}: {why}") from None
+        raise BrokenFile(f"line {number}: {why}") from None
     if found.route is None:
         return _made(answer_row, found.session, found.id, body, found.ttl)
     return _made(push, found.route, body, found, found.ttl, found.priority)
@@ -112,12 +112,12 @@ def _parquet(file: BinaryIO, most_bytes: int) -> Iterator[Row]:
     names = table.schema_arrow.names
     missing = [name for name in _REQUIRED if name not in names]
     if missing and not any(name in names for name in _WITHOUT_ROUTE):
-        raise Unreadable(f"no column {' and no column '.join(missing)}")
+        raise BrokenFile(f"no column {' and no column '.join(missing)}")
     most = _INFLATES * most_bytes
     for group in range(table.num_row_groups):
         size = table.metadata.row_group(group).total_byte_size
         if size > most:
-            raise Unreadable(
+            raise BrokenFile(
                 f"row group of {size} bytes, uncompressed, limit {most} "
                 f"({_INFLATES} times options.outbox.file_bytes)"
             )
@@ -161,13 +161,13 @@ def _columns(number: int, columns: dict[str, Any], body: Any) -> Row:
     try:
         found = msgspec.convert(columns, Given)
     except msgspec.ValidationError as why:
-        raise Unreadable(f"row {number}: {why}") from None
+        raise BrokenFile(f"row {number}: {why}") from None
     if join is not None or leave is not None:
         return _made(membership, join, leave, found, ttl)
     if not isinstance(route, str) and (route is not None or answers is None):
-        raise Unreadable(f"row {number}: route must be a string")
+        raise BrokenFile(f"row {number}: route must be a string")
     if body is None:
-        raise Unreadable(f"row {number}: no body")
+        raise BrokenFile(f"row {number}: no body")
     if isinstance(body, str):
         body = body.encode()
     elif not isinstance(body, bytes):

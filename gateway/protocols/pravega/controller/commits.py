@@ -53,7 +53,7 @@ def staged_names(catalog: Catalog, key: Key) -> list[str]:
     return [name for _, name in pairs(catalog, key)]
 
 
-class _Waiting:
+class _PendingCommits:
     """Commits of one stream, in the order in which they were made."""
 
     def __init__(self, since: float) -> None:
@@ -85,7 +85,7 @@ class Commits:
 
     def __attrs_post_init__(self) -> None:
         self._clock = self._catalog.container.clock
-        self._waiting: dict[Place, _Waiting] = {}
+        self._waiting: dict[Place, _PendingCommits] = {}
 
     def stop(self) -> None:
         """Cancel all timers; a start goes on."""
@@ -113,7 +113,7 @@ class Commits:
     def wait(self, key: Key, caller: Caller | None = None) -> None:
         """Merge a transaction soon, together with others of its stream."""
         place, now = key[:2], self._clock.seconds()
-        waiting = self._waiting.setdefault(place, _Waiting(now))
+        waiting = self._waiting.setdefault(place, _PendingCommits(now))
         waiting.keys[key] = caller
         left = waiting.since + _MOST_SECONDS - now
         self._look_after(place, max(0.0, min(_QUIET_SECONDS, left)))

@@ -15,7 +15,7 @@ class Outbox:
     A gateway that knows our name (extension 2) stores each element exactly once, any
     other subscriber gets it at least once.
 
-    An outbox is one life of a sender: a gateway that knows extension 7 tells it from
+    An outbox is one instance of a sender: a gateway that knows extension 7 tells it from
     others with the same name, and the one that began last may publish.
     """
 
@@ -104,7 +104,7 @@ class Outbox:
         self.resent += max(0, sent - self.sent)
 
     def _check(self, offset: int) -> None:
-        # Of all elements ever published, earlier lives may have sent any.
+        # Of all elements ever published, earlier instances may have sent any.
         reached = self.confirmed + len(self) if self._whole else self.reached
         if not self.confirmed <= offset <= reached:
             why = "another sender has this name"

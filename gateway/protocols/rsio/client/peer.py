@@ -23,7 +23,7 @@ from gateway.protocols.rsio.signals import (
     Cancelled,
     DemandAdded,
     GoodbyeReceived,
-    Opened,
+    HelloReceived,
     Signal,
     StoredReceived,
     SubscribeReceived,
@@ -116,7 +116,7 @@ class Peer:
 
     @property
     def announces(self) -> bool:
-        """The other end subscribes to what is announced, with the life that it is in."""
+        """The other end subscribes to what is announced, with its instance."""
         return Extension.INSTANCES in self.extensions
 
     async def opened(self) -> None:
@@ -360,7 +360,7 @@ class Peer:
             case Cancelled(stream):
                 if isinstance(stream.context, Publishing):
                     stream.context.cancelled()
-            case Opened():
+            case HelloReceived():
                 self._opened()
             case GoodbyeReceived(reason):
                 self._flush()

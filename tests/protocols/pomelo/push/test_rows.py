@@ -18,7 +18,7 @@ from gateway.protocols.pomelo.push.row import (
     Push,
     Rejected,
 )
-from gateway.protocols.pomelo.push.rows import Unreadable, read
+from gateway.protocols.pomelo.push.rows import BrokenFile, read
 
 
 def rows(content: bytes, name: str = "a.json") -> list[Any]:
@@ -165,7 +165,7 @@ def test_a_line_that_is_refused(line: bytes, why: str) -> None:
 )
 def test_a_line_of_another_kind(line: bytes) -> None:
     """… makes its file unreadable."""
-    with pytest.raises(Unreadable, match="line 1"):
+    with pytest.raises(BrokenFile, match="line 1"):
         rows(line)
 
 
