@@ -89,7 +89,7 @@ def test_after_a_restart() -> None:
             _claim(again, b"2", resumed=True)
         assert _claim(again, b"3", resumed=True) == []
         [begun] = _claim(again, b"4")
-        life = events.life(begun.body)
+        life = events.instance_record(begun.body)
         assert life is not None
         assert life.number == 4
 
