@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from gateway.admin.freshness import Freshness
-from gateway.figures import OF_STATUS, runbook
+from gateway.figures import OF_STATUS, runbook, runbook_link
 from gateway.figures.exposition import Value
 from gateway.sdk.protocol import Statistics
 
@@ -188,6 +188,7 @@ def as_json(status: Status) -> bytes:
     if fresh is not None:
         about = fresh["condition"]
         fresh["runbook"] = None if about is None else runbook(about)
+        fresh["runbook_link"] = None if about is None else runbook_link(about)
         head["sentence"] = fresh.pop("sentence")
         fields["freshness"] = fresh
     head |= {name: fields.pop(name) for name in ("node", "version")}

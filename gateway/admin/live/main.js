@@ -28,7 +28,7 @@ function show({ status, sample }) {
   document.title = (status.freshness?.level === "good" ? "" : "● ") + status.node + " · gateway";
   put(at("node"), status.node);
   put(at("about"), `gateway ${status.version} · up ${duration(status.uptime_seconds)}`);
-  banner(status.freshness?.level ?? (status.ready ? "good" : "bad"), status.sentence ?? status.not_ready_reason ?? "It takes events.", status.freshness?.runbook);
+  banner(status.freshness?.level ?? (status.ready ? "good" : "bad"), status.sentence ?? status.not_ready_reason ?? "It takes events.", status.freshness?.runbook, status.freshness?.runbook_link);
   gateways.heard(status);
   peers.show(status);
   way(status, sample, peers.unacknowledged);

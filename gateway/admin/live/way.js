@@ -1,6 +1,6 @@
 // The six places that an event passes, and where it stands.
 
-import { ago, at, count, duration, none, put, size } from "./words.js";
+import { ago, at, count, duration, made, many, none, put, size } from "./words.js";
 
 const LEVELS = { good: "ok", warning: "look at it", bad: "something is wrong" };
 const HOLDERS = { sender: "no event waits", journal: "journal", spool: "spool", spark: "Spark", commit: "its batch", hub: "the hub" };
@@ -8,25 +8,42 @@ const HOLDERS = { sender: "no event waits", journal: "journal", spool: "spool", 
 let said = "";
 
 /** The sentence on top.  Screen readers are told when it is another one, not each second. */
-export function banner(level, sentence, runbook) {
+export function banner(level, sentence, runbook, link) {
   at("banner").dataset.level = level;
   put(at("level"), LEVELS[level]);
   put(at("sentence"), sentence);
-  put(at("runbook"), runbook ? `More: ${runbook}` : "");
+  more(at("runbook"), runbook, link);
   const gist = level + sentence.replace(/[\d.,]+ ?\w+/g, "#");
   if (gist !== said) put(at("said"), sentence);
   said = gist;
+}
+
+// A link where the documentation has an address, and else its page and section as text.
+function more(place, runbook, link) {
+  const text = runbook ? `More: ${runbook}` : "";
+  if (place.textContent === text) return;
+  put(place, text);
+  if (!text || !link) return;
+  const to = made("a", runbook);
+  Object.assign(to, { href: link, target: "_blank", rel: "noopener" });
+  place.replaceChildren("More: ", to);
 }
 
 function tell(place, values) {
   for (const [name, text] of Object.entries(values)) put(place.querySelector(`[data-of=${name}]`), text);
 }
 
+function state({ up, starting, failures, last_batch_at, rows }) {
+  if (up) return starting ? "starts" : "runs";
+  if (failures) return `failed, ${many(failures, "time")}`;
+  return last_batch_at === null && !rows ? "never seen" : "silent";
+}
+
 function spark({ spark, freshness }, goal) {
   if (goal === "spool") return { spark: "none", "spark-unit": "spool.after: keep", took: none, last: none };
   if (goal === "hub") return { spark: "none", "spark-unit": "spool.after: forward", took: none, last: none };
   return {
-    spark: spark.up ? (spark.starting ? "starts" : "runs") : spark.last_batch_at === null && !spark.rows ? "never seen" : "silent",
+    spark: state(spark),
     "spark-unit": freshness?.held_by === "commit" ? "a batch is under way" : "job",
     took: duration(spark.last_batch_seconds),
     last: spark.last_batch_at === null ? none : ago(Date.now() / 1000 - spark.last_batch_at),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["cause"]
+__all__ = ["advised", "cause"]
 
 _MOST_CHARACTERS = 400
 
@@ -40,6 +40,7 @@ _ADVICE = (
     (r"unresolved dependency", "spark.conf names a package that can not be fetched: spark.jars.packages"),
     (r"ClassNotFound|NoClassDef|Cannot find catalog plugin", "spark.conf or spark.sink names a class that no jar has"),
     (r"Failed to create (?:directory|any local dir)|No space left", "look at room and rights there, or set spark.local.dir in spark.conf"),
+    (r"Permission denied|Read-only file system", "the job's user has to be able to write there"),
     (r"BindException", "set spark.driver.bindAddress in spark.conf, or free the port"),
     (r"UnknownHost|Connection refused|Connect timed out|ConnectException", "who is there does not answer: see spark.conf"),
     (r"AccessDenied|Forbidden|status code 40[13]|InvalidAccessKey|NotAuthorized", "see the credentials in spark.conf or spool.s3"),
@@ -57,7 +58,12 @@ def cause(said: str) -> str | None:
     text = _BEGINNING.sub("", _PACKAGE.sub("", _WRAPPED.sub("", found))).strip()[
         :_MOST_CHARACTERS
     ]
-    advice = [what for pattern, what in _ADVICE if re.search(pattern, found)]
+    return advised(text, found)
+
+
+def advised(text: str, found: str = "") -> str:
+    """The sentence with the key to change behind it, where one is known for *found*."""
+    advice = [what for pattern, what in _ADVICE if re.search(pattern, found or text)]
     return f"{text.rstrip('.')}; {advice[0]}" if advice else text
 
 

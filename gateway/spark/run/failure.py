@@ -10,7 +10,7 @@ from gateway.sink import kind_of
 from gateway.spark.commit.ledger import Broken
 from gateway.spark.handover import HandOverFailed
 from gateway.spark.jvm.java import NoJava
-from gateway.spark.run.causes import cause
+from gateway.spark.run.causes import advised, cause
 
 
 class Failed(Exception):
@@ -22,6 +22,8 @@ def reason(why: BaseException) -> str:
     text = str(why).strip() or type(why).__name__
     if isinstance(why, (Broken, HandOverFailed, NoJava)):
         return text
+    if isinstance(why, OSError) and why.filename is not None:
+        return advised(f"{why.filename}: {why.strerror}")
     text = text.partition("\n=== Streaming Query ===")[0]
     lines = [line for line in text.splitlines() if not line.startswith("\tat ")]
     return f"{type(why).__name__}: {' '.join(lines[:3])[:1000]}"
