@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import re
+import shlex
 import signal
 import sys
 from collections.abc import Iterator
@@ -163,12 +164,17 @@ def test_a_package_that_is_not_there(
 def test_every_command_has_an_example(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`gateway COMMAND --help` shows a command line to try."""
+    """`gateway COMMAND --help` shows command lines to try, each of which it understands."""
     assert cli.main([name, "--help"]) == 0
     shown = capsys.readouterr().out
-    examples = re.findall(rf"^  gateway {name}.*", shown, re.MULTILINE)
+    examples = re.findall(rf"^  gateway {name}\b(.*)", shown, re.MULTILINE)
     assert examples
     assert not any("PROTOCOL" in one for one in examples), "one can type them"
+    for one in examples:
+        parser = argparse.ArgumentParser(prog=f"gateway {name}")
+        importlib.import_module(cli.commands()[name].module).add_arguments(parser)
+        typed = re.split(r" [|>#]| && | {2,}", one)[0]
+        parser.parse_args(shlex.split(typed.replace("5f0c…", "5f" * 32)))
 
 
 def test_a_configuration_that_nobody_names(capsys: pytest.CaptureFixture[str]) -> None:
