@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway.spark import beside
-from gateway.spark.run import progress
 from rules import HEIGHT, NAME, REACH, ROOMS, WIDTH
 
 if TYPE_CHECKING:
@@ -85,4 +84,4 @@ def start(spark: SparkSession, data: Path) -> StreamingQuery:
 if __name__ == "__main__":
     default = Path(__file__).with_name("gateway.yaml")
     config = sys.argv[1] if len(sys.argv) > 1 else default
-    sys.exit(beside.run(config, start, progress.as_text))
+    sys.exit(beside.run(config, start, as_json=False))

@@ -14,6 +14,7 @@ from gateway import config
 from gateway.spark.consumer import consume
 from gateway.spark.files import s3a
 from gateway.spark.jvm.session import SAFETY
+from gateway.spark.own import Context
 
 
 def main(file: str, name: str, target: str) -> None:
@@ -22,9 +23,9 @@ def main(file: str, name: str, target: str) -> None:
     options = {**SAFETY, **s3a.settings(settings.spool, pyspark.__version__)}
     spark = SparkSession.builder.appName(name).config(map=options).getOrCreate()
 
-    def work(events: DataFrame, batch: int) -> None:
+    def work(events: DataFrame, context: Context) -> None:
         # A batch that comes again is written over: the same events under its number.
-        events.write.mode("overwrite").parquet(f"{target}/batch={batch}")
+        events.write.mode("overwrite").parquet(f"{target}/batch={context.batch}")
 
     query = consume(spark, settings, name, work, max_bytes=256 * 2**20)
     query = query.option("checkpointLocation", f"{target}-checkpoint")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from gateway.spark.handover import Context
+    from gateway.spark.own import Context
 
 __all__ = ["put", "records"]
 

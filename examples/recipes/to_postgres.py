@@ -19,7 +19,7 @@ import psycopg
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from gateway.spark.handover import Context
+    from gateway.spark.own import Context
 
 __all__ = ["put"]
 

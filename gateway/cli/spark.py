@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from gateway.sdk.command import WrongUse, positive
 from gateway.sink import Ability, Kind, able, kind_of
 from gateway.spark import job
+from gateway.spark.commit.handover import settle
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Broken
 from gateway.spark.commit.partition import Busy, without_job
-from gateway.spark.handover import settle
 from gateway.spark.jvm import session
 from gateway.spark.jvm.java import NoJava
 from gateway.spark.later import requeue

@@ -18,15 +18,16 @@ class _Function(Kind):
 
     def settings(self, spark: Any, data_dir: Path, version: str) -> dict[str, str]:
         """See `Kind`: nobody waits for Java to hear of a wrong name."""
-        from gateway.spark.handover import function_of
+        from gateway.spark.own import function_of
 
         function_of(spark.sink)
         return super().settings(spark, data_dir, version)
 
     def make(self, parts: Parts) -> Sink:
-        from gateway.spark import handover
+        from gateway.spark.commit import handover
+        from gateway.spark.own import function_of
 
-        function = handover.function_of(parts.config.spark.sink)
+        function = function_of(parts.config.spark.sink)
         return handover.made(parts, self.name, function)
 
 

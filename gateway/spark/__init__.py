@@ -6,7 +6,7 @@ What other programs import or start:
     source    the stream of a spool directory, for any job
     consumer  all events for a query of one's own
     beside    a query of one's own in the job's session
-    handover  a micro-batch goes to a function of the user's own
+    own       own code on batches: a function of a batch and its context
     reading   which files of a table belong to whole batches
 
 Rooms:

@@ -2,8 +2,9 @@
 
     from gateway.spark.consumer import consume
 
-    def work(events, batch):
-        events.where("flaw IS NULL").write.mode("overwrite").parquet(f"/lake/mine/batch={batch}")
+    def work(events, context):
+        path = f"/lake/mine/batch={context.batch}"
+        events.where("flaw IS NULL").write.mode("overwrite").parquet(path)
 
     query = consume(spark, "gateway.yaml", "mine", work).option("checkpointLocation", "/lake/mine-checkpoint").start()
 
@@ -17,12 +18,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gateway.config import Config, load
+from gateway.spark.own import Context, Function
 from gateway.spark.source import gateway_stream
 from gateway.store.directories import Directories
-from gateway.store.readers.consumers import Marks, marks_of
+from gateway.store.readers.consumers import Mark, Marks, events_of, marks_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,14 +38,14 @@ def consume(
     spark: SparkSession,
     config: Config | str | os.PathLike[str],
     name: str,
-    work: Callable[[DataFrame, int], Any],
+    work: Function,
     *,
     max_files: int | None = None,
     max_bytes: int | None = None,
 ) -> DataStreamWriter:
     """The query of consumer *name*, to be given a checkpoint, and a trigger, and started.
 
-    *work* is called with the events of each batch and its number, as by `foreachBatch`.  A
+    *work* is called with the events of each batch and its context (`gateway.spark.own`).  A
     batch that was not committed comes again under its number, with the same events: what is
     written over by number is there once.  *config* is the gateway's, or its path; limits are
     those of `gateway_stream`.  Raises ValueError, `gateway.config.Invalid`.
@@ -64,15 +66,16 @@ def source_of(config: Config) -> str | Path:
     return Directories.of(config).archive
 
 
-def _step(
-    marks: Marks, work: Callable[[DataFrame, int], Any]
-) -> Callable[[DataFrame, int], None]:
-    """What is done with each batch: nothing is said of it before its work is done."""
+def _step(marks: Marks, work: Function) -> Callable[[DataFrame, int], None]:
+    """The function for Spark: nothing is said of a batch before its work is done."""
 
     def step(rows: DataFrame, batch: int) -> None:
+        before = marks.read() or Mark()
+        begun = max(before.batch, before.begun)
         marks.change(lambda mark: mark.with_begun(batch))
         names = [name for (name,) in rows.select(_FILE).distinct().collect()]
-        work(rows.drop(_FILE), batch)
+        context = Context.of(batch, events_of(names), repeated=begun >= batch)
+        work(rows.drop(_FILE), context)
         marks.change(lambda mark: mark.with_worked(batch, names))
 
     return step

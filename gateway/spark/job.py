@@ -9,13 +9,13 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway import DEFAULT_CONFIGS, default_config
+from gateway.spark.commit.handover import HandOverFailed
 from gateway.spark.commit.ledger import Broken
-from gateway.spark.handover import HandOverFailed
 from gateway.spark.jvm import java, session
 from gateway.spark.run import admin, auditing, progress
 from gateway.spark.run.failure import Failed, in_words, lacking, reason
@@ -27,8 +27,12 @@ from gateway.store.system.lock import Lock, Locked, lock, lock_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _log = logging.getLogger("gateway.spark")
+
+Start = Callable[["SparkSession", Path], "StreamingQuery"]
+"""Begins a query of one's own, told the `data_dir`."""
 
 _LOOK = 0.2  # seconds between looks at the queries
 _TEND = 1.0
@@ -46,13 +50,15 @@ def run(
     stop_event: threading.Event | None = None,
     *,
     available_now: bool = False,
-    open_day: bool = True,
+    beside: Start | None = None,
     report: progress.Report = lambda news: None,
 ) -> None:
     """Run until *stop_event*, or with *available_now* until the spool is read.
 
-    Without *open_day* the files of a day stay as they are until it is over.  Starts a session and stops it unless *spark* is given.  Raises `Failed` when it can
-    not go on: the tables are whole then too, and the next start goes on from there.
+    The query that *beside* begins runs in the same session; then files of a day stay as they
+    are until it is over, or it would read their rows again.  Starts a session and stops it
+    unless *spark* is given.  Raises `Failed` when it can not go on: the tables are whole then
+    too, and the next start goes on from there.
     """
     if not config.spool.has_job:
         raise Failed(
@@ -71,7 +77,7 @@ def run(
         held.callback(_alone_in(spool_of(config)).release)
         _run(
             config, spark, stop, report,
-            available_now=available_now, open_day=open_day,
+            available_now=available_now, beside=beside,
         )  # fmt: skip
 
 
@@ -97,14 +103,14 @@ def _run(
     report: progress.Report,
     *,
     available_now: bool,
-    open_day: bool,
+    beside: Start | None,
 ) -> None:
     health = Health(config.data_dir / "lake")
 
     def work() -> None:
         _work(
             config, spark, stop, health, report,
-            available_now=available_now, open_day=open_day,
+            available_now=available_now, beside=beside,
         )  # fmt: skip
 
     _told(config, health, report, work)
@@ -141,7 +147,7 @@ def _work(
     report: progress.Report,
     *,
     available_now: bool,
-    open_day: bool,
+    beside: Start | None,
 ) -> None:
     internal = config.data_dir / "lake" / INTERNAL
     mine, ours = None, spark is None
@@ -156,9 +162,11 @@ def _work(
         health.say(doing="waiting for the Java of another job")
         with _JavaLock(spark, internal / "lock-java", stop):
             health.say(doing="looking at what the last one left")
-            with in_words():
-                job = Job(config, spark, health, report, open_day=open_day)
-            _loop(job, stop, report, available_now=available_now)
+            with _beside(beside, config, spark, stop):
+                with in_words():
+                    open_day = beside is None
+                    job = Job(config, spark, health, report, open_day=open_day)
+                _loop(job, stop, report, available_now=available_now)
         report(_stopped(config))
     except (Stopped, KeyboardInterrupt):
         if ours:
@@ -171,6 +179,35 @@ def _work(
     finally:
         if mine is not None:
             _quietly(mine.stop)
+
+
+@contextlib.contextmanager
+def _beside(
+    start: Start | None, config: Any, spark: SparkSession, stop: threading.Event
+) -> Iterator[None]:
+    """Run the query of *start* meanwhile.
+
+    *stop* is set where it ends by itself, and `Failed` is raised where it failed.
+    """
+    if start is None:
+        yield
+        return
+    query, failures = start(spark, config.data_dir), list[str]()
+
+    def wait() -> None:
+        try:
+            query.awaitTermination()
+        except Exception as why:
+            # While we stop, Java may go away under this thread: that is no failure.
+            if not stop.is_set():
+                failures.append(str(why).partition("\n=== Streaming Query")[0])
+        stop.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    yield
+    query.stop()
+    if failures:
+        raise Failed(f"the query beside the job has failed: {failures[0]}")
 
 
 def _stopped(config: Any) -> dict[str, Any]:
@@ -278,8 +315,8 @@ def main(argv: list[str] | None = None) -> int:
     return start(parser.parse_args(argv))
 
 
-def start(options: argparse.Namespace) -> int:
-    """Run with these options; returns 0 (stopped), 1 (failed) or 2 (wrong use)."""
+def start(options: argparse.Namespace, beside: Start | None = None) -> int:
+    """Run with these options, and a query *beside*; returns 0 (stopped), 1 (failed) or 2 (wrong use)."""
     from gateway.config import Invalid, load
 
     try:
@@ -300,7 +337,8 @@ def start(options: argparse.Namespace) -> int:
 
     try:
         with admin.serving(config), auditing.running(config, options):
-            run(config, stop_event=stop, available_now=options.once, report=report)
+            once = options.once
+            run(config, None, stop, available_now=once, beside=beside, report=report)
     except Failed as why:
         _log.error("%s", why)
         return 1

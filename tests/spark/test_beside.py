@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Callable
@@ -44,8 +45,10 @@ def running(monkeypatch: pytest.MonkeyPatch) -> Session:
     """The session that `run` gets; signals stay as they are."""
     made = Session()
     monkeypatch.setattr(session, "start", lambda settings, *more: made)
-    monkeypatch.setattr(beside.signal, "signal", lambda *_: None)
-    monkeypatch.setattr(beside.progress, "start_logging", lambda settings: None)
+    monkeypatch.setattr(job, "_stop_on_signals", lambda stop, started: None)
+    monkeypatch.setattr(job.progress, "start_logging", lambda settings: None)
+    monkeypatch.setattr(job, "_JavaLock", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(job, "Job", lambda *_, **__: None)
     return made
 
 
@@ -53,32 +56,32 @@ def running(monkeypatch: pytest.MonkeyPatch) -> Session:
 def config(tmp_path: Path) -> Path:
     path = tmp_path / "gateway.yaml"
     path.write_text(
-        "node: a\nlisteners: [{name: a, protocol: pomelo, listen: tcp:0}]\n"
+        f"node: a\ndata_dir: {tmp_path}/data\n"
+        "listeners: [{name: a, protocol: pomelo, listen: tcp:0}]\n"
     )
     return path
 
 
-def job_that(end: Callable[[threading.Event], object]) -> Callable[..., None]:
-    """In place of `job.run`: takes what that takes, and ends as *end* does."""
+def loop_that(end: Callable[[threading.Event], object]) -> Callable[..., None]:
+    """In place of the job's loop: ends as *end* does."""
 
-    def run(
-        config: object, spark: object, stop: threading.Event, **options: object
-    ) -> None:
+    def loop(made: object, stop: threading.Event, *_: object, **__: object) -> None:
         end(stop)
 
-    return create_autospec(job.run, side_effect=run)
+    return create_autospec(job._loop, side_effect=loop)
 
 
 def test_a_query_that_fails_ends_the_job(
     running: Session,
     config: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """… and its reason is the last line."""
-    monkeypatch.setattr(job, "run", job_that(lambda stop: stop.wait()))
+    monkeypatch.setattr(job, "_loop", loop_that(lambda stop: stop.wait()))
     assert beside.run(config, lambda spark, data: Query("no such column")) == 1
-    assert capsys.readouterr().err == "the query has failed: no such column\n"
+    last = "the query beside the job has failed: no such column"
+    assert caplog.messages[-1] == last
     assert running.stopped
 
 
@@ -86,16 +89,16 @@ def test_a_job_that_fails_ends_the_query(
     running: Session,
     config: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Its session is stopped, and all queries with it."""
 
     def fail(stop: threading.Event) -> None:
         raise job.Failed("the spool is damaged")
 
-    monkeypatch.setattr(job, "run", job_that(fail))
+    monkeypatch.setattr(job, "_loop", loop_that(fail))
     assert beside.run(config, lambda spark, data: Query()) == 1
-    assert capsys.readouterr().err == "the spool is damaged\n"
+    assert caplog.messages[-1] == "the spool is damaged"
     assert running.stopped
 
 
@@ -110,7 +113,7 @@ def test_a_stop(
         told.append(data)
         return query
 
-    monkeypatch.setattr(job, "run", job_that(lambda stop: stop.set()))
+    monkeypatch.setattr(job, "_loop", loop_that(lambda stop: stop.set()))
     assert beside.run(config, start) == 0
     assert told[0].is_absolute()
     assert query.stopped.is_set()

@@ -17,6 +17,7 @@ from fenced import blocks
 from gateway import config
 from gateway.cli import main
 from gateway.spark.consumer import consume
+from gateway.spark.own import Context
 from gateway.store.readers.consumers import Consumers, marks_of
 from gateway.store.spool.expiry import Expiry
 from gateway.store.system.disk import RealDisk
@@ -86,9 +87,14 @@ def test_each_event_once_though_a_batch_comes_again(
     """
     fails = iter([False, True, False, False])
 
-    def work(events: Any, batch: int) -> None:
+    told: list[Context] = []
+
+    def work(events: Any, context: Context) -> None:
+        told.append(context)
         assert "file_name" not in events.columns
-        events.write.mode("overwrite").parquet(f"{tmp_path}/mine/batch={batch}")
+        assert events.count() == context.rows
+        path = f"{tmp_path}/mine/batch={context.batch}"
+        events.write.mode("overwrite").parquet(path)
         if next(fails):
             raise RuntimeError("killed")
 
@@ -114,6 +120,9 @@ def test_each_event_once_though_a_batch_comes_again(
     assert counted() == archive.produced
     assert expire(file, archive).behind["mine"].files == 0
     assert [int(one.stem[-20:]) for one in archive.path.iterdir()] == [50]
+    batches = [(0, False, 20), (1, False, 40), (1, True, 40), (2, False, 50)]
+    assert [(c.batch, c.repeated, c.events["gw"][-1][1]) for c in told] == batches
+    assert [*told[0].names["gw"].values()] == [[(1, 20)]]
 
 
 def test_a_query_without_our_package_says_what_it_has_committed(
@@ -155,8 +164,8 @@ def test_what_a_rebuilt_node_brings_stays_until_it_is_read(
             spark,
             str(file),
             "mine",
-            lambda events, batch: events.write.parquet(
-                f"{tmp_path}/mine/batch={batch}"
+            lambda events, context: events.write.parquet(
+                f"{tmp_path}/mine/batch={context.batch}"
             ),
         )
         query = query.option("checkpointLocation", f"{tmp_path}/checkpoint")

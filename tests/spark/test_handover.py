@@ -19,17 +19,12 @@ import pytest
 
 from gateway.audit import audit
 from gateway.cli import main
+from gateway.spark.commit.handover import HandOver, HandOverFailed, settle
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Broken, Hole, Ledger, Ranges
 from gateway.spark.commit.one_sink import claim
 from gateway.spark.commit.sink import Plan
-from gateway.spark.handover import (
-    Context,
-    HandOver,
-    HandOverFailed,
-    function_of,
-    settle,
-)
+from gateway.spark.own import Context, function_of
 from gateway.store.directories import Directories
 from gateway.store.names import parse_file_name
 from gateway.store.system.lock import lock

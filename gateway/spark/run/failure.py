@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from gateway.sink import kind_of
+from gateway.spark.commit.handover import HandOverFailed
 from gateway.spark.commit.ledger import Broken
-from gateway.spark.handover import HandOverFailed
 from gateway.spark.jvm.java import NoJava
 from gateway.spark.run.causes import advised, cause
 

@@ -69,6 +69,8 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
     """The last batch of Spark's for which it has done its work, and …"""
     in_hand: Mapping[str, Lsns] = {}
     """… the lsns of that, which Spark brings again if it has not committed it."""
+    begun: int = -1
+    """The last batch that has begun."""
 
     def covers(self, file: SpoolFile) -> bool:
         """Whether it needs that file no more."""
@@ -92,10 +94,10 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
         checkpoint reads all of it again.
         """
         if batch == 0:
-            return Mark()
+            return Mark(begun=0)
         if self.batch >= batch or not self.in_hand:
-            return self
-        return Mark(_joined(self.done, self.in_hand), self.batch)
+            return msgspec.structs.replace(self, begun=batch)
+        return Mark(_joined(self.done, self.in_hand), self.batch, begun=batch)
 
     def with_worked(self, batch: int, names: Iterable[str]) -> Mark:
         """When the work of *batch* is done, which had the files of these names."""
@@ -121,6 +123,18 @@ def _lsns(names: Iterable[str]) -> dict[str, Lsns]:
         if (file := parse_file_name(name)) is None:
             raise ValueError(f"{name} is no name of a spool file")
         found.setdefault(str(file.life), Lsns()).add(file.first, file.last)
+    return found
+
+
+def events_of(names: Iterable[str]) -> dict[str, dict[str, list[tuple[int, int]]]]:
+    """The lsns of files of these names, by node and incarnation.
+
+    Raises ValueError for what is no name of a spool file.
+    """
+    found: dict[str, dict[str, list[tuple[int, int]]]] = {}
+    for key, lsns in sorted(_lsns(names).items()):
+        node, _, incarnation = key.rpartition("_")
+        found.setdefault(node, {})[incarnation] = list(lsns)
     return found
 
 

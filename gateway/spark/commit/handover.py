@@ -19,12 +19,10 @@ rest.  After a crash in between only the target knows: the job stops and asks, a
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +42,7 @@ from gateway.spark.commit.sink import (
 )
 from gateway.spark.commit.taken import Taken
 from gateway.spark.files import footers
+from gateway.spark.own import Context, Function
 from gateway.spark.source import spool_of
 from gateway.store.names import Life, SpoolFile, parse_file_name
 from gateway.store.node.incarnation import Record
@@ -58,52 +57,6 @@ class HandOverFailed(Exception):
     """The user's function has raised; says what."""
 
 
-@dataclass(frozen=True)
-class Context:
-    """What a user's function is told of the batch that it gets."""
-
-    batch: int
-    """Its number: 1, 2, …; it never names other rows, in the tables of one data_dir."""
-    repeated: bool
-    """Whether it was handed over before, and the ledger does not know how that ended.
-
-    False: certainly for the first time.  What the ledger knows to be committed is not
-    handed over at all.
-    """
-    events: dict[str, list[tuple[int, int]]]
-    """The lsns in it, by node, as intervals with both ends."""
-    names: dict[str, dict[str, list[tuple[int, int]]]]
-    """The same by node and incarnation, empty where that is not known: a machine that was
-    rebuilt under its node's name may give lsns again."""
-    rows: int
-    """How many rows the batch has: all events of these names."""
-
-
-def function_of(name: str) -> Callable[[Any, Context], None]:
-    """The function called *name*, `module:function`.
-
-    Raises `Broken` if there is none that takes a batch and a context.
-    """
-    module, _, path = name.partition(":")
-    try:
-        found: Any = importlib.import_module(module)
-        for part in path.split("."):
-            found = getattr(found, part)
-    except Exception as why:  # a module may raise anything as it is imported
-        raise Broken(f"spark.sink: {name}: {type(why).__name__}: {why}") from why
-    if not callable(found):
-        raise Broken(f"spark.sink: {name} is no function but {type(found).__name__}")
-    try:
-        inspect.signature(found).bind(None, None)
-    except TypeError as why:
-        raise Broken(
-            f"spark.sink: {name} can not be called with (batch, context): {why}"
-        ) from None
-    except ValueError:  # one that C made tells nothing of itself
-        pass
-    return found  # type: ignore[no-any-return]
-
-
 @define(eq=False, slots=False)
 class HandOver(Sink):
     """Gives each batch to *function*.
@@ -112,7 +65,7 @@ class HandOver(Sink):
     """
 
     _read: Callable[[Plan], Any]
-    _function: Callable[[Any, Context], None]
+    _function: Function
 
     repeats = True
 
@@ -208,8 +161,7 @@ class HandOver(Sink):
         number = self.ledger.sequence + 1
         took = Ranges.of(plan.files)
         events = took.minus(plan.without)
-        lsns = {node: list(some) for node, some in events.by_node().items()}
-        context = Context(number, repeated, lsns, events.plain(), len(events))
+        context = Context.of(number, events.plain(), repeated=repeated)
         never = not repeated or self._refused == number
         try:
             if found != len(took):
@@ -236,7 +188,7 @@ class HandOver(Sink):
             ) from why
 
 
-def made(parts: Parts, name: str, function: Callable[[Any, Context], None]) -> HandOver:
+def made(parts: Parts, name: str, function: Function) -> HandOver:
     """What gives a job's batches to *function*, for the kind of tables called *name*."""
     from gateway.spark.run import query
 
