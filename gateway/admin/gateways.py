@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gateway.admin.freshness import Level
+from gateway.figures.reported import Reported
 from gateway.spoken import duration
 
 _TEXT_CHARACTERS = 400
 _NAME_CHARACTERS = 100
-_JOB_SILENT_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ def _job(address: str, told: Mapping[str, Any], now: float) -> Row:
     oldest = told.get("oldest_file") or {}
     age = max(0.0, now - _finite(oldest["at"])) if "at" in oldest else 0.0
     level: Level = "good"
-    if said > _JOB_SILENT_SECONDS and state in ("starting", "running"):
+    if state in ("starting", "running") and not Reported(told).up(said):
         level, sentence = "bad", f"Spark has been silent for {duration(said)}."
     elif state == "starting":
         doing = f" ({told['doing']})" if told.get("doing") else ""

@@ -319,7 +319,8 @@ def _telling() -> Iterator[Callable[[Missing], None]]:
 
 def missing(lake: Path, name: str, now: float) -> Missing:
     """Why the table has no rows.  *now* is in seconds since the epoch."""
-    from gateway.store.readers.lake import BEAT, health_path
+    from gateway.figures.reported import BEAT
+    from gateway.store.readers.lake import health_path
 
     empty = f"nothing in {lake / name} yet"
     silent = now - _written(health_path(lake))

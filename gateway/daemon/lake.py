@@ -1,6 +1,6 @@
 """The daemon's knowledge of the Spark job and of how far behind the tables are.
 
-The job reports in a file beside the tables (`gateway.store.readers.reported`); the times of
+The job reports in a file beside the tables (`gateway.figures.reported`); the times of
 our own events are noted here as they become durable.  Both together say how old the
 oldest event is that is in no table yet, whether the job runs or not.
 """
@@ -19,11 +19,11 @@ from gateway.admin.freshness import Job
 from gateway.daemon.marks import Marks
 from gateway.event import Stored
 from gateway.figures import section
+from gateway.figures.reported import SILENT, Reported
 from gateway.sdk.protocol import Statistics
 from gateway.store.finder import spool_files
 from gateway.store.readers.audited import Audited
 from gateway.store.readers.lake import health_path
-from gateway.store.readers.reported import SILENT, Reported
 
 _MARKS = 4096
 _MARKS_OF_A_LISTENER = 512
@@ -226,7 +226,7 @@ class LakeWatch:
             found = self._path.stat()
             stamp = found.st_ino, found.st_mtime_ns
             if stamp != self._stamp:
-                self._told = Reported.read(self._lake)
+                self._told = Reported.read(self._path)
                 self._stamp, self._read_at = stamp, self._monotonic()
 
 

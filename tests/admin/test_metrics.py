@@ -23,6 +23,7 @@ from gateway.admin.metrics import Metrics
 from gateway.daemon import statistics
 from gateway.daemon.lake import LakeWatch
 from gateway.daemon.reload import Reloads
+from gateway.figures.reported import Reported
 from gateway.forward import Hub
 from gateway.net import MemoryBudget
 from gateway.plugins import installed
@@ -32,7 +33,6 @@ from gateway.spark.run.admin import Numbers, Told
 from gateway.store.readers.audited import Audited
 from gateway.store.readers.consumers import Behind
 from gateway.store.readers.lake import health_path
-from gateway.store.readers.reported import Reported
 from gateway.testing.plugins import lend
 from gateway_testkit.settings import settings
 

@@ -17,7 +17,8 @@ import pytest
 
 from gateway import cli
 from gateway.cli import table
-from gateway.store.readers.lake import BEAT, FORM, health_path
+from gateway.figures.reported import BEAT
+from gateway.store.readers.lake import FORM, health_path
 from gateway_testkit.daemon import listener
 
 Gateway = Callable[..., tuple[int, str, str]]

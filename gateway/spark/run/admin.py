@@ -29,9 +29,10 @@ from prometheus_client.registry import Collector
 from gateway.access import Access
 from gateway.figures import section
 from gateway.figures.exposition import of_sections
+from gateway.figures.reported import SILENT, Reported
 from gateway.sdk.endpoint import Tcp
 from gateway.store.readers.audited import Audited
-from gateway.store.readers.reported import SILENT, Reported
+from gateway.store.readers.lake import health_path
 
 _log = logging.getLogger("gateway.spark")
 
@@ -49,7 +50,7 @@ class Told(NamedTuple):
     @classmethod
     def of(cls, lake: Path, now: float) -> Told:
         """Read the file beside the tables."""
-        report = Reported.read(lake)
+        report = Reported.read(health_path(lake))
         return cls(report, report.silent_seconds(now))
 
     @property

@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gateway import __version__
+from gateway.figures.reported import BEAT
 from gateway.spark.commit.ledger import Ledger
 from gateway.spark.commit.sink import Committed
 from gateway.store.names import SpoolFile
-from gateway.store.readers.lake import BEAT, health_path, leave_word
+from gateway.store.readers.lake import health_path, leave_word
 
 _RECENT = 20
 _NO_FAILURES: Mapping[str, Any] = {"failures": 0, "last_failure": None}

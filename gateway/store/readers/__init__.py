@@ -8,5 +8,4 @@ here imports Spark.
     job_word   how far the job is behind a bucket
     consumers  what jobs of others have read, so that files stay until then
     audited    what the last audit found
-    reported   what the Spark job says of itself
 """

@@ -3,7 +3,7 @@
 lake/.gateway/events.json    the job's ledger: what is in the tables, and what not
 lake/.gateway/accepted/      holes that were accepted and are not in the ledger yet, one a file
 lake/.gateway/sink.json      whose tables they are, unless they are folders of Parquet
-lake/.gateway/health.json    what the job knows of itself, replaced every `BEAT`
+lake/.gateway/health.json    what the job knows of itself, (`gateway.figures.reported`)
 lake/.gateway/audit.json     what the last audit found (`gateway.store.readers.audited`)
 
 lake/.gateway/closed/        incarnations that have ended, a thousand a file (`closed_in`)
@@ -29,9 +29,6 @@ from gateway.store.node.incarnation import Record
 
 #: The folder of the lake that belongs to the job; readers of tables pass it over.
 INTERNAL = ".gateway"
-
-#: Seconds between two words of the job's health while nothing happens.
-BEAT = 5.0
 
 #: The form of the ledger, and of the files of closed incarnations.
 FORM = 1

@@ -1,8 +1,8 @@
-"""The Spark job's report of itself, a small file beside the tables: the daemon and the
-job's own admin port read it.
+"""The Spark job's report of itself, and the values of its figures.
 
-The job replaces it every `BEAT` (`gateway.spark.run.health`), so its age tells whether the
-job lives.  Whatever the file holds, reading it raises nothing.
+It is a small file beside the tables, which the daemon and the job's own admin port read; over
+HTTP it is the job's /api/status.  The job replaces it every `BEAT` (`gateway.spark.run.health`),
+so its age tells whether the job lives.  Whatever it holds, reading it raises nothing.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from gateway.sdk.figures import Value
-from gateway.store.readers.lake import BEAT, health_path
 
+BEAT = 5.0
+"""Seconds between two reports while nothing happens."""
 SILENT = 6 * BEAT
 """A job that has said nothing for so long is taken for dead, in seconds."""
 
@@ -30,10 +31,10 @@ class Reported:
     """The file."""
 
     @classmethod
-    def read(cls, lake: Path) -> Reported:
-        """The report beside these tables; an empty one where there is none."""
+    def read(cls, path: Path) -> Reported:
+        """The report in a file; an empty one where there is none."""
         try:
-            found = json.loads(health_path(lake).read_bytes())
+            found = json.loads(path.read_bytes())
         except (OSError, ValueError):
             found = None
         return cls(found if isinstance(found, dict) else {})
