@@ -273,7 +273,6 @@ class _Finding:
 
     @property
     def sentence(self) -> str:
-        """All of it."""
         if self.condition is None or self.said[-1] not in ":;":
             return self.said
         return f"{self.said} {advice(self.condition)}."

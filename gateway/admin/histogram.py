@@ -54,7 +54,6 @@ class BulkHistogram(Collector):
         return tuple(self._counts)
 
     def collect(self) -> Iterator[Metric]:
-        """See `Collector`."""
         bounds = [*map(floatToGoString, self._bounds), "+Inf"]
         buckets = list(zip(bounds, accumulate(self._counts), strict=True))
         yield HistogramMetricFamily(

@@ -71,7 +71,6 @@ class HttpServer(Publishing):
     # interfaces.Server
 
     def received(self, data: bytes) -> None:
-        """See `interfaces.Server`."""
         self._requests.feed(data)
         if self._answering is not None or not self._writable:
             if self._requests.held_bytes:
@@ -84,7 +83,6 @@ class HttpServer(Publishing):
             raise Refusal(why.rule, reply=reply) from None
 
     def writable(self, ready: bool) -> None:  # noqa: FBT001 - as the interface
-        """See `interfaces.Publishing`."""
         self._writable = ready
         if self._stream is not None:
             self._stream.writable = ready
@@ -92,13 +90,11 @@ class HttpServer(Publishing):
             self._next()
 
     def closed(self) -> None:
-        """See `interfaces.Server`."""
         self._answering = None
         self._stop_waiting()
         self._end_stream()
 
     def drain(self) -> None:
-        """See `interfaces.Server`."""
         self._ending = True
         if self._stream is not None:
             self._stream.end()

@@ -56,7 +56,6 @@ class BucketFiles:
         return word.read(self._bucket, one)
 
     def has(self, file: SpoolFile) -> bool:
-        """Whether it is one of those."""
         places = self._folder, self._folder / ARCHIVE
         return self._bucket is not None and file.path.parent in places
 

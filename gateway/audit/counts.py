@@ -52,7 +52,6 @@ class Counts:
 
     @property
     def memory(self) -> int:
-        """Bytes."""
         return len(self._chunks) * self.size
 
     def add(self, lsns: Ints) -> None:
@@ -143,7 +142,6 @@ class Counts:
         return chunk
 
     def _lsns(self, number: int) -> int:
-        """How many lsns a chunk has."""
         return self.size - (number == 0)
 
     def _note(self, number: int, times: int) -> None:

@@ -42,7 +42,6 @@ class Access:
 
     @property
     def store(self) -> FileSystem:
-        """For pyarrow."""
         scheme, _, server = (self.endpoint or "").rpartition("://")
         return S3FileSystem(
             access_key=self.access_key_id,

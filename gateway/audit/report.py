@@ -64,7 +64,6 @@ class Life:
 
     @property
     def in_lake(self) -> int:
-        """How many are in the tables."""
         return self._in(TABLES).size
 
     @property
@@ -123,17 +122,14 @@ class Node:
 
     @property
     def events(self) -> int:
-        """How many were acknowledged."""
         return sum(life.asked.size for life in self.lives)
 
     @property
     def in_lake(self) -> int:
-        """How many are in the tables."""
         return sum(life.in_lake for life in self.lives)
 
     @property
     def in_spool(self) -> int:
-        """How many are in the spool, and not in the tables."""
         return sum(life.in_spool for life in self.lives)
 
     @property

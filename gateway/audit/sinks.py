@@ -100,7 +100,6 @@ class _OfSink(Lake):
         """The nodes of this job, where others write the table, too."""
 
     def look(self) -> None:
-        """See `Lake`."""
         _, told = _sink(self.directory)
         mine = None
         if told.keys() & {"job", "shared"}:
@@ -118,7 +117,6 @@ class _OfSink(Lake):
         return super()._counts(node) and (self._mine is None or node in self._mine)
 
     def there(self) -> dict[Place, Identity]:
-        """See `Lake`."""
         found = list(_listed(self.directory, self._access))
         self._deleted = [
             Problem(
@@ -138,7 +136,6 @@ class Told(Lake):
     told = True
 
     def look(self) -> None:
-        """See `Lake`."""
         self.nodes.clear()
         try:
             known = committed(self.directory)

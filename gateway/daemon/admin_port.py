@@ -94,9 +94,7 @@ class AdminPort(Service):
         most_connections: int | None = None,
         **shared: Any,
     ) -> None:
-        """*most_connections* may be open at once; *shared* is what all listeners share
-        with it.
-        """
+        """*most_connections* may be open at once; *shared* is what all listeners share with it."""
         self.site = site
         self._settings = settings
         self._reactor = reactor
@@ -152,7 +150,6 @@ class AdminPort(Service):
         return self._listeners.prepare(opened)
 
     def commit(self, change: Change, admin: config.model.Admin) -> None:
-        """From now on it is so, or from the start on."""
         self._settings = admin
         self._admission.believe(admin.proxy_protocol)
         self._listeners.commit(change)
@@ -175,7 +172,6 @@ class AdminPort(Service):
     # -- in place of the protocols of other listeners --------------------------
 
     def ports(self, _: config.Listener) -> list[Port]:
-        """What its listener serves."""
         return [self.port]
 
     def retired(self, protocol: str, port: Port) -> None:
@@ -185,7 +181,6 @@ class AdminPort(Service):
         return HttpServer(connection, self.site, self._reactor, self._admission.served)
 
     def settings_of(self, admin: config.model.Admin) -> config.Listener:
-        """As those of a listener."""
         # `model_construct`, as no protocol of that name is installed.
         return config.Listener.model_construct(
             name=self.name,

@@ -54,8 +54,7 @@ class _Journal:
     def submit(self, batch: Batch) -> Deferred[Stored]:
         return Deferred()
 
-    def submit_for(self, told: Told, batch: Batch) -> None:
-        """Nobody is told."""
+    def submit_for(self, told: Told, batch: Batch) -> None: ...
 
     def withdraw(self, batch: Batch) -> bool:
         return True

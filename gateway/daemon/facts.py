@@ -164,8 +164,7 @@ class Source(Certified, Protocol):
         """Connections that it turned away, by reason."""
 
     @property
-    def connections(self) -> int:
-        """Open now."""
+    def connections(self) -> int: ...
 
     @property
     def crl_end(self) -> CrlEnd | None:

@@ -188,7 +188,6 @@ class Listeners:
             self._protocols.retired(one.listener.protocol, one.port)
 
     def commit(self, change: Change) -> None:
-        """From now on it is as prepared."""
         for new, before in change.handed:
             new.listener.take_over(before.listener)
         stays = {before for new, before in change.handed

@@ -61,7 +61,6 @@ class _Certificates(BrowserLikePolicyForHTTPS):
         self._trust, self._ours = trust, ours
 
     def creatorForNetloc(self, hostname: bytes, port: int) -> Any:
-        """See `IPolicyForHTTPS`."""
         return optionsForClientTLS(hostname.decode(), self._trust, self._ours)
 
 
@@ -96,9 +95,7 @@ class Others:
             other.backend.close()
 
     def look(self) -> None:
-        """Ask whoever is not being asked, if somebody has looked lately; every few
-        seconds.
-        """
+        """Ask whoever is not being asked, if somebody has looked lately; every few seconds."""
         if self._reactor.seconds() - self._looked_at <= _LOOKED_SECONDS:
             for other in self._others:
                 if not other.backend.waiting:

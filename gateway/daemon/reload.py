@@ -106,7 +106,6 @@ class Reloads:
         self._next()
 
     def begin(self) -> None:
-        """The daemon has started."""
         if self._phase == _STARTING:
             self._phase = _READY
             self._next()
@@ -194,7 +193,6 @@ class Reloads:
             )
 
     def status(self) -> ReloadStatus:
-        """For /api/status."""
         last = self.last
         return ReloadStatus(
             at=self._at,

@@ -93,7 +93,6 @@ def _be_who_starts(twistd: Any) -> None:
 
 
 def makeService(options: Options) -> IService:
-    """The daemon, as twistd starts it."""
     loaded: config.Config = options["loaded"]
     twistd = options.parent or {"nodaemon": True}
     disk = RealDisk()

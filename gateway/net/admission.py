@@ -139,9 +139,7 @@ class Admission:
     def known(
         self, connection: Visitor, connections: int
     ) -> tuple[Refusal, str] | None:
-        """Its handshake is done, and it has a principal or none: why it is rejected, if it
-        is.
-        """
+        """Its handshake is done, and it has a principal or none: why it is rejected, if it is."""
         address = connection.counted
         if connection.standing is not Standing.STRANGER or self._count_by_name(
             connection
@@ -204,7 +202,6 @@ class GivingWay(Admission):
             self._there[connection] = goes_on
 
     def check(self, connections: int, host: str) -> tuple[Refusal, str] | None:
-        """See `Admission`."""
         limit = self._places + (self._places + 1) // 2
         if connections >= limit:
             return Refusal("too many connections", limit=limit), "connections"
@@ -213,7 +210,6 @@ class GivingWay(Admission):
         return self.check_host(host, connections)
 
     def check_host(self, host: str, connections: int) -> tuple[Refusal, str] | None:
-        """See `Admission`."""
         address = network_of(host)
         of_each = Counter(network_of(one.host) for one in self._there)
         most = max(1, self._places // _OF_ONE_ADDRESS)
@@ -230,7 +226,6 @@ class GivingWay(Admission):
         first.abort()
 
     def add(self, connection: Visitor) -> None:
-        """See `Admission`."""
         self._there[connection] = False
 
     def known(
@@ -243,5 +238,4 @@ class GivingWay(Admission):
         """See `Admission`: nobody is a stranger."""
 
     def remove(self, connection: Visitor) -> None:
-        """See `Admission`."""
         self._there.pop(connection, None)

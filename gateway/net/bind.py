@@ -188,7 +188,6 @@ def _tune(port: IListeningPort) -> None:
 
 
 def _same(port: IListeningPort) -> socket.socket:
-    """Its socket, by a descriptor of its own."""
     descriptor: int = port.fileno()  # type: ignore[attr-defined]
     return socket.socket(fileno=os.dup(descriptor))
 

@@ -73,7 +73,6 @@ class ConnectionLog:
         self._tell_opened = opened and lines > 0
 
     def opened(self, origin: Origin) -> None:
-        """A connection was accepted."""
         if self._tell_opened and self._has_room(0):
             self._log.debug(
                 "{listener}: {peer} connected",

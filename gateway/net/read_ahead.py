@@ -43,7 +43,6 @@ class ReadAhead:
 
     @property
     def has_room(self) -> bool:
-        """For the next read."""
         return self._room > 0
 
     def take_room(self) -> bool:
@@ -57,14 +56,11 @@ class ReadAhead:
         return self.has_room
 
     def give_room_back(self) -> None:
-        """Nothing is to be read for now."""
         self._room = 0
         self._count()
 
     def rest(self) -> None:
-        """There is nothing to read: give the room back if nothing came since the last
-        call.
-        """
+        """There is nothing to read: give the room back if nothing came since the last call."""
         heard, self._heard = self._heard, False
         if not heard:
             self.give_room_back()
@@ -89,7 +85,6 @@ class ReadAhead:
         return data
 
     def drop(self) -> None:
-        """Forget all of it."""
         self._pieces.clear()
         self.size = self._room = 0
         self._count()

@@ -71,7 +71,6 @@ class RecentRejections:
         """Grows with each rejection."""
 
     def note(self, kind: _Key, peer: str, why: str, key: str | None, at: float) -> None:
-        """One more."""
         self.serial += 1
         before = self._entries.pop(kind, None)
         count = 1 if before is None else before.count + 1

@@ -81,7 +81,6 @@ class TlsConnection:
         self._above.write(data)
 
     def writeSequence(self, pieces: Iterable[bytes | memoryview]) -> None:
-        """Likewise."""
         self.write(b"".join(pieces))
 
     def renew_buffers(self) -> None:
@@ -99,14 +98,12 @@ class TlsConnection:
         self._above.connectionLost(reason)
 
     def principal(self) -> str | None:
-        """See `ServerTls.principal`."""
         certificate = self._above.getPeerCertificate()
         if certificate is None:
             return None
         return self._tls.principal(certificate.to_cryptography())
 
     def allow(self, client: x509.Name | None) -> None:
-        """See `ServerTls.allow`."""
         self._tls.allow(client)
 
     @property

@@ -16,11 +16,9 @@ class ConnectionCounts(Counter[str]):
     """How many connections are open of each peer; one with none is forgotten."""
 
     def add(self, peer: str) -> None:
-        """One more."""
         self[peer] += 1
 
     def remove(self, peer: str) -> None:
-        """One less."""
         self[peer] -= 1
         if self[peer] <= 0:
             del self[peer]

@@ -69,7 +69,6 @@ class Attempts:
         return self._backoff.pause()
 
     def acknowledged(self) -> None:
-        """Something was."""
         self._backoff.succeeded()
         self._fruitless = self._alone = 0
         if self.at_once is not None:

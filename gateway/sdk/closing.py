@@ -19,7 +19,6 @@ class Closing:
         """Why it is closed once all that was taken is answered; None: as agreed."""
 
     def closed(self) -> None:
-        """See `interfaces.Server`."""
         self._over()
 
     def _over(self) -> None:

@@ -29,7 +29,6 @@ class FairQueue(Generic[_T]):
         return bool(self._clients)
 
     def __contains__(self, client: str) -> bool:
-        """This client has something in the queue."""
         return client in self._clients
 
     def put(self, client: str, item: _T, *, first: bool = False) -> None:

@@ -89,7 +89,6 @@ class Figure:
         return _plain(self.text)
 
     def of(self, value: Value) -> Statistic:
-        """The figure with this value."""
         return Statistic(
             self.key.partition(".")[2],
             self.help,

@@ -48,8 +48,7 @@ class PublishedFile(Protocol):
         """The lsn of its first event; …"""
 
     @property
-    def last(self) -> int:
-        """… and of its last one."""
+    def last(self) -> int: ...
 
 
 class Scan(Protocol):

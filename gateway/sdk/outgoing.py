@@ -103,7 +103,6 @@ class Streams(protocol.Factory):
         self._http2 = http2
 
     def buildProtocol(self, addr: interfaces.IAddress | None) -> protocol.Protocol:
-        """See `protocol.Factory`."""
         if self._http2 is not None:
             return _OverHttp2(self._user, self._http2)
         if self._websocket is None:
@@ -164,7 +163,6 @@ class Stdio:
         self._used = False
 
     def connect(self, factory: protocol.Factory) -> Deferred[interfaces.IProtocol]:
-        """See `interfaces.IStreamClientEndpoint`."""
         if self._used:
             return fail(ConnectionError(PIPE_ENDED))
         from twisted.internet.stdio import StandardIO

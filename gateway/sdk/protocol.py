@@ -341,7 +341,6 @@ class SinglePort(Service):
         self._port = port
 
     def ports(self, listener: Listener[Any]) -> Iterator[Port]:
-        """See `Service`."""
         context = self._context
         accept = self._accept(listener, context.journal, context.reactor)
         yield Port(accept=accept, **self._port)

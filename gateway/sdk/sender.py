@@ -73,10 +73,7 @@ class Batch:
 
 
 class Writer(Protocol):
-    """The sending side of a protocol, over one connection after the other.
-
-    No I/O, no clock.
-    """
+    """The sending side of a protocol, over one connection after the other.  No I/O, no clock."""
 
     at_once: int | None
     """The most events in flight; None: as many as it likes."""
@@ -197,7 +194,6 @@ class Sender:
         return batch.fate
 
     offer = send
-    """See `gateway.sdk.sending.Client`."""
 
     def stop(self) -> Deferred[None]:
         """Disconnect; what is not acknowledged fails with `Unacknowledged`."""
@@ -236,7 +232,6 @@ class Sender:
         self._write()
 
     def received(self, data: bytes) -> None:
-        """Data arrived."""
         if self._stopped is not None or self._stream is None:
             return
         self._cancel_deadline()

@@ -187,7 +187,6 @@ class Sending(ABC):
         return lot or None
 
     def safe(self, lot: Events) -> None:
-        """All of it was acknowledged."""
         if not lot:
             return
         self._heard = self._seconds()
@@ -334,8 +333,7 @@ class Client(Protocol):
         alone.  Raises `Unacknowledged` after `stop`.
         """
 
-    def stop(self) -> Deferred[None]:
-        """Disconnect."""
+    def stop(self) -> Deferred[None]: ...
 
 
 class Feeding(Sending):
@@ -351,15 +349,13 @@ class Feeding(Sending):
         self._clients: list[Client] = []
 
     @abstractmethod
-    def client(self) -> Client:
-        """A new one."""
+    def client(self) -> Client: ...
 
     def bodies(self, events: Sequence[bytes]) -> list[bytes]:
         """The events as they are sent."""
         return list(events)
 
     def begin(self) -> None:
-        """See `Sending`."""
         for _ in range(self.args.connections):
             client = self.client()
             self._clients.append(client)
@@ -368,16 +364,13 @@ class Feeding(Sending):
                 self.spawn(self._feed(client))
 
     def close(self) -> Iterable[Deferred[None]]:
-        """See `Sending`."""
         return [client.stop() for client in self._clients]
 
     @property
     def trouble(self) -> str:
-        """See `Sending`."""
         return next((one.trouble for one in self._clients if one.trouble), "")
 
     def tally(self) -> None:
-        """See `Sending`."""
         self.totals.resent = sum(client.resent for client in self._clients)
         self.totals.connections = sum(client.connections for client in self._clients)
 

@@ -401,7 +401,6 @@ class IcebergTable(SharedTable):
             table.refresh()
 
     def _table(self) -> Any:
-        """As it is now, for Java."""
         if self._loaded is None:
             jvm: Any = self._spark._jvm  # noqa: SLF001
             load = jvm.org.apache.iceberg.spark.Spark3Util

@@ -93,7 +93,6 @@ class EventsDigest:
         self._count += count
 
     def hexdigest(self) -> str:
-        """Of all that was added."""
         whole = blake3()
         for each in (self._payloads, self._lengths, self._times):
             whole.update(each.digest())

@@ -60,13 +60,10 @@ class Directories:
         )
 
     def journal_of(self, node: str) -> Path:
-        """The segments of one node."""
         return self.journal / node
 
     def retained_of(self, node: str) -> Path:
-        """What is retained of one node."""
         return self.retained / node
 
     def state_of(self, node: str) -> Path:
-        """The state files of one node."""
         return self.state / node

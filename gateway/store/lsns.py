@@ -32,7 +32,6 @@ class Lsns:
 
     @classmethod
     def joined(cls, sets: Iterable[Lsns]) -> Lsns:
-        """The union of many sets."""
         firsts, ends = list[int](), list[int]()
         for one in sets:
             firsts += one._firsts  # noqa: SLF001
@@ -54,7 +53,6 @@ class Lsns:
         return zip(self._firsts, (end - 1 for end in self._ends), strict=True)
 
     def __len__(self) -> int:
-        """How many ranges."""
         return len(self._firsts)
 
     def __eq__(self, other: object) -> bool:
@@ -71,7 +69,6 @@ class Lsns:
 
     @property
     def size(self) -> int:
-        """How many lsns."""
         return sum(self._ends) - sum(self._firsts)
 
     @property

@@ -62,10 +62,7 @@ class Lost(Exception):
 
 
 class Table(Protocol):
-    """A table that takes rows and a ledger in one commit.
-
-    All of it raises what Spark raises.
-    """
+    """A table that takes rows and a ledger in one commit.  All of it raises what Spark raises."""
 
     name: str
     """As whoever runs the job calls it."""
@@ -97,8 +94,7 @@ class Table(Protocol):
         `Broken` if a commit with this ledger's `sequence` is there already.
         """
 
-    def rows(self) -> DataFrame:
-        """All rows that are ours."""
+    def rows(self) -> DataFrame: ...
 
     def added(self) -> DataFrame:
         """The rows of the last `append`, of its own files alone."""

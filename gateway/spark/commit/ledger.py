@@ -43,7 +43,6 @@ class Closed:
 
     @cached_property
     def by_node(self) -> Mapping[str, Lsns]:
-        """The lsns of each node."""
         return {
             node: Lsns.joined(self.by[life] for life in lives)
             for node, lives in self.of.items()
@@ -100,7 +99,6 @@ class Ranges:
             self._keep(life, Lsns([(first, last)]))
 
     def add_all(self, life: Life, lsns: Lsns) -> None:
-        """Add lsns of one incarnation."""
         if life in self.closed.by:  # it is reopened
             lsns = lsns - self.closed.by[life]
         if (known := self._by.get(life)) is not None:
@@ -269,7 +267,6 @@ class Hole:
 
     @property
     def of(self) -> SpoolFile:
-        """The file."""
         return SpoolFile(self.node, self.incarnation, self.first, self.last)
 
     def is_in(self, committed: Ranges) -> bool:

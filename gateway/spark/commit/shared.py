@@ -99,7 +99,6 @@ class SharedTable(ABC):
         return carried(found)
 
     def _words(self, ledger: Ledger, **beside: Any) -> str:
-        """For a commit of ours."""
         if self.job:
             beside["job"] = self.job
         return ledger.text(**beside)

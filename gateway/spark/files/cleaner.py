@@ -120,7 +120,6 @@ class Cleaner:
         return [file for name, file in self.resident().items() if name not in done]
 
     def resident(self) -> dict[str, SpoolFile]:
-        """The published files that are in the spool now."""
         before = self._there
         self._there = {
             name: before[name] if name in before else parse_file_name(name)

@@ -114,7 +114,6 @@ class Suspects:
         self._write()
 
     def aside(self, name: str) -> None:
-        """It was moved."""
         self.alone = None
         self.names.discard(name)
         self._write()

@@ -641,7 +641,6 @@ class _Object:
     stored: StoredObject
 
     def is_in(self, upto: Mapping[str, int] | None) -> bool:
-        """Whether it is of what is to be read."""
         return upto is None or self.file.last <= upto.get(self.file.node, 0)
 
     def is_same(self, other: _Object | None) -> bool:

@@ -191,10 +191,7 @@ def overwrite_days(
 
 
 class Folders:
-    """The tables of `spark.sink: parquet`.
-
-    *names* are columns that are made anew in all files.
-    """
+    """The tables of `spark.sink: parquet`.  *names* are columns that are made anew in all files."""
 
     def __init__(
         self,

@@ -99,7 +99,6 @@ class Found:
     """How many, by place."""
 
     def add(self, place: str, events: Ranges) -> None:
-        """What one place has."""
         if events:
             self.counts[place] = self.counts.get(place, 0) + len(events)
             self.events.update(events)

@@ -349,7 +349,6 @@ class Wanted:
         return bool(((self._all[:, 0] <= last) & (first <= self._all[:, 1])).any())
 
     def lsns(self, file: SpoolFile) -> np.ndarray[Any, Any]:
-        """Those that a file has."""
         return self._between(file.life, file.first, file.last)
 
     def of_node(self, node: str, first: int, last: int) -> np.ndarray[Any, Any]:

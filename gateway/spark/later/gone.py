@@ -170,7 +170,6 @@ def mask_of(rows: pa.Table, wanted: Ranges) -> _Flags:
 
 
 def by_life(rows: pa.Table) -> Iterator[tuple[Life, pa.Table]]:
-    """The incarnations of rows, and the rows of each."""
     lives = _lives(rows)
     for life in lives:
         yield life, rows if len(lives) == 1 else rows.filter(pa.array(_of(rows, life)))
@@ -185,7 +184,6 @@ def _lives(rows: pa.Table) -> list[Life]:
 
 
 def _of(rows: pa.Table, life: Life) -> _Flags:
-    """Which rows are of one incarnation."""
     mine = pc.equal(rows["node"].cast(pa.string()), life.node)
     if "incarnation" in rows.column_names:
         by = pc.fill_null(rows["incarnation"].cast(pa.string()), "")

@@ -101,7 +101,6 @@ ENVELOPE: Mapping[str, str] = {
 
 
 def literal(value: object) -> str:
-    """A value in SQL."""
     match value:
         case None:
             return "NULL"
@@ -298,7 +297,6 @@ class Columns:
 
     @staticmethod
     def _first(sources: Iterable[Source], expression: Any) -> str:
-        """That of the first source that is for the event."""
         cases = ""
         for source in sources:
             if source.condition is None:

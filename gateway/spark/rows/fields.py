@@ -115,7 +115,6 @@ def _register(
 
 
 def _array(spark: SparkSession, kind: Any, values: Sequence[Any]) -> Any:
-    """Of Java."""
     gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
     made = gateway.new_array(kind, len(values))
     for number, value in enumerate(values):

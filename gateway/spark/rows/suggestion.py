@@ -71,7 +71,6 @@ class _Values:
     """Keys that came seldom."""
 
     def add(self, value: Any, depth: int) -> None:
-        """One more value."""
         kind = _kind(value)
         self.kinds[kind] += 1
         if kind not in self.examples:

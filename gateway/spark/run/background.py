@@ -54,7 +54,6 @@ class BackgroundTask(ABC):
 
     @property
     def busy(self) -> bool:
-        """Whether it is at work now."""
         return self._thread is not None and self._thread.is_alive()
 
     def tend(self) -> None:

@@ -81,7 +81,6 @@ class Segment:
 
     @property
     def events(self) -> int:
-        """How many events it holds."""
         return self.last_lsn - self.first_lsn + 1
 
 

@@ -65,12 +65,12 @@ class Reactor(Protocol):
     def callFromThread(
         self, call: Callable[..., Any], /, *args: object, **kwargs: object
     ) -> object:
-        """See `IReactorFromThreads`."""
+        ...
 
     def callLater(
         self, delay: float, call: Callable[..., object], /, *args: object
     ) -> object:
-        """See `IReactorTime`."""
+        ...
 
 
 @define(eq=False, slots=False)

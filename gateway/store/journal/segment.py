@@ -119,7 +119,6 @@ class Header:
     salt: int
 
     def encode(self) -> bytes:
-        """Its bytes on disk."""
         head = _HEADER.pack(
             _MAGIC, VERSION, 0, self.salt, self.first_lsn, self.created, 0
         )

@@ -33,7 +33,6 @@ _MOST_BYTES = 128 << 20
 
 
 def is_spare(name: str) -> bool:
-    """Whether a file of this name is, or was, a spare one."""
     stem = name.removesuffix(_SUFFIX)
     return stem != name and segment.parse_name(stem + segment.SUFFIX) is not None
 
@@ -79,9 +78,7 @@ class Spares:
         return None
 
     def give_room(self) -> bool:
-        """Remove them all, as the disk is full or nobody takes any more; whether there
-        were any.
-        """
+        """Remove them all, as the disk is full or nobody takes any more; whether there were any."""
         there = bool(self._free)
         while self._free:
             with contextlib.suppress(IndexError):

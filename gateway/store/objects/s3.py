@@ -72,19 +72,15 @@ class S3:
 
     @property
     def url(self) -> str:
-        """See `Bucket`."""
         return str(self._where)
 
     def create(self, name: str, data: bytes) -> str:
-        """See `Bucket`."""
         return self._put(name, data, "create")
 
     def replace(self, name: str, data: bytes) -> None:
-        """See `Bucket`."""
         self._put(name, data, "overwrite")
 
     def swap(self, name: str, data: bytes, tag: str) -> str:
-        """See `Bucket`."""
         try:
             return self._put(name, data, {"e_tag": tag})
         except (AlreadyThere, NotThere) as why:
@@ -99,13 +95,11 @@ class S3:
         return done["e_tag"] or ""
 
     def read(self, name: str, first: int = 0) -> bytes:
-        """See `Bucket`."""
         get = self._obstore.get
         options = {"range": {"offset": first}} if first else None
         return self._ask(name, lambda at: bytes(get(at, name, options=options).bytes()))
 
     def read_tagged(self, name: str) -> tuple[bytes, str]:
-        """See `Bucket`."""
         get = self._obstore.get
 
         def request(at: S3Store) -> tuple[bytes, str]:
@@ -117,7 +111,6 @@ class S3:
         return self._ask(name, request)
 
     def list(self, begin: str, after: str = "") -> Iterator[StoredObject]:
-        """See `Bucket`."""
         # A prefix is whole parts of a path for obstore; what is before is passed over.
         offset = max(after, begin[:-1])
         pages = self._ask(
@@ -135,11 +128,9 @@ class S3:
                     return
 
     def copy(self, name: str, other: str) -> None:
-        """See `Bucket`."""
         self._ask(name, lambda at: self._obstore.copy(at, name, other))
 
     def remove(self, name: str) -> None:
-        """See `Bucket`."""
         with contextlib.suppress(NotThere):  # as S3 itself does not say
             self._ask(name, lambda at: self._obstore.delete(at, name), bulk=False)
 

@@ -63,7 +63,6 @@ class Audited:
 
     @staticmethod
     def path(lake: Path) -> Path:
-        """Where it is."""
         return lake / INTERNAL / "audit.json"
 
     def age(self, now: float) -> float | None:

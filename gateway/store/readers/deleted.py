@@ -135,7 +135,6 @@ def save(disk: Disk, lake: Path, deletion: Deletion) -> None:
 
 
 def expired_days(found: Iterable[Deletion]) -> int:
-    """On how many days events were that have expired."""
     return Lsns(
         span
         for one in found

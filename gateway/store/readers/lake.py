@@ -171,10 +171,7 @@ def ends(lake: Path) -> dict[str, dict[str, End]]:
 
 
 def records(lake: Path) -> dict[str, dict[str, Record]]:
-    """What files have said of incarnations, by node and incarnation.
-
-    Raises as `known_holes`.
-    """
+    """What files have said of incarnations, by node and incarnation.  Raises as `known_holes`."""
     ledger = _ledger(lake)
     found: dict[str, dict[str, Record]] = {}
     parts = [closed_in(lake, name).records for name in ledger.closed]

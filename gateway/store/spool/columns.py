@@ -65,7 +65,6 @@ class _Names:
         return self.array(_scatter(codes, self.odd))
 
     def array(self, codes: np.ndarray[Any, Any]) -> pa.Array:
-        """The column for these codes."""
         if not self._numbers:
             return pa.nulls(len(codes), _NAME)
         names = pa.array(list(self._numbers), pa.string())

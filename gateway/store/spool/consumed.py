@@ -65,7 +65,6 @@ class BucketExpiry:
         return len(due[:_AT_ONCE])
 
     def _objects(self, node: str, now: float) -> list[StoredObject]:
-        """What is there of a node."""
         comes = self._comes(node)  # before what came last is listed
         at = self._quiet.get(node)
         if not comes and at is not None and abs(now - at) < _QUIET_SECONDS:

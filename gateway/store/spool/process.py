@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from gateway.event import Decode
 
 _NICE = 10
-"""See `setpriority(2)`."""
 _IDLE_SECONDS = 1.0
 """With nothing to do for so long, it gives back the memory that files took."""
 
@@ -131,7 +130,6 @@ class _Files:
         threads.writers.submit(self._write, task, threads.encoder)
 
     def follow(self, path: Path, link: str) -> None:
-        """The link of the file before that one."""
         self._links[path].put(link)
 
     def _write(self, task: Task, encoder: Executor) -> None:

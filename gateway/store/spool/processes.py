@@ -31,8 +31,7 @@ from gateway.store.system.silence import Silence
 
 _MODULE = "gateway.store.spool.process"
 _HUNG_SECONDS = 300.0
-"""Without a row group, where one takes a tenth of a second; of what is no hang see
-`silence`."""
+"""Without a row group, where one takes a tenth of a second; of what is no hang see `silence`."""
 _SILENT_SECONDS = 5.0
 """It tells of each group of rows, so one that is only slow is not silent for so long."""
 _LOOK_SECONDS = 1.0
@@ -92,7 +91,6 @@ class Processes:
         self._awaited: _Process | None = None
 
     def begin(self, task: Task) -> None:
-        """See `Writer`."""
         with contextlib.suppress(OSError):  # it is raised when the task is due
             self._begin(task)
 
@@ -160,16 +158,13 @@ class Processes:
                 longest.end(_END_SECONDS)
 
     def drop(self) -> None:
-        """See `Writer`."""
         for process in set(self._begun.values()):
             self._drop(process)
 
     def hurry(self) -> None:
-        """See `Writer`."""
         self._hung_seconds = min(self._hung_seconds, _STOPPING_SECONDS)
 
     def silence(self) -> str | None:
-        """See `Writer`."""
         process = self._awaited  # one reference, which the other thread sets
         if process is None or process.silence.seconds < _SILENT_SECONDS:
             return None
@@ -181,7 +176,6 @@ class Processes:
         )
 
     def close(self) -> None:
-        """See `Writer`."""
         for process in self._all:
             process.end(_END_SECONDS)
         self._all.clear()
@@ -257,7 +251,6 @@ class _Process:
         return of, said
 
     def _end(self) -> str:
-        """How it ended: a sentence."""
         self.silence.end()
         while True:
             try:

@@ -42,10 +42,7 @@ def count(data: bytes | pa.NativeFile, needed: Needed) -> tuple[int, int]:
 
 
 def unpacked(data: bytes | pa.NativeFile) -> int:
-    """How many bytes the columns of a file have unpacked, as its footer says.
-
-    Raises `Damaged`.
-    """
+    """How many bytes the columns of a file have unpacked, as its footer says.  Raises `Damaged`."""
     groups = _open(data).metadata
     return sum(
         groups.row_group(number).total_byte_size
@@ -54,10 +51,7 @@ def unpacked(data: bytes | pa.NativeFile) -> int:
 
 
 def select(files: Iterable[bytes], needed: Needed, compression: str) -> bytes | None:
-    """A file with all that is needed of these; None if that is nothing.
-
-    Raises `Damaged`.
-    """
+    """A file with all that is needed of these; None if that is nothing.  Raises `Damaged`."""
     sink = pa.BufferOutputStream()
     waiting: list[pa.Table] = []
     written = 0

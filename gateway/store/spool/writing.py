@@ -129,21 +129,17 @@ class Here:
         """See `Writer`; there is nobody else who could."""
 
     def finish(self, task: Task, previous: str) -> WrittenFile:
-        """See `Writer`."""
         return write(task, self._disk, self._decoders, lambda: previous)
 
-    def drop(self) -> None:
-        """See `Writer`."""
+    def drop(self) -> None: ...
 
-    def hurry(self) -> None:
-        """See `Writer`."""
+    def hurry(self) -> None: ...
 
     def silence(self) -> str | None:
         """See `Writer`; nothing that is in this thread is known to another."""
         return None
 
-    def close(self) -> None:
-        """See `Writer`."""
+    def close(self) -> None: ...
 
 
 def write(

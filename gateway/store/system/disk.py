@@ -92,22 +92,18 @@ class RealDisk:
     """The operating system's file system."""
 
     def create(self, path: Path) -> File:
-        """See `Disk`."""
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         return _RealFile(os.open(path, flags, 0o640), path)
 
     def open(self, path: Path) -> File:
-        """See `Disk`."""
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         os.lseek(fd, 0, os.SEEK_END)
         return _RealFile(fd, path)
 
     def overwrite(self, path: Path) -> File:
-        """See `Disk`."""
         return _RealFile(os.open(path, os.O_RDWR | os.O_CLOEXEC), path)
 
     def read(self, path: Path) -> bytes:
-        """See `Disk`."""
         return path.read_bytes()
 
     def fetch(self, path: Path) -> int:
@@ -134,23 +130,18 @@ class RealDisk:
             os.close(fd)
 
     def is_file(self, path: Path) -> bool:
-        """See `Disk`."""
         return path.is_file()
 
     def names(self, directory: Path) -> list[str]:
-        """See `Disk`."""
         return sorted(os.listdir(directory))
 
     def size(self, path: Path) -> int:
-        """See `Disk`."""
         return path.stat().st_size
 
     def modified(self, path: Path) -> float:
-        """See `Disk`."""
         return path.stat().st_mtime
 
     def changed(self, path: Path) -> float:
-        """See `Disk`."""
         return path.stat().st_ctime
 
     def identity(self, path: Path) -> tuple[int, int]:
@@ -168,20 +159,16 @@ class RealDisk:
             os.close(fd)
 
     def exists(self, path: Path) -> bool:
-        """See `Disk`."""
         return path.exists()
 
     def rename(self, old: Path, new: Path) -> None:
-        """See `Disk`."""
         os.rename(old, new)
 
     def unlink(self, path: Path) -> None:
-        """See `Disk`."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
 
     def sync_directory(self, path: Path) -> None:
-        """See `Disk`."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -189,7 +176,6 @@ class RealDisk:
             os.close(fd)
 
     def make_directory(self, path: Path) -> None:
-        """See `Disk`."""
         missing = [p for p in (path, *path.parents) if not p.exists()]
         for directory in reversed(missing):
             with contextlib.suppress(FileExistsError):
@@ -200,11 +186,9 @@ class RealDisk:
             self.sync_directory(path.parent)
 
     def set_times(self, path: Path, seconds: float) -> None:
-        """See `Disk`."""
         os.utime(path, (seconds, seconds))
 
     def free(self, path: Path) -> int:
-        """See `Disk`."""
         stat = os.statvfs(path)
         return stat.f_bavail * stat.f_frsize
 
