@@ -1,11 +1,10 @@
-"""Freshness: how old the oldest event is that is in no table, what holds it, and one
-sentence that says so to whoever is awake at night.
+"""Freshness: the age of the oldest event that is in no table, what holds it, and a sentence.
 
     senders → listeners → journal → spool → spark → tables
 
 Everything here is a function of `Facts`, which the daemon collects: no clock, no I/O.
-Of several faults the sentence names the one to mend first: what stops events from being
-taken comes before what keeps taken ones from the tables, and that before what is about
+Of several faults the sentence names the one to mend first.  Faults that stop events from
+being taken come first, then those that keep taken ones from the tables, then what is about
 to go wrong.
 """
 
@@ -25,16 +24,17 @@ Goal = Literal["table", "spool", "hub"]
 Level = Literal["good", "warning", "bad"]
 
 _LATE_SECONDS = 10.0
-"""Beyond `spool.roll_interval`: a spool file that takes so long is not being written."""
+"""Seconds beyond `spool.roll_interval` after which a spool file is not being written.
+"""
 _BEHIND_SECONDS = 60.0
-"""Beyond two of `spark.trigger`; the alert GatewayLakeLags has the same."""
+"""Seconds beyond two of `spark.trigger`; the alert GatewayLakeLags has the same."""
 _ENDS_SOON_SECONDS = 14 * 86400.0
 _CRL_ENDS_SOON_SECONDS = 7 * 86400.0
 _AGAIN_AND_AGAIN = 2
 """Ends of the job without a batch in between: it is not starting, it can not go on."""
 _REASON_CHARACTERS = 300
 _AWAY_SECONDS = 60.0
-"""So long a hub may be away before anybody hears of it."""
+"""Seconds that a hub may be away before it is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,23 +42,23 @@ class Job:
     """The Spark job, as it last reported."""
 
     up: bool = False
-    """It has reported lately that it starts or runs."""
+    """Whether it has reported lately that it starts or runs."""
     state: str = ""
     """`starting`, `running`, `stopped`, `failed`; empty: it never reported."""
     doing: str = ""
-    """What, while it starts."""
+    """The step of its start."""
     silent_seconds: float = 0.0
-    """Since its last word."""
+    """Seconds since its last word."""
     batch_seconds: float | None = None
-    """What its last batch took."""
+    """Seconds of its last batch."""
     busy: bool = False
     """A batch is on its way into the tables."""
     waiting_seconds: float = 0.0
-    """Age of the oldest file that is in no table, whoever made it; 0 if none is."""
+    """The age of the oldest file, of any node, that is in no table; 0 if none is."""
     holes: int = 0
     """Spool files that it could not read and moved aside."""
     ended: int = 0
-    """Incarnations whose disk is gone, and of which nobody has accepted what is lost."""
+    """Incarnations whose disk is gone, and whose loss is not accepted."""
     last_error: str | None = None
     failures: int = 0
     """How often it ended, unasked, since its last batch."""
@@ -73,26 +73,26 @@ class Hub:
     to: str
     connected: bool = True
     seconds: float = 0.0
-    """Since when that is so, or since when it is not."""
+    """Seconds since it is so, or since it is not."""
     why: str = ""
     """Why not; or why it takes nothing now."""
     denied: bool = False
-    """It refuses this gateway, and will until somebody does something."""
+    """Whether it refuses this gateway, until an operator acts."""
     place: int = 1
-    """Which of `forward.to` it is; those before it are away."""
+    """The place in `forward.to`; those before it are away."""
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What the last audit found that came to its end."""
+    """The result of the last complete audit."""
 
     seconds: float
     """Ago."""
     complete: bool = True
     missing: int = 0
-    """Acknowledged events that were nowhere, and …"""
+    """Acknowledged events that were nowhere."""
     unknown: int = 0
-    """… incarnations of which nobody knows where they ended."""
+    """Incarnations whose end is not known."""
     doubled: int = 0
     problems: int = 0
     """Files that it could not read."""
@@ -100,10 +100,10 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class Crl:
-    """What a listener looks client certificates up in (`tls.client_crl`)."""
+    """The CRL of a listener's client certificates (`tls.client_crl`)."""
 
     seconds: float
-    """That it is still valid."""
+    """Seconds for which it is still valid."""
     refuses: bool = True
     """Clients are, once it has ended."""
 
@@ -114,13 +114,13 @@ class Consumer:
 
     name: str
     files: int
-    """That stay for it, though their time is over; or that have gone unread."""
+    """Files that stay for it, though their time is over; or that have gone unread."""
     bytes: int = 0
     oldest_seconds: float = 0.0
     has_come: bool = True
-    """It has ever said what it has read."""
+    """Whether it has ever said what it has read."""
     missed: bool = False
-    """They have gone."""
+    """Whether files have gone unread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,28 +136,31 @@ class Reload:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """What a listener turned away lately: whoever came, or those of one address."""
+    """Connections that a listener turned away lately: all of them, or those of one
+    address.
+    """
 
     count: int
-    """Connections …"""
+    """The number of connections."""
     seconds: float
-    """… in so long."""
+    """The seconds in which they came."""
     peer: str
     """The last one."""
     why: str
     events: int = 0
-    """That it took meanwhile, of others."""
+    """Events that it took meanwhile, of others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What the daemon knows; times are ages in seconds, None where there is nothing."""
+    """The daemon's knowledge; times are ages in seconds, None where there is nothing."""
 
     phase: str | None = None
     """Why the daemon takes nothing yet, or any more: a line for people."""
     stopping: bool = False
     reasons: Mapping[str, str] = field(default_factory=dict)
-    """Who holds senders back (`disk`, `commit`, `stall`, `memory`, `spool`), and why."""
+    """The reasons that hold senders back (`disk`, `commit`, `stall`, `memory`,
+    `spool`), and why."""
     disk_wait: float = 0.0
     """How long the oldest batch has waited to be synced; 0: none waits."""
     stall_after: float = 5.0
@@ -177,16 +180,17 @@ class Facts:
     0 if none waits, None if that is not known yet."""
     durable_lsn: int = 0
     brought_bytes: int = 0
-    """Of files of other gateways, since the start (`listeners[].protocol: forward`)."""
+    """Bytes of files of other gateways, since the start (`listeners[].protocol:
+    forward`)."""
     connections: int = 0
     addresses: Mapping[str, str] = field(default_factory=dict)
-    """Of the listeners, by name."""
+    """Addresses of the listeners, by name."""
     waiting_bytes: int = 0
-    """In the spool, and in sealed segments."""
+    """Bytes in the spool, and in sealed segments."""
     limit_bytes: int | None = None
     """`spool.max_bytes`."""
     free_bytes: int | None = None
-    """Of the disk, for more of that, before senders are held back."""
+    """Bytes free on the disk for more of that, before senders are held back."""
     growth: float | None = None
     """Bytes a second by which `waiting_bytes` grows."""
     job: Job | None = None
@@ -200,30 +204,30 @@ class Facts:
     certificates: Mapping[str, float] = field(default_factory=dict)
     """Seconds that each listener's certificate is still valid."""
     crls: Mapping[str, Crl] = field(default_factory=dict)
-    """By listener."""
+    """CRLs by listener."""
     publish_error: str | None = None
     """Why the spool file in hand can not be written now."""
     publish_silence: str | None = None
-    """Who has got nowhere for long with it, and what becomes of that."""
+    """The step that has got nowhere for long, and what becomes of that."""
     lost_events: int = 0
     """Acknowledged ones that the disk did not give back in this run; at most."""
     unvouched: str = ""
-    """What this start has found of lost ends, of which no audit has said since that all is
+    """Lost ends that this start has found, if no audit has said since that all is
     there."""
     twins: Sequence[tuple[str, str]] = ()
     """Nodes whose name two gateways have, and what is known of them."""
     audit: Audit | None = None
     audit_late: str | None = None
-    """That none has come to its end for long, and why, if so."""
+    """The reason why no audit has come to its end for long, if so."""
     reload: Reload | None = None
     refused: Mapping[str, Refused] = field(default_factory=dict)
-    """By listener: those that took no event lately, and turned away who came."""
+    """Refusals of listeners that took no event lately."""
     flawed: tuple[int, int] = (0, 0)
     """Events that were published lately and are not what they claim to be; of so many."""
     consumers: Sequence[Consumer] = ()
-    """Those that are too far behind, the worst first."""
+    """The consumers that are too far behind, the worst first."""
     troubles: Sequence[str] = ()
-    """What else is wrong and stops no event: lines for people, the worst first."""
+    """Other troubles that stop no event: lines for people, the worst first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,36 +235,39 @@ class Freshness:
     """The judgement."""
 
     sentence: str
-    """What to know first, for people; ends with a full stop."""
+    """The first thing to know, for people; ends with a full stop."""
     level: Level
     stands: Stage | None
     """Where events stand, or will; None if they go on."""
     age_seconds: float | None
-    """Of the oldest event in no table; 0 if none waits; None if it is not known."""
+    """The age of the oldest event in no table; 0 if none waits; None if it is not
+    known."""
     unpublished_seconds: float
     """Age of the oldest durable event that is in no spool file; 0 if there is none."""
     newest_seconds: float | None
-    """Of the newest event in a table; None if there is none since the start."""
+    """The age of the newest event in a table; None if there is none since the start."""
     held_by: Holder
-    """What has to act next for the oldest event; `sender`: none waits in here."""
+    """The part that has to act next for the oldest event; `sender`: none waits in here.
+    """
     goal: Goal
-    """What is meant by table; `spool` where no job is to come, `hub` where files are
-    forwarded to one."""
+    """The meaning of table; `spool` where no job is to come, `hub` where files are
+    forwarded."""
     waiting_bytes: int = 0
     room_seconds: float | None = None
-    """Until senders are held back, at the rate of the last minute; None: not in sight."""
+    """Seconds until senders are held back, at the rate of the last minute; None: not in
+    sight."""
     listeners: Mapping[str, float | None] = field(default_factory=dict)
-    """As `age_seconds`, by listener."""
+    """The `age_seconds` of each listener, by name."""
     reasons: tuple[str, ...] = ()
-    """Who holds senders back, as in `Facts`."""
+    """The reasons that hold senders back, as in `Facts`."""
     certificates: Mapping[str, float] = field(default_factory=dict)
     """Seconds that each listener's certificate is still valid."""
     crls: Mapping[str, Crl] = field(default_factory=dict)
-    """By listener."""
+    """CRLs by listener."""
     condition: str | None = None
-    """What the sentence is about, by its name in `gateway.figures`; None where
-    all is well, or no alert is about it.
-    """
+    """The condition that the sentence is about, by its name in `gateway.figures`.
+
+    None where all is well, or no alert is about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +342,7 @@ def _room_seconds(facts: Facts) -> float | None:
 
 
 def _findings(facts: Facts) -> Iterator[_Finding]:
-    """What there is to say, the most urgent first."""
+    """The findings, the most urgent first."""
     yield from _phase(facts)
     yield from _held(facts)
     yield from _ended_certificates(facts)
@@ -546,7 +553,7 @@ def _how_much(facts: Facts) -> str:
 
 
 def _warnings(facts: Facts) -> Iterator[_Finding]:
-    """What is about to go wrong, or went wrong and stands nowhere."""
+    """Findings about what will go wrong, or went wrong and stands nowhere."""
     for node, how in facts.twins:
         text = (
             f"Two gateways run under the name {node} ({how}): nothing is lost, but senders "
@@ -708,7 +715,7 @@ def _has_others(facts: Facts) -> bool:
 
 
 def _of_others(facts: Facts) -> str:
-    """What to say of a hub that has no senders of its own."""
+    """The sentence of a hub that has no senders of its own."""
     brought = size(facts.brought_bytes)
     waits = f"; {_how_much(facts)}" if facts.waiting_bytes else ""
     return f"All well: other gateways have brought {brought} since the start{waits}."

@@ -27,28 +27,29 @@ class Row:
     """One of them."""
 
     address: str
-    """Of its admin port."""
+    """The address of its admin port."""
     kind: Literal["gateway", "job", "unknown"] = "unknown"
     name: str = ""
-    """Its node; of a job, `Spark job`."""
+    """The node; of a job, `Spark job`."""
     incarnation: str = ""
-    """Of a gateway: no other one has the same."""
+    """The incarnation of a gateway: no other one has the same."""
     version: str = ""
     level: Level = "bad"
     sentence: str
-    """Its own first sentence, or why there is none."""
+    """The gateway's first sentence, or why there is none."""
     age_seconds: float | None = None
     """How old its oldest event in no table is; of a job, the oldest file in none."""
     connections: int | None = None
     waiting_bytes: int | None = None
     room_seconds: float | None = None
-    """Until senders are held back, at the rate of the last minute; None: not in sight."""
+    """Seconds until senders are held back, at the rate of the last minute; None: not in
+    sight."""
     heard_seconds: float | None = None
     """Ago; None: it was never heard."""
 
 
 def row_of(address: str, told: Mapping[str, Any], now: float) -> Row:
-    """Of who answers so, at *now* since the epoch.  Raises ValueError if it is neither."""
+    """The row of an answer, at *now* since the epoch.  Raises ValueError if it is none."""
     try:
         if "node" in told:
             return _gateway(address, told)
@@ -60,7 +61,7 @@ def row_of(address: str, told: Mapping[str, Any], now: float) -> Row:
 
 
 def silent(address: str, why: str, before: Row | None = None) -> Row:
-    """Of who does not answer; *before*: as it did the last time."""
+    """The row of one that does not answer; *before* is the last one."""
     since = ""
     if before is not None and before.heard_seconds is not None:
         since = f"; it did {duration(before.heard_seconds)} ago"
@@ -76,7 +77,7 @@ def silent(address: str, why: str, before: Row | None = None) -> Row:
 
 
 def verdict(told: Mapping[str, Any]) -> tuple[str, Level]:
-    """What a gateway says of itself: the sentence, and how bad that is."""
+    """The gateway's verdict on itself: the sentence, and how bad that is."""
     level = (told.get("freshness") or {}).get("level")
     sentence = told.get("sentence")
     if not sentence:
@@ -140,7 +141,9 @@ def _number(value: Any) -> float | None:
 
 
 def _finite(value: Any) -> float:
-    """What can be told as a time.  Raises ValueError, OverflowError, TypeError."""
+    """A number that can be told as a time.  Raises ValueError, OverflowError,
+    TypeError.
+    """
     number = float(value)
     if not math.isfinite(number):
         raise ValueError(f"{number} is no time")

@@ -1,7 +1,7 @@
 """The last hour of the daemon, a sample every five seconds: rates, latencies, backlog.
 
-Kept by the daemon and not by the page, so that whoever opens it at night sees how it
-came to this.  A ring: an hour takes some 100 KiB, however long the daemon runs.
+Kept by the daemon and not by the page, so that a page opened at night shows how it came to
+this.  A ring: an hour takes some 100 KiB, however long the daemon runs.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Sample(NamedTuple):
     """Seconds from a batch's last byte to durable; None: there was no batch."""
     ack_p99: float | None
     waiting_bytes: int
-    """For Spark."""
+    """Bytes that wait for Spark."""
     journal_bytes: int
     connections: int
     freshness: float | None
     """Age of the oldest event in no table."""
     level: str
-    """Of the sentence: `good`, `warning`, `bad`."""
+    """The level of the sentence: `good`, `warning`, `bad`."""
 
 
 class History:
@@ -91,7 +91,7 @@ class History:
         )
 
     def as_json(self) -> bytes:
-        """What `/api/history` answers: a list for each column, the oldest first."""
+        """The answer of `/api/history`: a list for each column, the oldest first."""
         columns = zip(*self._samples, strict=True) if self._samples else ()
         found = dict(zip(Sample._fields, map(list, columns), strict=False))
         empty: dict[str, list[object]] = {name: [] for name in Sample._fields}
@@ -101,7 +101,7 @@ class History:
 def quantile(
     bounds: Sequence[float], counts: Sequence[int], share: float
 ) -> float | None:
-    """So large is *share* of the values at most, about; None if there are none.
+    """The value that *share* of the values do not exceed, about; None if there are none.
 
     *counts* are those of a histogram with these upper *bounds*, and one more for what is
     above.  Within a bucket values count as evenly spread.

@@ -6,7 +6,7 @@ when:
 
 - One request is served in a turn.  What came behind it waits for a turn of its own, unread,
   and until the peer has taken the answers so far.
-- A request is refused by its header.  A body that nobody wants is not read: the answer
+- A request is refused by its header.  A body that is not wanted is not read: the answer
   says that the connection ends, and it does.
 - A request must be whole in time, from the beginning of its connection or from its first
   byte on.
@@ -30,14 +30,14 @@ from gateway.sdk.interfaces import Connection, Publishing, Refusal
 from gateway.sdk.protocol import Answer
 
 _REQUEST_SECONDS = 15.0
-"""For a whole request."""
+"""Seconds for a whole request."""
 _EVENTS_IN_A_TURN = 100
 """A body may come in chunks of a byte."""
 _ALWAYS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 class HttpServer(Publishing):
-    """See `gateway.sdk.interfaces.Server`.
+    """A connection of the admin port.
 
     *served* is told of each whole request, and whether it has an answer that goes on.
     """
@@ -55,17 +55,17 @@ class HttpServer(Publishing):
         self._served = served
         self._requests = Requests()
         self._asked: Request | None = None
-        """The request whose body comes, …"""
+        """The request whose body comes."""
         self._body = bytearray()
-        """… what of it has come, …"""
+        """The body so far."""
         self._answering: Request | None = None
-        """… and the request that is whole, until its answer is."""
+        """The request that is whole, until its answer is."""
         self._stream: EventStream | None = None
         self._writable = True
         self._ending = False
         """No other request is served."""
         self._timer: IDelayedCall | None = None
-        """Of a request that has begun; or of the answer to a wrong token."""
+        """The timer of a request that has begun; or of the answer to a wrong token."""
         self._wait()
 
     # interfaces.Server
@@ -163,7 +163,7 @@ class HttpServer(Publishing):
         return self._asked is not None or self._requests.held_bytes > 0
 
     def _wait(self) -> None:
-        """For the rest of a request, and not for long."""
+        """Wait for the rest of a request, and not for long."""
         self._timer = self._clock.callLater(_REQUEST_SECONDS, self._too_late)
 
     def _stop_waiting(self) -> None:

@@ -10,7 +10,7 @@ The live page is HTML, CSS and JavaScript modules in `live/`, served as they are
     words.js     numbers as people read them
 
 There is no build step.  The page loads nothing from elsewhere, and the
-Content-Security-Policy has the browser refuse whatever else somebody might get into it.
+Content-Security-Policy has the browser refuse anything that gets into it otherwise.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _POLICY = (
 
 
 def fixed_pages(probe: Probe, metrics: Metrics) -> dict[str, Page]:
-    """Those that every gateway has, by path."""
+    """The pages that every gateway has, by path."""
 
     def readyz(_: Request) -> Answer:
         reason = probe().not_ready_reason

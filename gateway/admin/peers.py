@@ -94,7 +94,7 @@ class Peers:
         return self._all
 
     def _by_listener(self) -> dict[str, dict[str, Any]]:
-        """What those of each have not acknowledged, and what went wrong last."""
+        """Unacknowledged bytes and the last error of each listener."""
         unacknowledged: Counter[str] = Counter()
         for one in self._all:
             unacknowledged[one.listener] += one.unacknowledged

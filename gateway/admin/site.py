@@ -28,7 +28,7 @@ from gateway.sdk.interfaces import Connection
 from gateway.sdk.protocol import Answer, Get, Post
 
 UNTRUSTED = "set admin.token in the configuration and send it, or set admin.trust_loopback: true"
-"""Why somebody without a token may look, and no more."""
+"""The advice to one without a token, who may look, and no more."""
 POST_BYTES = 2**20
 """A body has no more."""
 _TEXT = "text/plain; charset=utf-8"
@@ -36,7 +36,7 @@ _TEXT = "text/plain; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Request(http1.Request):
-    """What is asked, without its body."""
+    """A request without its body."""
 
     trusted: bool = False
     """Whether who asks may change things, and see payloads."""
@@ -71,7 +71,7 @@ def page_of(get: Get) -> Page:
 
 
 def _checked(answer: object) -> Answer:
-    """What a protocol's code answered; raises TypeError if that is no answer."""
+    """The answer of a protocol's code; raises TypeError if it is none."""
     if not isinstance(answer, Answer):
         raise TypeError(f"it answers {answer!r}, and not a gateway.sdk.protocol.Answer")
     return answer
@@ -90,7 +90,7 @@ class Site:
         self._pages = pages
         self._posts = posts
         self.streams: dict[EventStream, Connection] = {}
-        """Those that go on."""
+        """The streams that go on."""
 
     def add(self, pages: Mapping[str, Page], posts: Mapping[str, Post]) -> None:
         """Serve these, too."""
@@ -108,7 +108,7 @@ class Site:
                 connection.abort()
 
     def is_post(self, request: Request) -> bool:
-        """Its body is wanted."""
+        """Whether its body is wanted."""
         return request.path in self._posts
 
     def refusal(self, request: Request) -> Answer | None:
@@ -151,7 +151,7 @@ class Site:
         return None
 
     def answer(self, request: Request, body: bytes) -> Outcome:
-        """What the page of *request*, which is not refused, makes of it."""
+        """The outcome of the page of *request*, which is not refused."""
         try:
             if not self.is_post(request):
                 return self._pages[request.path](request)
@@ -163,14 +163,14 @@ class Site:
             return self.failed(request, Failure())
 
     def failed(self, request: Request, why: Failure) -> Answer:
-        """Log *why*; the response to whoever asked."""
+        """Log *why*; the response to the request."""
         self._log.failure("{path!r} failed", why, path=request.path[:256])
         text = "internal error; the daemon's log has the details"
         return plain(500, text, request.path)
 
 
 def number(text: str, most: int) -> int | None:
-    """What a query says in digits, 1 to *most*; None: something else."""
+    """The number in digits of a query, 1 to *most*; None: something else."""
     known = text.isascii() and text.isdecimal() and len(text) < 10
     return int(text) if known and 0 < int(text) <= most else None
 

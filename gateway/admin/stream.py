@@ -1,9 +1,8 @@
-"""Server-sent events to one viewer of the admin port: what a page answers that goes on.
+"""Server-sent events to one viewer of the admin port: an answer that goes on.
 
-Nothing is buffered for a viewer that does not read: whoever writes asks `writable`
-first, and leaves out what is more.  A viewer that takes nothing for long is disconnected,
-as any peer of a listener (`gateway.net`): others want to look, and only so many can at
-once.
+Nothing is buffered for a viewer that does not read: a writer asks `writable` first, and
+leaves out what is more.  A viewer that takes nothing for long is disconnected, as any peer
+of a listener (`gateway.net`): others want to look, and only so many can at once.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ class EventStream:
     headers: Mapping[str, str] = {"Content-Type": KIND, "X-Accel-Buffering": "no"}
 
     def __init__(self, gone: Callable[[], object], first: bytes = b"") -> None:
-        """*gone* is called once, when it has ended, whoever ended it."""
+        """*gone* is called once, when it has ended, at either end."""
         self.gone = gone
         self.writable = True
         """The network takes more."""

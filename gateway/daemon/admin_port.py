@@ -1,9 +1,9 @@
 """The admin port: a site of the pages that are about parts of the daemon, on a listener.
 
 It is a listener as others are, with their TLS, PROXY headers, turns and deadlines.  Three
-things are other, so that it answers while those are under attack: nobody is turned away
-(`net.GivingWay`); it may use the file descriptors that are kept from their connections; and
-what its peers hold does not count in the memory that theirs may hold.
+things are other, so that it answers while those are under attack.  No peer is turned away
+(`net.GivingWay`).  It may use the file descriptors that are kept from their connections.
+The memory of its peers does not count in the memory of theirs.
 
 It is bound when the journal is recovered, before any listener accepts: `/readyz` says what
 the daemon still waits for.  It is closed last.
@@ -77,7 +77,7 @@ def make_site(
 
 
 class AdminPort(Service):
-    """It is open while the service runs.
+    """The admin port, open while the service runs.
 
     `startService` raises `CannotListen`, which names the address.
     """
@@ -120,12 +120,12 @@ class AdminPort(Service):
 
     @property
     def listener(self) -> Listener | None:
-        """What it listens with now; None: it is not started, or has stopped."""
+        """The present listener; None: it is not started, or has stopped."""
         return next(iter(self._listeners), None)
 
     @property
     def address(self) -> str:
-        """As bound, written as `admin.listen` is: `tcp:127.0.0.1:41234`."""
+        """The address as bound, written as `admin.listen` is: `tcp:127.0.0.1:41234`."""
         where = self.site.access.where
         if isinstance(where, Unix) or self.listener is None:
             return str(where)
@@ -134,7 +134,7 @@ class AdminPort(Service):
     def make(
         self, settings: config.Listener, port: Port, traffic: Traffic | None
     ) -> Listener:
-        """What listens, and is not bound yet."""
+        """A listener that is not bound yet."""
         return self._make(settings=settings, port=port, traffic=traffic)
 
     def startService(self) -> None:

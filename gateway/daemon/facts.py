@@ -33,7 +33,8 @@ _WINDOW_SECONDS = 60.0
 _LATELY_SECONDS = 300.0
 """A sender that is refused comes again within a minute, most of them."""
 _LATE_AUDITS = 2
-"""So many times `spark.audit.every` without one; the alert GatewayAuditLate has the same."""
+"""The times `spark.audit.every` without an audit; the alert GatewayAuditLate has the
+same."""
 _FEW_SECONDS = 30.0
 _FEW_VISITS = 3
 _CROWD = "connections_per_peer"
@@ -47,7 +48,9 @@ class Growth:
         self._seen: deque[tuple[float, int]] = deque()
 
     def note(self, now: float, waiting_bytes: int) -> None:
-        """At *now*, by a monotonic clock, so much waits; call it every few seconds."""
+        """Note the waiting bytes at *now*, by a monotonic clock; call it every few
+        seconds.
+        """
         seen = self._seen
         seen.append((now, waiting_bytes))
         while len(seen) > 2 and seen[1][0] <= now - _WINDOW_SECONDS:
@@ -55,7 +58,7 @@ class Growth:
 
     @property
     def rate(self) -> float | None:
-        """None as long as nobody knows; below 0 when it shrinks."""
+        """Bytes per second; None as long as not known; below 0 when it shrinks."""
         if len(self._seen) < 2:
             return None
         (begun, first), (ended, last) = self._seen[0], self._seen[-1]
@@ -63,8 +66,8 @@ class Growth:
 
 
 class Visits:
-    """Which listeners turned away who came in the last minutes: all of them, or those of an
-    address that has too many.
+    """Counts of recent visitors: which listeners turn away all of them, or those of an
+    address.
     """
 
     def __init__(self) -> None:
@@ -74,7 +77,7 @@ class Visits:
         """
 
     def note(self, now: float, listeners: Iterable[Source]) -> None:
-        """By a monotonic clock; call it every few seconds."""
+        """Note counts at *now*, by a monotonic clock; call it every few seconds."""
         seen = self._seen
         events: Counter[str] = Counter()
         rejections: Counter[str] = Counter()
@@ -92,7 +95,7 @@ class Visits:
             seen.popleft()
 
     def refused(self, rejections: Iterable[Recent]) -> dict[str, Refused]:
-        """By listener; *rejections* are the last ones, the newest first."""
+        """The refusals by listener; *rejections* are the last ones, the newest first."""
         if len(self._seen) < 2:
             return {}
         (begun, before), (ended, now) = self._seen[0], self._seen[-1]
@@ -127,21 +130,21 @@ class Flawed:
         """Acknowledged events that the disk did not give back."""
 
     def note(self, now: float, file: Published) -> None:
-        """By a monotonic clock; the spool's thread may call."""
+        """Note a file at *now*, by a monotonic clock; the spool's thread may call."""
         lost = file.flaws[LOST]
         events = file.last_lsn - file.first_lsn + 1 - lost
         self.lost += lost
         self._files.append((now, file.flaws.total() - lost, events))
 
     def lately(self, now: float) -> tuple[int, int]:
-        """Those, and all, of the last minutes."""
+        """The flawed events, and all events, of the last minutes."""
         since = now - _LATELY_SECONDS
         files = [one for one in self._files.snapshot() if one[0] > since]
         return sum(flawed for _, flawed, _ in files), sum(all_ for *_, all_ in files)
 
 
 class Certified(Protocol):
-    """What shows a certificate."""
+    """An object that shows a certificate."""
 
     name: str
 
@@ -157,7 +160,7 @@ class Source(Certified, Protocol):
 
     @property
     def traffic(self) -> Traffic:
-        """What it has taken since the start."""
+        """The traffic since the start."""
 
     @property
     def rejected(self) -> Counter[str]:
@@ -246,7 +249,7 @@ def collect(
 
 
 def _left_here(forwarder: Forwarder | None) -> Iterator[str]:
-    """What lies in the spool and can not be brought anywhere."""
+    """A sentence about files in the spool that can not be brought anywhere."""
     left = {} if forwarder is None else forwarder.left
     nodes = dict.fromkeys(life.rpartition("_")[0] for life in left)
     if nodes:
@@ -264,8 +267,9 @@ def _hub(forwarder: Forwarder) -> Hub:
 
 
 def _unvouched(storage: Storage, last: Audited, now: datetime) -> str:
-    """What the directory that was opened does not know of, unless an audit has said since
-    that all is there, but for what was accepted.
+    """A sentence about ends that the opened directory does not know.
+
+    Empty if an audit has said since that all is there, but for what was accepted.
     """
     lost = storage.lost_ends
     if not lost or (last.complete and (last.at or 0.0) > storage.opened_at):
@@ -308,7 +312,7 @@ def _reload(last: ReloadStatus | None, now: datetime) -> Reload | None:
 
 
 def _consumers(behind: Mapping[str, Behind]) -> list[Consumer]:
-    """Those that missed something, and those for which files stay too long."""
+    """The consumers that missed something, and those for which files stay too long."""
     missed = [
         Consumer(name, one.missed_files, missed=True)
         for name, one in behind.items()
@@ -358,7 +362,7 @@ def _left(shown: Iterable[Certified | None], now: datetime) -> Mapping[str, floa
 
 
 def _crls(listeners: Iterable[Source], now: datetime) -> Mapping[str, Crl]:
-    """Of those that have them, by listener."""
+    """The CRLs by listener."""
     return {
         one.name: Crl((end.at - now).total_seconds(), end.refuses)
         for one in listeners

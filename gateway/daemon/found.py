@@ -13,7 +13,7 @@ from gateway.store.storage import OpenedStorage
 
 
 class Found:
-    """Of one start of *node*; *corrupt* counts records of the journal."""
+    """The findings of one start of *node*; *corrupt* counts records of the journal."""
 
     _log = Logger()
 
@@ -24,18 +24,18 @@ class Found:
         """Acknowledged, and not on the disk any more; at most."""
 
     def noticed(self, notice: str) -> None:
-        """What an operator should know of the directory's past."""
+        """Log a notice for operators about the directory's past."""
         self._log.warn("{notice}", notice=notice)
 
     def tell(self, storage: OpenedStorage) -> None:
-        """What is there of others."""
+        """Log what is there of others."""
         for orphan in storage.orphans:
             self._orphan(orphan, storage.settings.directories)
         for path in storage.found.foreign:
             self._log.warn("{path} is not the gateway's; it is left alone", path=path)
 
     def damaged(self, losses: Iterable[Loss], repairs: Iterable[str]) -> None:
-        """Before a file is changed: what is lost, and what is repaired."""
+        """Log, before a file is changed, what is lost and what is repaired."""
         for loss in losses:
             self._corrupt(1)
             self.lost_events += loss.events
@@ -51,7 +51,7 @@ class Found:
             self._log.error("{repair}", repair=repair)
 
     def _orphan(self, orphan: Orphan, directories: Directories) -> None:
-        """Somebody renamed the node, knowingly or not."""
+        """Log the journal of another node: the node was renamed, perhaps."""
         here = self._node
         if orphan.problem is not None:
             self._log.error(

@@ -28,7 +28,7 @@ from gateway.store.readers.lake import health_path
 _MARKS = 4096
 _MARKS_OF_A_LISTENER = 512
 _FILES_AT_START = 100
-"""About how many are asked how old they are; each speaks for those after it, too."""
+"""Files that are asked how old they are, about; each speaks for those after it, too."""
 
 
 class LakeWatch:

@@ -30,10 +30,10 @@ Make = Callable[[config.Listener, Port, Traffic | None], Listener]
 
 
 class Ports(Protocol):
-    """Who knows what is served: `Protocols`."""
+    """The knowledge of what is served: `Protocols`."""
 
     def ports(self, listener: config.Listener, /) -> Iterable[Port]:
-        """Those of an entry."""
+        """The ports of an entry."""
 
     def retired(self, protocol: str, port: Port, /) -> None:
         """Nothing is left of one."""
@@ -49,7 +49,7 @@ class _Opened:
 
     @property
     def socket(self) -> object:
-        """What its socket is known by: its endpoint; of any free port, its name too."""
+        """The key of its socket: its endpoint; of any free port, its name too."""
         where = self.listener.endpoint
         if isinstance(where, Tcp) and not where.port:
             return where, self.listener.name
@@ -63,19 +63,19 @@ class _Opened:
 
 @dataclass(slots=True)
 class Change:
-    """What `prepare` has made ready."""
+    """A change that `prepare` has made ready."""
 
     after: list[_Opened] = field(default_factory=list)
     """All that will be open, those that stay among them."""
     new: list[_Opened] = field(default_factory=list)
     bound: list[_Opened] = field(default_factory=list)
-    """Of the new ones, those with a socket of their own …"""
+    """The new ones with a socket of their own."""
     handed: list[tuple[_Opened, _Opened]] = field(default_factory=list)
-    """… and those that get another's, which is the second."""
+    """The new ones that get the socket of another, which is the second."""
 
 
 class Listeners:
-    """Those that are open now; iterating gives them in the order of the file."""
+    """The open listeners, in the order of the file."""
 
     _log = Logger()
 
@@ -87,7 +87,7 @@ class Listeners:
         self._drain_seconds = drain_seconds
         self._opened: list[_Opened] = []
         self._leaving: dict[_Opened, None] = {}
-        """They accept nobody, and have connections."""
+        """Listeners that accept no more, and have connections."""
         self._serving = False
 
     def __iter__(self) -> Iterator[Listener]:
@@ -95,12 +95,12 @@ class Listeners:
 
     @property
     def leaving(self) -> list[Listener]:
-        """What was replaced, and still has connections."""
+        """The listeners that were replaced, and still have connections."""
         return [one.listener for one in self._leaving]
 
     @property
     def names(self) -> list[str]:
-        """As configured; a listener with two ports has one."""
+        """The configured names; a listener with two ports has one."""
         return list(dict.fromkeys(one.configured.name for one in self._opened))
 
     def seen(self) -> Iterator[Seen]:
@@ -227,7 +227,7 @@ class Listeners:
     # -- the end --------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Accept nobody any more."""
+        """Accept no more connections."""
         for listener in self:
             await listener.stop()
 

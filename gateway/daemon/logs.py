@@ -1,8 +1,8 @@
 r"""The daemon's log: text for people or JSON for programs, on standard error.
 
 Log lines quote what peers send, so every character that is not printable is written as
-an escape (`\x1b`, `\n`, `\u2028`): it can do nothing to a terminal or a log file.  A log
-event is one line; in text a traceback adds more, each of them indented.
+an escape (`\x1b`, `\n`, `\u2028`).  So it can do nothing to a terminal or a log file.  A
+log event is one line; in text a traceback adds more, each of them indented.
 
 Log nothing per event, and rate-limit what a peer can cause (`net.rejection_log`):
 a line costs as much CPU as thirty events.
@@ -89,7 +89,7 @@ class LoggingService(MultiService):
 
 @implementer(ILogObserver)
 class _Replaceable:
-    """What twistd was given, which it keeps for ever."""
+    """The observer that twistd was given, which it keeps for ever."""
 
     def __init__(self, settings: Logging, out: TextIO) -> None:
         self._out = out

@@ -25,7 +25,9 @@ def _last(mark: _Mark) -> int:
 
 
 class Marks:
-    """Of one node, or of one of its listeners; times are seconds since the epoch."""
+    """The marks of one node, or of one of its listeners; times are seconds since the
+    epoch.
+    """
 
     def __init__(self, most: int = 4096) -> None:
         """Remember at most *most*."""

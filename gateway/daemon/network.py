@@ -1,4 +1,6 @@
-"""What all listeners of the daemon share: memory, turns, and what is known of peers."""
+"""Objects that all listeners of the daemon share: memory, turns, and what is known of
+peers.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from gateway.store.journal import Journal
 
 
 class Network:
-    """That of one daemon."""
+    """The network of one daemon."""
 
     def __init__(
         self, settings: config.Config, reactor: Any, journal: Journal, metrics: Metrics

@@ -1,10 +1,9 @@
-"""The other gateways of `admin.peers`, and the job among them: asked how they are while
-somebody looks.
+"""The other gateways of `admin.peers`, and the job among them: asked while the page is open.
 
 Each is asked by one request at a time, which ends after `_ANSWER_SECONDS`, and for an
-answer of bounded size; so one that hangs, drips or sends rubbish is a row that says so.
-Nobody is asked while nobody looks: gateways that all have the same list do not keep one
-another busy.
+answer of bounded size.  So one that hangs, drips or sends rubbish is a row that says so.
+No gateway asks while its page is not open: those that all have the same list do not keep
+one another busy.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from gateway.sdk.protocol import Answer
 
 EVERY_SECONDS = 5.0
 _LOOKED_SECONDS = 20.0
-"""For so long after a look they are asked."""
+"""Seconds after a look for which they are asked."""
 _ANSWER_SECONDS = 4.0
 _ANSWER_BYTES = 4 << 20
 
@@ -48,13 +47,13 @@ class _Other:
     backend: Backend
     row: Row
     heard_at: float | None = None
-    """By the reactor's clock."""
+    """The time of the last answer, by the reactor's clock."""
     itself: bool = False
-    """It is this very gateway: all of them may have the same list."""
+    """Whether it is this very gateway: all of them may have the same list."""
 
 
 class _Certificates(BrowserLikePolicyForHTTPS):
-    """Shows *ours* to whoever asks for it."""
+    """Shows *ours* to a server that asks for a certificate."""
 
     def __init__(self, trust: Any, ours: PrivateCertificate | None) -> None:
         super().__init__(trust)
@@ -95,7 +94,9 @@ class Others:
             other.backend.close()
 
     def look(self) -> None:
-        """Ask whoever is not being asked, if somebody has looked lately; every few seconds."""
+        """Ask each that is not being asked, if there was a look lately; call it every
+        few seconds.
+        """
         if self._reactor.seconds() - self._looked_at <= _LOOKED_SECONDS:
             for other in self._others:
                 if not other.backend.waiting:
@@ -157,7 +158,7 @@ class Others:
         ]
 
     def _policy(self) -> _Certificates:
-        """Whose certificates are believed, and ours."""
+        """The believed certificates, and ours."""
         settings, trust, ours = self._settings, None, None
         if (ca := settings.peers_ca) is not None:
             try:

@@ -1,4 +1,4 @@
-"""What each port of a listener is bound with: its settings, and names for connections."""
+"""The settings of each port of a listener, and names for its connections."""
 
 from __future__ import annotations
 

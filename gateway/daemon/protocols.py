@@ -1,8 +1,8 @@
 """The protocols of one running daemon: starts the services of the installed plug-ins.
 
-A plug-in is somebody else's code.  What it raises at the start ends the start, with a
-sentence that names it; what it raises later is logged once for each kind of call, and
-counted, and everything else goes on.
+A plug-in is foreign code.  Its exceptions at the start end the start, with a sentence that
+names it.  Later ones are logged once for each kind of call, and counted, and everything
+else goes on.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Protocols:
         self._told: set[tuple[str, str]] = set()
         self._lend: Callable[[str, list[Listener]], Context] | None = None
         self.served: dict[str, list[Listener]] = {}
-        """By protocol, the listeners that its service began with."""
+        """The listeners that each protocol's service began with."""
         self._unsettled: list[str] = []
         """Protocols whose service was made for a reload that is not decided yet."""
         for why in installed.broken.values():
@@ -64,7 +64,7 @@ class Protocols:
         return any(self._installed[name].remembers for name in self._listeners)
 
     def decoders(self) -> dict[str, Decode]:
-        """What reads the batches of each installed protocol, as configured.
+        """The decoders of each installed protocol's batches, as configured.
 
         Raises `Broken` where a protocol is needed.
         """
@@ -153,7 +153,7 @@ class Protocols:
             self._failed(protocol, "retired")
 
     def ports(self, listener: Listener) -> list[Port]:
-        """What one of `listeners` opens.  Raises `Unusable`, `Broken`."""
+        """The ports that one of `listeners` opens.  Raises `Unusable`, `Broken`."""
         name = listener.protocol
         if name not in self.served:
             self._begin(name)
@@ -197,16 +197,16 @@ class Protocols:
         self._each("files_removed", lambda service: service.files_removed())
 
     def statistics(self) -> Iterator[Statistics]:
-        """What they show."""
+        """The figures of all protocols."""
         found = self._each("statistics", lambda service: list(service.statistics()))
         return (section for sections in found for section in sections)
 
     def gets(self) -> dict[str, Get]:
-        """What answers GET on the admin port, by path.  Raises `Broken`."""
+        """GET pages of the admin port, by path.  Raises `Broken`."""
         return self._by_path(lambda service: service.gets)
 
     def posts(self) -> dict[str, Post]:
-        """What answers POST on the admin port, by path.  Raises `Broken`."""
+        """POST pages of the admin port, by path.  Raises `Broken`."""
         return self._by_path(lambda service: service.posts)
 
     def _by_path(
@@ -229,7 +229,9 @@ class Protocols:
         *arguments: object,
         gives: Any = object,
     ) -> _T:
-        """At the start: its failure is the daemon's.  What it *gives* is of that type."""
+        """Call at the start: a failure is the daemon's.  The result is of the type
+        *gives*.
+        """
         try:
             found = call(*arguments)
             if not isinstance(found, gives):

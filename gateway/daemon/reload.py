@@ -1,9 +1,9 @@
 """Reloads: reads the configuration again when asked to, one reload at a time.
 
-The file is read in a thread, because a thousand listeners take a second; what comes of it
-is applied in the reactor's, in one go.  Whoever asks while a file is being read gets the
-result of one more reload after that, together with all who asked meanwhile: the file may
-have changed behind what was read.
+The file is read in a thread, because a thousand listeners take a second; the result is
+applied in the reactor's, in one go.  A request while a file is being read gets the result
+of one more reload after that, together with all requests meanwhile: the file may have
+changed behind what was read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STARTING, _READY, _ENDED = range(3)
 
 @dataclass
 class Outcome:
-    """What became of one reload."""
+    """The result of one reload."""
 
     applied: bool = True
     """The configuration that was read is in force, but for what `restart` names."""
@@ -55,7 +55,7 @@ def refused(*why: str) -> Outcome:
 
 @define(eq=False, slots=False)
 class Reloads:
-    """Those of one daemon; all calls come from the reactor's thread.
+    """The reloads of one daemon; all calls come from the reactor's thread.
 
     *load* reads the file and raises `config.Invalid`; *in_thread* calls it, *apply* takes
     what it gives.  *began* and *ended* are told of each reload.  *clock* is the wall
@@ -76,13 +76,13 @@ class Reloads:
         self._phase = _STARTING
         self._reading = False
         self._waiting: list[Deferred[Outcome]] = []
-        """For the reload after the one that is under way …"""
+        """Waiters for the reload after the one that is under way."""
         self._wanted = False
-        """… which somebody wants who does not wait."""
+        """Whether a signal wants the reload after the one that is under way."""
         self.last = Outcome()
         """The start counts as the first."""
         self._restart: list[str] = []
-        """What waits for a restart, after the last reload that was applied."""
+        """Keys that wait for a restart, after the last reload that was applied."""
         self._at = self._good_at = self._read_at = self._clock()
         """When the last one ended, the last good one did, and the last one began."""
         self._count = {"applied": 0, "refused": 0}
@@ -98,7 +98,9 @@ class Reloads:
         return asked
 
     def want(self) -> None:
-        """As `ask`, and nobody waits: a signal, which may come any number of times."""
+        """Reload as `ask` does, without an answer: a signal, which may come any number
+        of times.
+        """
         if self._phase == _ENDED:
             self._log.warn("Configuration not reloaded: {why}", why=_STOPPING)
             return
@@ -111,7 +113,7 @@ class Reloads:
             self._next()
 
     def end(self) -> None:
-        """The daemon stops: whoever waits is told."""
+        """Tell all that wait that the daemon stops."""
         self._phase = _ENDED
         if not self._reading:
             self._answer(self._take(), refused(_STOPPING))

@@ -59,7 +59,7 @@ class Running:
     _reloads: Reloads
     configure_log: Callable[[Logging], object]
     settings: config.Config = field(init=False)
-    """As in force; reloads change them."""
+    """The settings in force; reloads change them."""
     _phase: str | None = field(default="starting", init=False)
     """Why it takes no events, if that is the daemon's own doing."""
     _begun: float = field(factory=time.monotonic, init=False)
@@ -85,8 +85,7 @@ class Running:
         reloads: Reloads,
         configure_log: Callable[[Logging], object],
     ) -> Running:
-        """With its listeners bound: connections wait in the kernel.  *probe* gives the
-        status.
+        """Bind the listeners: connections wait in the kernel.  *probe* gives the status.
 
         Raises `Broken`, `CannotListen`, `Unusable`, OSError.
         """
@@ -165,7 +164,7 @@ class Running:
         )
 
     def tell_doing(self) -> None:
-        """Whoever started it hears what it does now."""
+        """Tell the service manager what the daemon does now."""
         if self._phase != _STOPPING:
             notify.ready(self._phase or f"taking events: {self._where}")
 
@@ -238,7 +237,7 @@ class Running:
         self._bursts.note(journal.taken_bytes)
 
     def _sample(self) -> None:
-        """For the last hour's history, and how fast the spool grows."""
+        """Note the last hour's history, and how fast the spool grows."""
         spool, now = self.opened.storage.spool, time.monotonic()
         self._growth.note(now, spool.levels.spool.bytes + spool.backlog_bytes)
         self._visits.note(now, self.opened.listeners)

@@ -72,7 +72,7 @@ class Gateway(MultiService):
 
     @property
     def daemon(self) -> Running:
-        """From `privilegedStartService` on."""
+        """The daemon, from `privilegedStartService` on."""
         assert self._running is not None
         return self._running
 

@@ -1,4 +1,4 @@
-"""What twistd starts: the command line of `twistd gateway`, and the daemon made of it."""
+"""The start by twistd: the command line of `twistd gateway`, and the daemon made of it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Options(usage.Options):
 
 
 def _leave_no_pid_file(twistd: Any) -> None:
-    """In the foreground nobody needs twistd.pid: the data directory's lock knows who runs.
+    """Write no twistd.pid in the foreground: the data directory's lock has the process.
 
     It would need a folder to write to, stay after a crash, and keep a second node of
     another data directory from starting in the same folder.
@@ -81,8 +81,9 @@ def _leave_no_pid_file(twistd: Any) -> None:
 
 
 def _be_who_starts(twistd: Any) -> None:
-    """Refuse twistd's options to become somebody else, which come too late: files that
-    recovery makes would belong to whoever started it.
+    """Refuse twistd's options to become another user, which come too late.
+
+    Files that recovery makes would belong to the user who started it.
     """
     if twistd and any(twistd[name] is not None for name in ("uid", "gid", "chroot")):
         leave(

@@ -1,4 +1,4 @@
-"""Tells why a start failed to whoever typed `twistd gateway`, with or without `-n`.
+"""Tells the user of `twistd gateway` why a start failed, with or without `-n`.
 
 Without `-n` twistd forks, points standard error to /dev/null, and waits to hear how the
 start went: it does not hear of a SystemExit, and would wait for ever.

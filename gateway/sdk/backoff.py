@@ -15,7 +15,7 @@ _FRUITLESS = 2
 """Connections in a row that were lost with events in flight, none of which was acknowledged:
 from then on those go one by one."""
 _ALONE = 3
-"""As often must one be lost alone, with nothing acknowledged in between."""
+"""The times that one must be lost alone, with nothing acknowledged in between."""
 _MANY = 1 << 12
 
 
@@ -48,12 +48,11 @@ class Backoff:
 
 
 class Attempts:
-    """The pauses, and how many events may be in flight, of a sender that keeps events until
-    they are acknowledged.
+    """Pauses of a sender that keeps events until they are acknowledged, and its limit in flight.
 
     A peer that can not take one event hangs up on all, and says seldom which.  So after the
     second connection that was lost for nothing events go one by one, then by twos, fours and
-    so on as they are acknowledged, until the one is found that is always lost alone.
+    so on as they are acknowledged.  So the one is found that is always lost alone.
     """
 
     __slots__ = ("_alone", "_backoff", "_fruitless", "at_once")

@@ -1,4 +1,4 @@
-"""What commands that a protocol brings have of the command line.
+"""The command line of commands that a protocol brings.
 
 A command's module has
 
@@ -6,8 +6,8 @@ A command's module has
     def add_arguments(parser: ArgumentParser) -> None
     def run(args: Namespace) -> int                 0 fine, 1 found something, 2 wrong use
 
-and may raise `WrongUse`.  Here is where it connects to, and how (`HOST:PORT` or
-`unix:PATH`, TLS, WebSocket), and text that may play no tricks on a terminal.
+and may raise `WrongUse`.  Here are the options of connections (`HOST:PORT` or `unix:PATH`,
+TLS, WebSocket), and text that may play no tricks on a terminal.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ERRNO = re.compile(r"^[^:]*: \d+: (\w)(.*?)\.?$", re.DOTALL)
 
 
 class WrongUse(Exception):
-    """A command can not start; the message is for whoever typed it."""
+    """A command can not start; the message is for its user."""
 
 
 class Target(NamedTuple):
@@ -108,7 +108,7 @@ def _check_stdio(args: argparse.Namespace) -> None:
 def endpoint(
     reactor: Any, args: argparse.Namespace, alpn: Sequence[bytes] = ()
 ) -> IStreamClientEndpoint:
-    """What a client connects to; *alpn* are the protocol's names in TLS.
+    """The endpoint of a client; *alpn* are the protocol's names in TLS.
 
     `args.endpoint` is another one, where nothing is to leave the process.
     """
@@ -140,7 +140,7 @@ def websocket(args: argparse.Namespace) -> str | None:
 
 
 def http2(args: argparse.Namespace, content_type: str) -> Http2 | None:
-    """What HTTP/2 is asked for with, if it is to be over that."""
+    """The request for HTTP/2, if that is wanted."""
     if args.http2 is None:
         return None
     if args.websocket is not None:
@@ -153,7 +153,7 @@ def http2(args: argparse.Namespace, content_type: str) -> Http2 | None:
 
 
 def target(text: str) -> Target:
-    """What is typed there; for `argparse`."""
+    """Parse a target; for `argparse`."""
     if text.startswith("unix:/"):
         return Target("localhost", 0, Path(text.removeprefix("unix:")))
     host, _, port = text.rpartition(":")

@@ -1,4 +1,4 @@
-"""What a connection may cost: the work of one turn, and messages that move no data.
+"""Costs of a connection: the work of one turn, and messages that move no data.
 
 Both are counted, not timed, so that they are the same on every machine and in every run
 of a test.
@@ -6,7 +6,7 @@ of a test.
 A session charges its `Turn` of the event loop for what it does: bytes inflated or
 copied, frames parsed, events made, replies written, batches submitted.  When the turn is
 over it stops where it is, between two frames, and goes on in the next one
-(`Connection.again`).  So nobody waits longer for others than one turn each, whatever they
+(`Connection.again`).  So each waits for others one turn of theirs at most, whatever they
 send.  Costs are in microseconds of CPU on the machine of bench/RESULTS.md, roughly;
 bench/amplification.py measures the time that turns really take.
 
@@ -55,7 +55,7 @@ BATCH = 30.0
 
 
 def inflating(read: int, made: int) -> float:
-    """What it costs to inflate *read* bytes, which were *made* into so many."""
+    """The cost of inflating *read* bytes to *made* ones."""
     return max(_INFLATED_BYTE * made, _DEFLATED_BYTE * read)
 
 

@@ -27,7 +27,7 @@ class Deadlines(Generic[One]):
         self._ticking = False
 
     def watch(self, one: One) -> None:
-        """Its time begins now, or begins anew."""
+        """Begin its time, or begin it anew."""
         self._when.pop(one, None)
         self._when[one] = self._clock.seconds() + self._seconds
         if not self._ticking:
@@ -35,7 +35,7 @@ class Deadlines(Generic[One]):
             self._clock.callLater(self._seconds, self._tick)
 
     def forget(self, one: One) -> None:
-        """It is not watched any more; nothing if it was not."""
+        """Watch it no more; nothing if it was not watched."""
         self._when.pop(one, None)
 
     def _tick(self) -> None:

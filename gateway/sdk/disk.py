@@ -1,7 +1,7 @@
 """The file system calls that durability rests on, as an interface.
 
 Journal, spool and checkpoint write through nothing else, and neither does a protocol that
-keeps files of its own (`Context.disk`), so a test can record every call, fail any one of
+keeps files of its own (`Context.disk`).  So a test can record every call, fail any one of
 them, or build what a crash would have left (`gateway_testkit`).  Calls block: they belong
 in threads.
 """
@@ -75,7 +75,7 @@ class Disk(Protocol):
         """Whether it is a regular file: no directory, no FIFO, no device."""
 
     def names(self, directory: Path) -> list[str]:
-        """What lies in a directory, sorted, hidden names too."""
+        """The names in a directory, sorted, hidden ones too."""
 
     def size(self, path: Path) -> int:
         """Bytes; FileNotFoundError if there is none."""
@@ -84,7 +84,7 @@ class Disk(Protocol):
         """Seconds since the epoch; FileNotFoundError if there is none."""
 
     def changed(self, path: Path) -> float:
-        """When it was last modified or renamed, likewise."""
+        """The time of the last change or rename, in seconds since the epoch."""
 
     def identity(self, path: Path) -> tuple[int, int]:
         """Numbers that stay with a directory, and that a copy of it does not have.
@@ -106,7 +106,7 @@ class Disk(Protocol):
         """Return once names made, changed or removed in it survive a power cut."""
 
     def make_directory(self, path: Path) -> None:
-        """With its parents, durably; an existing one is fine."""
+        """Make a directory with its parents, durably; an existing one is fine."""
 
     def set_times(self, path: Path, seconds: float) -> None:
         """Set the modification time."""

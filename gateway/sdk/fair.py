@@ -1,8 +1,8 @@
-"""A queue whose clients take turns, so that nobody waits behind all that another has put.
+"""A queue whose clients take turns: none waits behind all that another has put.
 
-Two that are fair otherwise can not be such queues: `net.memory` takes away instead of giving,
-from whoever holds most; that of `store.journal.shares` keeps the order of events, so a crowd
-is not overtaken but not let in.
+Two that are fair otherwise can not be such queues.  `net.memory` takes away instead of
+giving, from the one that holds most.  `store.journal.shares` keeps the order of events, so
+a crowd is not overtaken but not let in.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _T = TypeVar("_T")
 
 
 class FairQueue(Generic[_T]):
-    """In the order of each client; the clients one after another, one item each."""
+    """Items in the order of each client; the clients one after another, one item each."""
 
     __slots__ = ("_clients",)
 
     def __init__(self) -> None:
         self._clients: OrderedDict[str, OrderedDict[_T, None]] = OrderedDict()
-        """Those with something in the queue; the first one's turn is next."""
+        """The clients with something in the queue; the first one's turn is next."""
 
     def __bool__(self) -> bool:
         return bool(self._clients)
@@ -32,7 +32,9 @@ class FairQueue(Generic[_T]):
         return client in self._clients
 
     def put(self, client: str, item: _T, *, first: bool = False) -> None:
-        """At the end of what this client has, unless it is there already; or before it."""
+        """Put *item* behind the client's others, unless it is there already, or before
+        them.
+        """
         items = self._clients.setdefault(client, OrderedDict())
         items[item] = None
         if first:

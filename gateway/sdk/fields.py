@@ -85,7 +85,7 @@ def text(value: object) -> str:
 
 
 def matching(pattern: re.Pattern[str], must: str) -> PlainValidator:
-    """Of text: it is like that, or ValueError says what it *must* be."""
+    """A validator of text that fits *pattern*; else ValueError says what it *must* be."""
 
     def checked(value: object) -> str:
         if pattern.fullmatch(text(value)):

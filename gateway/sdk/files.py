@@ -6,7 +6,7 @@
 
 A protocol whose readers come back for what was stored is lent `Files` (`Context.files`).
 Files move and go while one looks.  An event is in its next place before it leaves the one
-before; a name that is gone when it is opened (FileNotFoundError) has moved on: list
+before.  A file that is gone when it is opened (FileNotFoundError) has moved on: list
 afresh, and look again.  What is nowhere even so is `Gone`.
 
 Everything here blocks, and any thread may call.
@@ -41,11 +41,11 @@ class PublishedFile(Protocol):
 
     @property
     def name(self) -> str:
-        """It is the same wherever the file moves."""
+        """The file's name, which is the same wherever the file moves."""
 
     @property
     def first(self) -> int:
-        """The lsn of its first event; …"""
+        """The lsn of its first event."""
 
     @property
     def last(self) -> int: ...
@@ -60,10 +60,10 @@ class Scan(Protocol):
 
     @property
     def salt(self) -> int:
-        """What the file's records begin with, for `JournalFile.goes_on`."""
+        """The salt of the file's records, for `JournalFile.goes_on`."""
 
     def __iter__(self) -> Iterator[Stored]:
-        """In the order of their lsns."""
+        """The batches in the order of their lsns."""
 
 
 class JournalFile(Protocol):
@@ -82,7 +82,7 @@ class JournalFile(Protocol):
         """Where the next segment begins; None: this one is still written."""
 
     def scan(self, *, growing: bool) -> Scan:
-        """Its batches by now; *growing*: it may be written in this process meanwhile.
+        """Scan its batches by now; *growing*: it may be written in this process meanwhile.
 
         All of it is in memory until the scan is let go.  Raises OSError.
         """
@@ -94,13 +94,15 @@ class JournalFile(Protocol):
         """
 
     def open(self) -> FileIO:
-        """To read bodies where they lie.  Other bytes may stand there by then, as what a
-        failed write left is written again.  Raises OSError.
+        """Open the file to read bodies where they lie.
+
+        Other bytes may stand there by then, as what a failed write left is written again.  Raises
+        OSError.
         """
 
 
 class Files(Protocol):
-    """Those of one node, and what is kept for readers when they leave the archive."""
+    """The files of one node, and what is kept for readers when they leave the archive."""
 
     def oldest(self) -> int | None:
         """Lists all afresh; the first lsn of the oldest file, if there is one."""
@@ -108,8 +110,8 @@ class Files(Protocol):
     def files(self, lsn: int) -> Iterator[PublishedFile]:
         """Published files from the one with *lsn* on, as of the last listing.
 
-        Where one begins behind the end of the one before it, nobody needs what was
-        between, or it is in the journal only.
+        Events between the end of one and the begin of the next are needed by no reader, or in the
+        journal only.
         """
 
     def file(self, lsn: int) -> PublishedFile | None:

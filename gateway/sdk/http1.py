@@ -37,18 +37,18 @@ METHODS = tuple(
 END = h11.EndOfMessage()
 """A request is whole."""
 _HEAD_BYTES = 1 << 14
-"""Of a request's line and fields, or of what says how long a chunk is."""
+"""Bytes of a request's line and fields, or of a chunk's size."""
 _MOST_FIELDS = 100
 _PIECE_BYTES = 1 << 10
-"""Of a header: h11 and we look at these limits between two of them."""
+"""Bytes of a piece of a header: h11 and we look at these limits between two of them."""
 _BODY_BYTES = 1 << 16
-"""Of a body, in one piece."""
+"""Bytes of a piece of a body."""
 _FRAMING = frozenset({"content-length", "transfer-encoding", "connection"})
 """How long a response is, and what follows it, is not for a page to say."""
 
 
 class BadRequest(Exception):
-    """What came is no request that we take."""
+    """The bytes are no request that we take."""
 
     def __init__(self, rule: str, code: int = 400) -> None:
         super().__init__(rule)
@@ -57,17 +57,17 @@ class BadRequest(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked, without its body."""
+    """A request without its body."""
 
     method: str
     target: str
-    """As sent: the path, and maybe a query."""
+    """The target as sent: the path, and maybe a query."""
     headers: Sequence[tuple[bytes, bytes]]
     """Names in small letters."""
 
     @property
     def path(self) -> str:
-        """As sent, to the query."""
+        """The path as sent, without the query."""
         return self.target.partition("?")[0]
 
     @property
@@ -100,19 +100,19 @@ class Requests:
     def __init__(self) -> None:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD_BYTES)
         self._unread = bytearray()
-        """What came, and h11 has not."""
+        """Bytes that h11 has not got yet."""
 
     def feed(self, data: bytes) -> None:
-        """What came of the stream."""
+        """Take bytes of the stream."""
         self._unread += data
 
     @property
     def held_bytes(self) -> int:
-        """What came and was not given by `next`."""
+        """Bytes that came and were not given by `next`."""
         return len(self._unread) + len(self._http.trailing_data[0])
 
     def next(self) -> Request | bytes | h11.EndOfMessage | None:
-        """What comes next; None: nothing for now.  Raises `BadRequest`."""
+        """The next part; None: nothing for now.  Raises `BadRequest`."""
         while True:
             try:
                 event = self._http.next_event()

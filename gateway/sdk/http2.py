@@ -1,10 +1,10 @@
-"""HTTP/2, server side, without I/O: what whoever serves it with h2 needs beside h2.
+"""HTTP/2, server side, without I/O: what a server needs beside h2.
 
 `h2` takes all that it is given at once.  Frames that cost their sender a few bytes cost
-it much more, so it is given no more of them than a turn may cost, and none that is too
-long, nor too long a head in frames, which it would wait for and only then refuse
-(`FrameCutter`).  Its limits are to be in force from the first byte on, and it would keep
-much that nobody needs: streams that are over, settings that it does not know (`served`).
+it much more, so it is given no more of them than a turn may cost (`FrameCutter`).  Nor is
+it given a frame that is too long, or too long a head in frames, which it would wait for
+and only then refuse.  Its limits are to be in force from the first byte on, and it would
+keep much for nothing: streams that are over, settings that it does not know (`served`).
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 __all__ = ["CONTROL_BYTES", "PREFACE", "FrameCutter", "is_open", "served"]
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-"""What a client's side of a connection begins with."""
+"""The first bytes of a client's side of a connection."""
 HEADER_LIST_BYTES = 16 << 10
-"""Of one request's fields."""
+"""Bytes of one request's fields."""
 CONTROL_BYTES = 1024
 """A head counts as one more frame for each of so many bytes of its fields: a few bytes may
 refer to many in HPACK's table."""
 _HEAD_BYTES = 4 * HEADER_LIST_BYTES
-"""Of a head as it comes, in all its frames: Huffman's code can make fields longer, too."""
+"""Bytes of a head in all its frames: Huffman's code can make fields longer, too."""
 _CLOSED_STREAMS = 1 << 10
-"""That a connection knows to be over: a frame for one of them is no violation yet."""
+"""The streams known to be over: a frame for one of them is no violation yet."""
 _HEADER_BYTES = 9
 _MOST_BYTES = 1 << 14
-"""Of a frame, as SETTINGS have it that say nothing of it."""
+"""Bytes of a frame, where SETTINGS say nothing else."""
 _END_STREAM = 0x1
 
 _COSTS = {
@@ -47,16 +47,16 @@ _COSTS = {
 _CARRYING = (0x0, 0x1)
 """Types that may have END_STREAM."""
 _COST = 15.0
-"""Of frames of all other types."""
+"""The cost of frames of all other types."""
 _ENTRY_COST = 1.0
-"""For each byte of SETTINGS, whose entries are of six bytes."""
+"""The cost of each byte of SETTINGS, whose entries are of six bytes."""
 _SETTINGS = 0x4
 _GOAWAY = 0x7
 _CONTINUATION = 0x9
 _PLAIN_BYTES = 128
 """A frame that carries no call counts as one more for each of so many bytes."""
 _CALL_COST = 150.0
-"""Of the call that a frame with END_STREAM completes."""
+"""The cost of the call that a frame with END_STREAM completes."""
 
 
 class FrameCutter:
@@ -78,7 +78,7 @@ class FrameCutter:
 
     @property
     def unread_bytes(self) -> int:
-        """So many wait for other turns."""
+        """Bytes that wait for other turns."""
         return len(self._buffer) if self.unread else 0
 
     def feed(self, data: bytes) -> None:

@@ -45,7 +45,7 @@ class Http2Client:
         self.closed = False
         """The server ended the stream, refused it or left: send `output` and close."""
         self.broken = False
-        """It broke the protocol."""
+        """Whether the peer broke the protocol."""
         self.trouble = ""
         """Why it was not opened, in words."""
         self._head: bytes | None = b""
@@ -73,7 +73,7 @@ class Http2Client:
         return len(self._waiting)
 
     def output(self) -> bytes:
-        """What is to be sent now; may be empty."""
+        """The bytes to send now; may be empty."""
         return self._h2.data_to_send()
 
     def message(self, payload: bytes) -> bytes:

@@ -44,13 +44,13 @@ __all__ = ["QUIET_SECONDS", "Backend", "Reply", "Unconnected", "Unreachable"]
 
 _ANSWER_BYTES = 1 << 16
 _IDLE_SECONDS = 15
-"""So long a connection is kept on which nothing is sent."""
+"""Seconds for which a connection is kept on which nothing is sent."""
 _LOST = (RequestNotSent, RequestTransmissionFailed, ResponseNeverReceived)
 _CANCELLED = (CancelledError, ConnectingCancelledError)
 QUIET_SECONDS = 60.0
-"""For so long the log has no second line of a kind about one service."""
+"""Seconds without a second line of a kind about one service in the log."""
 _NEWS_SECONDS = 300.0
-"""So long a failure is told, unless an answer comes."""
+"""Seconds for which a failure is told, unless an answer comes."""
 
 
 class Unreachable(Exception):
@@ -62,13 +62,13 @@ class Unconnected(Unreachable):
 
 
 class Reply(msgspec.Struct):
-    """What a service answered."""
+    """The answer of a service."""
 
     code: int
     body: bytes
 
     def json(self, kind: Any) -> Any:
-        """Its body as an object of this type.  Raises `Unreachable`."""
+        """The body as an object of this type.  Raises `Unreachable`."""
         try:
             return msgspec.json.decode(self.body, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as why:
@@ -94,7 +94,7 @@ class Backend:
     _seconds: float
     _free: int = field(alias="requests")
     repeat: bool = True
-    """What it was asked may be asked again."""
+    """Whether the request may be repeated."""
     _answer_bytes: int = _ANSWER_BYTES
     _headers: Mapping[str, str] = {}
     _policy: IPolicyForHTTPS | None = None
@@ -116,7 +116,7 @@ class Backend:
 
     @property
     def trouble(self) -> str | None:
-        """That it did not answer the last time; old news is none."""
+        """The reason why it did not answer the last time; old news is none."""
         lately = self._reactor.seconds() - self._failed_at < _NEWS_SECONDS
         failed = lately and self._failure
         return f"{self.url} does not answer: {failed}" if failed else None

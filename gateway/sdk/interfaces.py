@@ -42,25 +42,28 @@ class Journal(Protocol):
 
     @property
     def full(self) -> bool:
-        """No more for now: whoever feeds it takes no more of its connection."""
+        """Whether servers are to take no more of their connections for now."""
 
     @property
     def why_full(self) -> str | None:
-        """What the operator is told of it; None while batches are stored as usual.
+        """The reason for operators; None while batches are stored as usual.
 
-        Then waiting is nobody's fault, and another reader would not be quicker.
+        While there is one, waiting is not the server's fault, and another reader would not be
+        quicker.
         """
 
     def when_room(self) -> Deferred[None]:
         """Fires when `full` is no longer true (at once if it is not).
 
-        Whoever waits no more cancels it, as its connection is gone: a journal may be
-        full for days, and holds what its waiters hold.
+        One who waits no more, as its connection is gone, cancels it: a journal may be full for
+        days, and holds what its waiters hold.
         """
 
     def over_share(self, origin: Origin) -> bool:
-        """The address of *origin* has so much in the queue for the disk that others would
-        wait for it, and the connection has some of that itself: it is not to bring more.
+        """Whether a connection is to bring no more, as its address fills the queue for the disk.
+
+        The address of *origin* has so much there that others would wait for it, and the connection
+        has some of that itself.
         """
 
     def when_share(self, origin: Origin) -> Deferred[None]:
@@ -69,12 +72,11 @@ class Journal(Protocol):
         """
 
     def reserve(self, change: int) -> bool:
-        """Count *change* bytes that are held beside batches, by whatever has no
-        connection; what connections hold, `Connection.hold` counts.
+        """Count *change* bytes that are held beside batches by something without a connection.
 
-        False if all of that together is over its share of `journal.memory_bytes`:
-        somebody must let go, or all could wait for memory that only their end would
-        free.
+        `Connection.hold` counts what connections hold.  False if all of that together is over its
+        share of `journal.memory_bytes`.  Some of it must be let go, or all could wait for memory
+        that only their end would free.
         """
 
     def submit(self, batch: Batch) -> Deferred[Stored]:
@@ -86,31 +88,31 @@ class Journal(Protocol):
         """
 
     def submit_for(self, told: Told, batch: Batch) -> None:
-        """As `submit`, for many small batches: *told* costs less than a Deferred."""
+        """Submit one of many small batches: *told* costs less than a Deferred."""
 
     def withdraw(self, batch: Batch) -> bool:
         """Forget a submitted batch, because its sender is gone and will send it again.
 
-        False if it is in a commit group already: it is stored, whoever hears of it.
-        Nobody is told of a withdrawn batch, and its body is empty.
+        False if it is in a commit group already: it is stored in any case.  A withdrawn batch is
+        reported to no one, and its body is empty.
         """
 
 
 class Told(Protocol):
-    """Who is told, once, what became of a batch; it has what a Deferred has for that.
+    """The callbacks for one batch, called once, as a Deferred's are.
 
-    What it raises is logged, and keeps nobody else from being told.
+    An exception of theirs is logged, and keeps no other from being told.
     """
 
     def callback(self, stored: Stored, /) -> object:
-        """It is durable."""
+        """The batch is durable."""
 
     def errback(self, why: Failure, /) -> object:
-        """It is nowhere, for this `NotStored`."""
+        """The batch is nowhere, for this `NotStored`."""
 
 
 class Memory(Protocol):
-    """What a protocol remembers beside its events: state that outlives connections.
+    """The memory of a protocol beside its events: state that outlives connections.
 
     It is changed by batches in the journal, with events or without (`count` 0), and is
     rebuilt from a snapshot and the batches that came since (`gateway.store.checkpoint`).
@@ -123,10 +125,10 @@ class Memory(Protocol):
         """
 
     def replay(self, stored: Stored) -> None:
-        """A batch that the journal still has, of any protocol; in order, before `start`.
+        """Replay a batch that the journal still has, of any protocol; in order, before `start`.
 
-        The state may have it already, and of those that it has, any may be missing: by
-        its own number or position it must tell that it has one, and change nothing.
+        The state may have it already, and of those that it has, any may be missing.  By its own
+        number or position it must tell that it has one, and change nothing.
         """
 
     def start(self) -> None:
@@ -141,7 +143,7 @@ class Memory(Protocol):
     def snapshot(self) -> Deferred[bytes]:
         """The state as it is now; fires when all in it is durable.
 
-        It has at least what every batch did of which somebody was told that it is durable.
+        It has at least the effect of every batch that was reported durable.
         """
 
 
@@ -154,10 +156,10 @@ class Rebuilding(Memory, Protocol):
     """
 
     def rebuilt(self, data: bytes | None, batches: Iterable[Stored]) -> bytes:
-        """What `snapshot` of another memory gives, that knows nothing but this: *data*, as
-        for `restore`, if there is any, and then *batches*, as for `replay`.
+        """The `snapshot` of another memory that knows only *data*, if any, and then *batches*.
 
-        Called in another thread, while this memory goes on.
+        *data* is as for `restore`, *batches* are as for `replay`.  Called in another thread, while
+        this memory goes on.
         """
 
 
@@ -185,8 +187,8 @@ class Connection(Protocol):
     """
 
     origin: Origin
-    """Its `protocol`, `listener`, `session`, `peer`, `principal` and the network's
-    attributes (`tls`: version) are filled in; a protocol may add attributes before
+    """The origin, of which `protocol`, `listener`, `session`, `peer`, `principal` and the
+    network's attributes (`tls`: version) are filled in; a protocol may add attributes before
     its first batch."""
 
     @property
@@ -204,8 +206,9 @@ class Connection(Protocol):
         """
 
     def write_each(self, messages: Sequence[bytes | memoryview]) -> None:
-        """As `write` of one after another, in one go: what is many and small costs less,
-        and what is large is sent from where it lies.
+        """Write one after another, in one go.
+
+        Many small messages cost less so, and large ones are sent from where they lie.
         """
 
     def close(self) -> None:
@@ -234,14 +237,17 @@ class Connection(Protocol):
         """
 
     def may_begin(self) -> bool:
-        """To be asked before a message is begun.  False: all connections hold so much that
-        others go first; `received(b"")` is called when there is room.
+        """Whether a message may be begun; to be asked before that.
+
+        False: all connections hold so much that others go first; `received(b"")` is called when
+        there is room.
         """
 
     @property
     def waits_for_room(self) -> bool:
-        """It is not read, as all connections hold so much that others go first: if that
-        lasts, `received(b"")` is called every few seconds, so that the server can say so.
+        """Whether it is not read, as all connections hold so much that others go first.
+
+        If that lasts, `received(b"")` is called every few seconds, so that the server can say so.
         """
 
     def hold(self, size: int, unsent: int = 0) -> None:
@@ -275,8 +281,9 @@ class Connection(Protocol):
         """While true the idle timer rests: the peer waits for us, not we for it."""
 
     def introduced(self) -> None:
-        """Its peer has said whole what a protocol begins with, and what a stranger has no
-        use for, so that it is none to `limits.connections_per_peer`; `count` says that, too.
+        """Tell that the peer has sent a whole introduction, which a stranger can not.
+
+        It is no stranger to `limits.connections_per_peer` then; `count` says that, too.
         """
 
     def count(self, *, events: int) -> None:
@@ -336,9 +343,10 @@ class Yielding:
         raise NotImplementedError
 
     def begun(self) -> str:
-        """The message that has begun and not ended, for the log, in the protocol's words:
-        `block of writer 17: 100 bytes announced, 60 came`; empty: nobody knows more than
-        how many bytes there are.
+        """The message that has begun and not ended, for the log, in the protocol's words.
+
+        `block of writer 17: 100 bytes announced, 60 came`; empty: only the number of bytes is
+        known.
         """
         return ""
 
@@ -361,4 +369,6 @@ class Accept(Protocol):
     """Makes the server of one connection: what a protocol gives to a listener."""
 
     def __call__(self, connection: Connection) -> Server:
-        """Greet nobody yet unless the protocol speaks first."""
+        """Make the server of a connection, which greets only if the protocol speaks
+        first.
+        """

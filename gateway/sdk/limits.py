@@ -21,7 +21,7 @@ _Kind = TypeVar("_Kind")
 
 
 class Limits(Section):
-    """What the peers of one listener may take of us."""
+    """The limits of peers of one listener."""
 
     connections: Count = Field(
         default=10_000,

@@ -32,5 +32,5 @@ def _installed() -> tuple[Any, str]:
 kernel: Any
 """The package; None if there is none, or one for another gateway."""
 said: str
-"""Whether it is taken, and if not why, for whoever runs the gateway."""
+"""A sentence for the operator: it is taken, or why not."""
 kernel, said = _installed()

@@ -71,11 +71,11 @@ class User(Protocol):
         """Data arrived."""
 
     def closed(self, why: Failure) -> None:
-        """It ended."""
+        """The connection ended."""
 
 
 class Http2(NamedTuple):
-    """What a stream of HTTP/2 is asked for with."""
+    """The request that opens a stream of HTTP/2."""
 
     target: str
     """`//HOST/PATH`."""
@@ -193,7 +193,7 @@ def certificates(path: Path) -> list[ssl.Certificate]:
 
 
 def credentials(certificate: Path, key: Path | None) -> ssl.PrivateCertificate:
-    """What a client shows, in files of PEM; without *key* both are in one.
+    """A client's certificate and key, in files of PEM; without *key* both are in one.
 
     Raises ValueError if they are none, or do not belong together, as while they are
     renewed.
@@ -227,7 +227,7 @@ def error_text(why: BaseException) -> str:
 
 
 _NO_TLS = ("wrong version number", "alert handshake failure", "record layer failure")
-"""What OpenSSL says where the other end speaks something else."""
+"""Words of OpenSSL where the other end speaks something else."""
 
 
 def why_lost(why: Failure) -> str:
@@ -307,7 +307,7 @@ def _host_and_path(target: str) -> tuple[str, str]:
 
 
 class _Client(Protocol):
-    """What carries a stream in another: WebSocket, HTTP/2."""
+    """A stream carried in another: WebSocket, HTTP/2."""
 
     opened: bool
     closed: bool
@@ -353,7 +353,7 @@ class _Layered(_Plain):
 
 
 _WAITING_BYTES = 1 << 16
-"""As much as Twisted's own buffer of a transport has before it asks for a pause."""
+"""Bytes in Twisted's own buffer of a transport before it asks for a pause."""
 
 
 class _OverHttp2(_Layered):
@@ -373,7 +373,7 @@ class _OverHttp2(_Layered):
         self._user.opened()
 
     def _granted(self) -> None:
-        """It was open already."""
+        """Go on: it was open already."""
 
     def dataReceived(self, data: bytes) -> None:
         super().dataReceived(data)

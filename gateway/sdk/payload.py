@@ -22,12 +22,11 @@ __all__ = [
 ]
 
 DEPTH = 500
-"""Of objects and arrays in one another, at most, in a payload without a flaw.
+"""The most levels of objects and arrays in one another in a payload without a flaw.
 
-What reads the tables has limits of its own: Spark's parser (Jackson) ends at 1000, simdjson
-at 1024, BigQuery at 500, and Python's parsers up to 3.11 some hundred before 1000, by who
-calls them.  So it is counted here, and no parser's limit is met before.
-"""
+Readers of the tables have limits of their own: Spark's parser (Jackson) ends at 1000,
+simdjson at 1024, BigQuery at 500.  Python's parsers up to 3.11 end some hundred before
+1000, by who calls them.  So it is counted here, and no parser's limit is met before."""
 
 _SPACE = b" \t\n\r"
 _BRACE = ord("{")

@@ -14,14 +14,14 @@ from gateway.sdk.interfaces import Connection, Journal
 __all__ = ["Valve", "batch_bytes", "waits_no_more"]
 
 _BATCHES = 2048
-"""As many batches of one connection may wait for the disk."""
+"""The batches of one connection that may wait for the disk."""
 
 
 def batch_bytes(limit: int) -> int:
-    """What each batch counts beside its body, where *limit* bytes may be unacknowledged.
+    """The bytes that each batch counts beside its body, where *limit* may be unacknowledged.
 
-    A group commit works on each batch, so everybody waits for the number of somebody's
-    batches, and not for their bytes alone.
+    A group commit works on each batch, so others wait for the number of a sender's batches,
+    and not for their bytes alone.
     """
     return max(BATCH_BYTES, limit // _BATCHES)
 
@@ -46,9 +46,9 @@ class Valve:
     paused: bool = field(default=False, init=False)
     """Nothing is delivered of the connection."""
     _at_limit: bool = field(default=False, init=False)
-    """It had reached its limit since it is paused."""
+    """Whether it has reached its limit since it is paused."""
     _asked: Deferred[None] | None = field(default=None, init=False)
-    """Fires when there is room; None: nobody waits for it."""
+    """Fires when there is room; None: the server has not asked."""
     _closed: bool = field(default=False, init=False)
 
     def regulate(self, unacknowledged: int, *, feeding: bool = True) -> bool:

@@ -72,11 +72,11 @@ class Unusable(Exception):
 
 
 class Settings(typing.Protocol[_Options_co]):
-    """What connections need of one of `listeners`."""
+    """The settings of one of `listeners` that connections need."""
 
     @property
     def limits(self) -> Limits:
-        """What one peer may take."""
+        """The limits of one peer."""
 
     @property
     def options(self) -> _Options_co:
@@ -88,11 +88,11 @@ class Listener(Settings[_Options_co], typing.Protocol[_Options_co]):
 
     @property
     def name(self) -> str:
-        """As the file says."""
+        """The name in the file."""
 
     @property
     def protocol(self) -> str:
-        """What is spoken there."""
+        """The name of the protocol spoken there."""
 
     @property
     def listen(self) -> Endpoint:
@@ -112,7 +112,7 @@ class Configuration(typing.Protocol):
 
     @property
     def listeners(self) -> Sequence[Listener[Any]]:
-        """Those of all protocols."""
+        """The listeners of all protocols."""
 
     @property
     def journal(self) -> Any:
@@ -129,7 +129,7 @@ class Configuration(typing.Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What the daemon lends a service; it lives as long as the daemon."""
+    """The daemon's loans to a service; it lives as long as the daemon."""
 
     node: str
     """The gateway's name in every event."""
@@ -143,7 +143,7 @@ class Context:
     decode: Decode
     """The protocol's own decoder, as configured."""
     feeds: Mapping[str, Publisher]
-    """The gateway's events, for whoever subscribes: `tap` (live), `events` (replay)."""
+    """The gateway's events for subscribers: `tap` (live), `events` (replay)."""
     data_dir: Path
     """Directories that options name lie below it."""
     disk: Disk
@@ -167,22 +167,23 @@ class Port:
     listen: Endpoint | None = None
     """Where, if not at the listener's `listen`."""
     alpn: Sequence[bytes] = ()
-    """Its names in TLS."""
+    """Names in TLS."""
     subprotocols: Sequence[str] = ()
-    """Its names in WebSocket."""
+    """Names in WebSocket."""
     http2: str = ""
-    """Its content type in HTTP/2: a connection that begins as HTTP/2 does (`h2` in TLS)
-    carries the protocol's bytes in one stream, which a POST of this type opens, or an
-    extended CONNECT of what follows its slash.  For protocols whose client speaks
-    first, and whose server is `Publishing`: windows are opened in what it goes on to
-    read.  Empty: it is not served so."""
+    """The content type in HTTP/2; empty: it is not served so.
+
+    A connection that begins as HTTP/2 does (`h2` in TLS) carries the protocol's bytes in one
+    stream.  A POST of this type opens it, or an extended CONNECT of what follows its slash.
+    For protocols whose client speaks first, and whose server is `Publishing`: windows are
+    opened in what it goes on to read."""
     websocket: bool = True
     """Served over WebSocket too, where the listener has `websocket`."""
     acknowledges: bool = True
     """A peer that closes before its acknowledgement came sends again, so that what was
     not read of it may be dropped.  False: all that it ever sent is to be stored."""
     mixed: bool = False
-    """With `websocket`, plain connections are taken at the same port."""
+    """Whether plain connections are taken at the same port, with `websocket`."""
     text: bool = False
     """WebSocket text messages count like binary ones."""
     prefixes: Sequence[bytes] = ()
@@ -198,19 +199,19 @@ class Statistic:
     """A number that people and programs may look at."""
 
     name: str
-    """Its key in /api/status."""
+    """The key in /api/status."""
     text: str
-    """What it counts, as /metrics says."""
+    """The meaning, for /metrics."""
     value: float | Mapping[str, float] | None
     """None: not known yet, and only said in /api/status."""
     metric: str = ""
-    """Its name in /metrics; empty: only /api/status has it."""
+    """The name in /metrics; empty: only /api/status has it."""
     label: str = ""
-    """What the keys of a mapping are: the metric's label."""
+    """The metric's label, whose values are the keys of a mapping."""
     counter: bool = False
-    """It only grows."""
+    """Whether it only grows."""
     card: str = ""
-    """Its name on the live page; empty: not shown there."""
+    """The name on the live page; empty: not shown there."""
     unit: typing.Literal["", "bytes", "seconds", "time"] = ""
     """How the live page writes it; a time is in seconds since the epoch."""
 
@@ -247,9 +248,9 @@ class Statistics:
     empty: no card."""
     values: Sequence[Statistic]
     troubles: Sequence[str] = ()
-    """What is wrong with it now and stops no event: each a sentence for people, without
-    its full stop.  The first sentence of all that is said of a gateway, where nothing
-    worse is."""
+    """Troubles that stop no event: each a sentence for people, without its full stop.
+
+    The first one is the first sentence about a gateway, where nothing worse is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,10 +278,10 @@ class Service:
     """
 
     memory: Memory | None = None
-    """What it remembers between restarts, if `Protocol.remembers`."""
+    """The state kept between restarts, if `Protocol.remembers`."""
 
     def ports(self, listener: Listener[Any]) -> Iterable[Port]:
-        """What one of `listeners` opens, the listener's own port first.
+        """The ports that one of `listeners` opens, its own port first.
 
         Asked again when a reload has changed the listener: connections that come get the
         new ports, those that are open keep what they have.  Raises `Unusable`.
@@ -304,7 +305,7 @@ class Service:
     def reload(self) -> Iterable[str] | None:
         """SIGHUP: read files again; what is broken leaves the old in place.
 
-        Returns what is, a sentence each: it is shown to whoever asked for the reload.
+        Returns what is, a sentence each, for the one who asked for the reload.
         """
         return None
 
@@ -312,15 +313,17 @@ class Service:
         """The archive has dropped old files.  Called in another thread."""
 
     def statistics(self) -> Iterable[Statistics]:
-        """For the admin port; called at every scrape, so nothing may count long."""
+        """Figures for the admin port; called at every scrape, so nothing may count
+        long.
+        """
         return ()
 
     def gets(self) -> Mapping[str, Get]:
-        """What answers GET on the admin port, by path."""
+        """GET pages of the admin port, by path."""
         return {}
 
     def posts(self) -> Mapping[str, Post]:
-        """What answers POST on the admin port, by path."""
+        """POST pages of the admin port, by path."""
         return {}
 
 
@@ -358,7 +361,7 @@ class Sender:
     sending: str
     """`MODULE:CLASS` of its `gateway.sdk.sending.Sending`, imported when it is run."""
     websocket: bool = True
-    """It sends over WebSocket, too."""
+    """Whether it sends over WebSocket, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,11 +373,11 @@ class Command:
     help: str
     """One line for `gateway --help`."""
     package: str = ""
-    """What pip installs for it, where the plug-in alone does not bring all it needs."""
+    """The package that pip installs for it, where the plug-in alone lacks something."""
 
 
 def tcp(host: str, port: int) -> str:
-    """As `listen` takes it: `tcp:5044` where *host* is empty, `tcp:127.0.0.1:5044`."""
+    """An address for `listen`: `tcp:5044` where *host* is empty, `tcp:127.0.0.1:5044`."""
     return f"tcp:{host}:{port}" if host else f"tcp:{port}"
 
 
@@ -382,8 +385,8 @@ class Protocol:
     """A wire format.  A plug-in makes one object of a subclass; it holds no state."""
 
     name: ClassVar[str]
-    """What `listeners[].protocol` and each event's `protocol` say; the entry point has
-    the same name.  Lower case letters, digits, dashes."""
+    """The name in `listeners[].protocol` and in each event's `protocol`; the entry point has it,
+    too.  Lower case letters, digits, dashes."""
     spoken_by: ClassVar[Sequence[str]] = ()
     """Programs that people may take for its name: `filebeat`."""
     websocket: ClassVar[bool] = False
@@ -392,9 +395,10 @@ class Protocol:
     """Defaults of `listeners[].limits` that its clients need, as in the file:
     `{"idle": "30d"}`."""
     ages: ClassVar[bool] = False
-    """Its servers are `Aging`, so that `limits.connection_age` is for its listeners."""
+    """Whether its servers are `Aging`, so that `limits.connection_age` is for its
+    listeners."""
     remembers: ClassVar[bool] = False
-    """Its services have a `memory`."""
+    """Whether its services have a `memory`."""
 
     def options(self) -> type[Section] | None:
         """The type of `listeners[].options`; None: it takes none.
@@ -410,7 +414,7 @@ class Protocol:
         """A listener to begin with, as in the file, for `gateway init`.
 
         *host* is where it is to listen: `127.0.0.1`, or empty for all addresses; it may
-        trust whoever is on this machine.  `{"name": "beats", "listen": "tcp:5044"}`;
+        trust all users of this machine.  `{"name": "beats", "listen": "tcp:5044"}`;
         `tcp` makes such addresses.
         """
         return {"name": self.name, "listen": tcp(host, 7000)}
@@ -418,14 +422,14 @@ class Protocol:
     def misfits(
         self, listeners: Mapping[int, Listener[Any]]
     ) -> Iterator[tuple[Place, str]]:
-        """What its listeners, by their place in the file, must agree on and do not.
+        """Places and reasons where its listeners, by their place in the file, do not agree.
 
         `("listeners", 2, "options", "routes"), "must be as in listeners[0]"`.
         """
         yield from ()
 
     def decoder(self, options: Sequence[Any]) -> Decode:
-        """What turns a stored batch's body into rows.
+        """The function that turns a stored batch's body into rows.
 
         *options* are those of its listeners, of none at all where only files are read.
         Total on every body that its servers ever submitted; what it raises costs the
@@ -435,11 +439,11 @@ class Protocol:
         raise NotImplementedError
 
     def describe(self, options: Any) -> Iterator[str]:
-        """What `gateway check` says of a listener with these options, in short."""
+        """Short sentences of `gateway check` about a listener with these options."""
         yield from ()
 
     def cautions(self, config: Configuration) -> Iterator[str]:
-        """What `gateway check` warns of: it is allowed, and loses something."""
+        """Warnings of `gateway check`: something is allowed, and loses something."""
         yield from ()
 
     def service(self, context: Context) -> Service:
@@ -451,7 +455,7 @@ class Protocol:
         raise NotImplementedError
 
     def sender(self) -> Sender | None:
-        """What `gateway send NAME` does; None: there is no such thing."""
+        """The sender of `gateway send NAME`; None: there is none."""
         return None
 
     def commands(self) -> Mapping[str, Command]:

@@ -1,10 +1,9 @@
-"""Publishers by name: what subscribers of the gateway's own streams are given.
+"""Publishers by name: the gateway's own streams for subscribers.
 
-A `Publisher` has a name and makes a `Source` for each subscription.  Whoever carries a
-subscription (a connection, the admin port) asks its source for elements when there is
-both demand and a transport that takes them, so a source never holds what a slow
-subscriber does not want.  A source that has none says so, and wakes its subscription when
-it has some.
+A `Publisher` has a name and makes a `Source` for each subscription.  The carrier of a
+subscription (a connection, the admin port) asks its source for elements when there is both
+demand and a transport that takes them.  So a source never holds what a slow subscriber does
+not want.  A source that has none says so, and wakes its subscription when it has some.
 
     publishers = Publishers({"tap": tap, "events": replay})
     publishers.subscribe("tap?channel=orders", None, origin, wake)
@@ -51,7 +50,7 @@ class Request:
     """A subscription that a peer asks for."""
 
     name: str
-    """Of the publisher: what comes before `?`."""
+    """The publisher's name: the text before `?`."""
     query: Mapping[str, str]
     offset: int | None
     """How many of its elements the peer has already; None if it did not say."""
@@ -89,7 +88,7 @@ class Elements:
 
 
 class Source(Protocol):
-    """What one subscriber is to get."""
+    """The elements of one subscriber."""
 
     @property
     def size(self) -> int:
@@ -102,7 +101,7 @@ class Source(Protocol):
         """
 
     def close(self) -> None:
-        """Nobody asks any more.  Called once, whatever happened."""
+        """End it.  Called once, in any case."""
 
 
 class Publisher(Protocol):
@@ -130,7 +129,7 @@ class Publishers:
         self._named[name] = publisher
 
     def with_(self, more: Mapping[str, Publisher]) -> Publishers:
-        """These and *more*."""
+        """The publishers, and *more*."""
         return Publishers({**self._named, **more})
 
     def subscribe(

@@ -1,4 +1,4 @@
-"""What a peer is told that asks for what is not allowed.
+"""Refusals: the reasons that a peer is told, and the log.
 
 Of the standard library only: a client without the daemon takes it along.
 """
@@ -25,13 +25,13 @@ class Refusal(Exception):
     ) -> None:
         super().__init__(rule)
         self.rule = rule
-        """What was broken, in words: `frame of 20971520 bytes`."""
+        """The broken rule in words: `frame of 20971520 bytes`."""
         self.limit = limit
         """The limit that it broke, if there is one."""
         self.key = key
         """The configuration key that changes the limit: `limits.message_bytes`."""
         self.reply = reply
-        """What the peer must still get, in its protocol, before the FIN."""
+        """The last bytes for the peer, in its protocol, before the FIN."""
         self.wrong_credentials = wrong_credentials
         """The peer is not who it says: it is counted, and answered later each time."""
 

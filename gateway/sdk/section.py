@@ -25,12 +25,13 @@ Place = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Reload:
-    """What becomes of a key that was changed, when the daemon reloads."""
+    """The effect of a reload on a key that was changed."""
 
     when: Literal["yes", "new connections", "restart", "job"]
-    """In force at once, for connections that come, or when daemon or job start again."""
+    """The time of effect: at once, for connections that come, or when daemon or job
+    start again."""
     why: str = ""
-    """Of a restart: `needs a restart, because WHY`."""
+    """The reason for a restart: `needs a restart, because WHY`."""
 
 
 AT_ONCE = Reload("yes")
@@ -38,7 +39,9 @@ NEW_CONNECTIONS = Reload("new connections")
 
 
 def restart(why: str) -> Reload:
-    """It stays as it is until the daemon starts again: *why*, as half a sentence."""
+    """A key that stays as it is until the daemon starts again: *why*, as half a
+    sentence.
+    """
     return Reload("restart", why)
 
 
@@ -58,8 +61,8 @@ class Section(BaseModel):
     )
 
     reload: ClassVar[Reload | None] = None
-    """What becomes of its keys when they change; None: as of the section around it, and
-    of a protocol's options a restart."""
+    """The effect of a reload on its keys; None: that of the section around it, and a restart for a
+    protocol's options."""
     reloads: ClassVar[Mapping[str, Reload]] = {}
     """Keys, with all that is below them, of which something else is true."""
 

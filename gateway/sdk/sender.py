@@ -53,7 +53,8 @@ class Batch:
         self.acknowledged = 0
         """How many of those are acknowledged, or set aside."""
         self.refused: dict[int, str] = {}
-        """Those that were set aside, by their place, and why, if that is known for sure."""
+        """The events that were set aside, by their place, and why, if that is known for
+        sure."""
 
     @property
     def stored(self) -> int:
@@ -94,7 +95,7 @@ class Writer(Protocol):
 
     @property
     def batches(self) -> Sequence[Batch]:
-        """Those that are not acknowledged, oldest first."""
+        """The batches that are not acknowledged, oldest first."""
 
     def connected(self) -> bytes:
         """A connection is open; returns what to write first on it."""
@@ -103,7 +104,7 @@ class Writer(Protocol):
         """Send these events too."""
 
     def take(self) -> bytes:
-        """What to write next; empty if nothing may be written now.
+        """The bytes to write next; empty if nothing may be written now.
 
         Raises `Unsendable` for an event that the protocol can not carry.
         """

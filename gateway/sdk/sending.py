@@ -1,4 +1,4 @@
-"""What `gateway send` does for every protocol: rate, time-outs, the file of what was sent.
+"""`gateway send` for every protocol: rate, time-outs, the file of acknowledged ids.
 
 `Sending` is one run.  `Feeding` is one whose clients themselves reconnect and send
 again what was not acknowledged; most protocols' are, and then only differ in `client`.
@@ -52,7 +52,7 @@ _MOST_NAMED = 10
 
 @dataclass
 class Totals:
-    """What became of it."""
+    """The result of a run."""
 
     sent: int = 0
     """Events that were handed to a connection."""
@@ -77,7 +77,7 @@ class Totals:
         )
 
     def _missing(self) -> str:
-        """What did not happen, if it did not."""
+        """A description of what is missing, if anything."""
         missing = self.sent - self.acknowledged
         found = [f"{missing} NOT acknowledged"] if missing else []
         if self.refused:
@@ -104,11 +104,11 @@ class Sending(ABC):
         self._source = source(args, sample)
         self._ahead: deque[tuple[str, bytes]] = deque()
         self._reading: list[Deferred[None]] | None = None
-        """Who waits for events that are being read."""
+        """Waiters for events that are being read."""
         self._suspects: dict[tuple[str, bytes], int] = {}
-        """Events that were set aside, and how many were acknowledged by then …"""
+        """Events that were set aside, and the number of acknowledged ones by then."""
         self._again: deque[tuple[str, bytes]] = deque()
-        """… and those of them that are to be tried once more."""
+        """Events that were set aside and are to be tried once more."""
         self._running = 0
         self._ended = self._failed = False
         self._due = self._heard = self._seconds()
@@ -151,7 +151,7 @@ class Sending(ABC):
     @property
     @abstractmethod
     def trouble(self) -> str:
-        """Why nothing is acknowledged; empty if nobody knows."""
+        """The reason why nothing is acknowledged; empty if it is not known."""
 
     def tally(self) -> None:  # noqa: B027 - they may be
         """Bring the totals up to date."""
@@ -164,7 +164,7 @@ class Sending(ABC):
         Deferred.fromCoroutine(work).addCallbacks(self._done, self._broken)
 
     async def take(self, most: int) -> Events | None:
-        """At most so many events, when it is their time; None at the end."""
+        """The next events, *most* of them, when it is their time; None at the end."""
         if self._is_second_time():
             return [self._again.popleft()]
         rate = self.args.rate
@@ -196,10 +196,10 @@ class Sending(ABC):
             self._acked.flush()
 
     def settled(self, lot: Events, refused: Mapping[int, str], trouble: str) -> None:
-        """All of it was acknowledged but what was *refused*.
+        """Note that a lot was acknowledged, but for what was *refused*.
 
-        What was so for no known reason may be lost by the gateway's fault, which has others
-        to hang up for: it is tried once more when something else was acknowledged.
+        An event refused without a known reason may be lost by a fault of the gateway, which hangs
+        up for others, too.  It is tried once more when something else was acknowledged.
         """
         earlier = self.totals.acknowledged
         self.safe([one for at, one in enumerate(lot) if at not in refused])
@@ -327,7 +327,7 @@ class Client(Protocol):
         """Connect, and stay connected."""
 
     def offer(self, events: Sequence[bytes]) -> Awaitable[Mapping[int, str]]:
-        """Until they are acknowledged, or refused: those, by their place, and why.
+        """Send events; fires when they are acknowledged or refused: those, by place, and why.
 
         Without a reason they were lost with the connection each time that they were sent
         alone.  Raises `Unacknowledged` after `stop`.

@@ -54,7 +54,7 @@ def timestamp() -> str:
 
 
 class Generated:
-    """So many of a sample's made-up events."""
+    """A number of a sample's made-up events."""
 
     def __init__(self, count: int, sample: Sample, size: int = 0) -> None:
         """*size* is the least number of bytes of an event."""
@@ -71,14 +71,14 @@ class Generated:
 
 
 class Given(Generated):
-    """Those that somebody has."""
+    """Events that are given."""
 
     def __init__(self, events: Events) -> None:
         super().__init__(len(events), lambda _: iter(events))
 
 
 class Lines:
-    """Of a file descriptor, as they come: a slow pipe is not waited for."""
+    """Lines of a file descriptor, as they come: a slow pipe is not waited for."""
 
     def __init__(self, descriptor: int) -> None:
         self.stopped = False

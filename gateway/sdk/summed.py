@@ -20,7 +20,7 @@ import msgspec
 __all__ = ["FORM", "OtherForm", "decode", "encode", "of_file"]
 
 FORM = 1
-"""Of the lines that are written here, and read."""
+"""The form of the lines that are written here, and read."""
 
 _LINE = re.compile(rb"([0-9]{1,9}) ([0-9a-f]{8}) (.*)", re.DOTALL)
 _T = TypeVar("_T")
@@ -40,14 +40,14 @@ def of_file(path: Path) -> Iterator[None]:
 
 
 def encode(value: msgspec.Struct) -> bytes:
-    """Its line, with the newline."""
+    """The line of a value, with the newline."""
     text = msgspec.json.encode(value, enc_hook=list)
     form = b"%d" % FORM
     return b"%b %08x %b\n" % (form, _sum(form, text), text)
 
 
 def decode(line: bytes, kind: type[_T]) -> _T | None:
-    """What a line without its newline says; None if it does not fit its checksum.
+    """The value of a line without its newline; None if it does not fit its checksum.
 
     Raises `OtherForm`.
     """

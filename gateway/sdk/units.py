@@ -7,7 +7,7 @@ Every one of them may be text, because `${env:NAME}` always yields text:
     time    200us  200ms  5s  15m  1.5h  24h  30d   -> seconds (float)
     number  4096                                    -> int
 
-A bare number is a size in bytes, but no time: nobody remembers of what.
+A bare number is a size in bytes, but no time: its unit would be a guess.
 """
 
 from __future__ import annotations

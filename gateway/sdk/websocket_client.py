@@ -39,13 +39,14 @@ class WebSocketClient:
         """The server sent Close, rejected the request or broke the protocol: send
         `output` and close the connection."""
         self.broken = False
-        """It broke the protocol where no Close can answer, as in the upgrade."""
+        """Whether the peer broke the protocol where no Close can answer, as in the
+        upgrade."""
         self._wsproto = WSConnection(ConnectionType.CLIENT)
         request = Request(host=host, target=path, subprotocols=list(subprotocols))
         self._output = self._wsproto.send(request)
 
     def output(self) -> bytes:
-        """What is to be sent now beside messages; may be empty."""
+        """The bytes to send now beside messages; may be empty."""
         output, self._output = self._output, b""
         return output
 

@@ -1,16 +1,16 @@
-"""`spark.sink: delta`: a batch is one file of the table's log, which has rows, number and ledger.
+"""`spark.sink: delta`: a batch is one file of the table's log, with rows, number and ledger.
 
 Delta knows writers by `txnAppId` and skips what comes with a `txnVersion` that this
-writer has committed already.  Spark's own names are those of a query, which dies with
-its checkpoint; ours is the same for ever, that of the job (`gateway.spark.commit.shared`), and the
-version is the ledger's `sequence`.  So a repeated batch adds nothing whatever was lost, and
-of two jobs that begin at one ledger one gets through.
+writer has committed already.  Spark's own names are those of a query, which dies with its
+checkpoint.  Ours is the same for ever, that of the job (`gateway.spark.commit.shared`), and
+the version is the ledger's `sequence`.  So a repeated batch adds nothing whatever was lost,
+and of two jobs that begin at one ledger one gets through.
 
 The ledger is the commit's `userMetadata`.  The log keeps the last version of each writer
 for ever, also where old commits are gone: it tells whether the ledger that was found is
 the newest.
 
-Somebody may set the table back (RESTORE), which that number does not follow.  So a ledger
+A user may set the table back (RESTORE), which that number does not follow.  So a ledger
 says up to which version of the table its writer had looked, and counts only if no RESTORE
 came after that; else the rows do.
 """
@@ -58,12 +58,13 @@ _LEAST_DAYS = 7
 #: Delta's files do not have the columns that they are divided by.
 _IN_FILES = ("node", "incarnation", "lsn", "flaw")
 _FEW_COMMITS = (50, 500)
-"""In these ledgers are looked for before all are read."""
+"""The numbers of newest commits that are searched for a ledger before all are read."""
 _CONFLICT = re.compile(
     r"(MetadataChanged|ProtocolChanged|ConcurrentWrite)Exception"
     r"|DELTA_(METADATA_CHANGED|PROTOCOL_CHANGED|CONCURRENT_WRITE)"
 )
-"""Somebody has made the table, or a column of it, meanwhile; nothing of ours was done."""
+"""Errors of a table, or a column of it, that was made by others meanwhile: we did
+nothing."""
 _LOG_KEPT = "delta.logRetentionDuration"
 _SET_BACK = "RESTORE"
 
@@ -81,28 +82,26 @@ class DeltaTable(SharedTable):
     ) -> None:
         """A table that begins here is divided by *partitions*.
 
-        *searched*: columns that readers look for rows by.
-
-        Delta keeps the least and the greatest value of these alone in each file of a table
-        that begins here; of the first 32 columns, as it does by itself, they cost as much
-        as a fifth of the whole write.
+        *searched*: columns that readers look for rows by.  Of these alone Delta keeps the least
+        and the greatest value in each file of a table that begins here.  Those of the first 32
+        columns, as Delta does by itself, cost as much as a fifth of the whole write.
         """
         super().__init__(name, job)
         self._spark = spark
         self._searched = searched
         self._partitions = partitions
         self._seen = -1
-        """Up to this version nobody has set the table back unnoticed."""
+        """The version up to which the table was not set back unnoticed."""
         self._added = 0, -1
-        """From which version on the last `append` is, and its number, …"""
+        """The version from which on the last `append` is, and its number."""
         self._divided: Sequence[Mapping[str, str]] = ()
-        """… and the partition of each of its files, once they were read."""
+        """The partition of each file of the last `append`, once they were read."""
         self._read = -1
-        """Up to this version all commits were read for ledgers, and …"""
+        """The version up to which all commits were read for ledgers."""
         self._ledgers: dict[str, Words] = {}
-        """… these were the newest, …"""
+        """The newest ledgers up to `_read`."""
         self._set_back = -1
-        """… and this commit set the table back last, if one of them did."""
+        """The commit that set the table back last, up to `_read`."""
 
     def open(self) -> Ledger:
         from gateway.spark.commit.commits import Lost
@@ -126,7 +125,9 @@ class DeltaTable(SharedTable):
         *,
         few: bool = False,
     ) -> None:
-        """See `commits.Table`; Spark sorts what it writes into more than one partition."""
+        """Append rows as `commits.Table` does; Spark sorts rows for more than one
+        partition.
+        """
         del count, few
         persistently(lambda: self._append(rows, ledger), _CONFLICT)
 
@@ -227,8 +228,9 @@ class DeltaTable(SharedTable):
     def _files_of(
         self, log: Any, snapshot: Any, version: int, number: int
     ) -> list[Any]:
-        """Those of the commit with our *number*, which is *version* or a later one: others
-        commit beside us, and Delta's own compaction (`autoCompact`) right behind.
+        """The files of the commit with our *number*, which is *version* or a later one.
+
+        Others commit beside us, and Delta's own compaction (`autoCompact`) right behind.
         """
         delta: Any = self._spark._jvm.org.apache.spark.sql.delta  # type: ignore[union-attr]  # noqa: SLF001
         place = delta.util.DeltaCommitFileProvider.apply(snapshot)
@@ -312,7 +314,9 @@ class DeltaTable(SharedTable):
             )
 
     def _state(self) -> tuple[int, int | None]:
-        """Its version, -1 where there is no table; and the last `txnVersion` of ours."""
+        """The table's version, -1 where there is none; and the last `txnVersion` of
+        ours.
+        """
         _, snapshot = self._now()
         version = int(snapshot.version())
         if version < 0:
@@ -337,7 +341,7 @@ class DeltaTable(SharedTable):
         return found
 
     def _now(self) -> tuple[Any, Any]:
-        """Its log, and what that makes of it now; of Java."""
+        """The table's log, and its present snapshot; of Java."""
         session = self._spark._jsparkSession  # noqa: SLF001
         pair = self._log().forTableWithSnapshot(session, self.name)
         return pair._1(), pair._2()  # noqa: SLF001 - Scala's names
@@ -374,7 +378,7 @@ class DeltaTable(SharedTable):
         return rows
 
     def _newest(self) -> dict[str, Words]:
-        """See `SharedTable`.
+        """The newest ledgers by job, as `SharedTable` says.
 
         The ledger of a job that has long been away is looked for in all of the history once:
         from then on only commits that came since are read.
@@ -407,8 +411,9 @@ class DeltaTable(SharedTable):
         return newest
 
     def _take(self, newest: dict[str, Words], commits: Sequence[Any]) -> None:
-        """Keep the newest of each job in *newest*, but those of before the table was set
-        back: what these had committed may be gone, and whose nodes are whose is as it was.
+        """Keep the newest of each job in *newest*, but those of before the table was set back.
+
+        What these had committed may be gone; whose nodes are whose is as it was.
         """
         set_back = [one.version for one in commits if one.operation == _SET_BACK]
         self._set_back = max([self._set_back, *set_back])
@@ -425,7 +430,7 @@ class DeltaTable(SharedTable):
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _COMMITS = 50
-"""So many are looked at; others than the job commit, too."""
+"""The commits that are looked at; others than the job commit, too."""
 
 #: Numbers that readers look for rows by, beside protocol and date: files are not sorted,
 #: so that each has all hosts and channels.

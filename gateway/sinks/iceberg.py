@@ -1,15 +1,15 @@
 """`spark.sink: iceberg`: a batch is staged, then published by its WAP id, once.
 
 Iceberg appends never conflict, so a repeated one doubles.  Its own fence is the id of
-write-audit-publish: a batch is written as a snapshot that nobody sees, with the id
+write-audit-publish.  A batch is written as a hidden snapshot, with the id
 `gateway-<number>`, and published by a step of metadata, which is refused for an id that
 was published before.  The number is the ledger's `sequence`, so the fence outlives
 checkpoints, and of two jobs that begin at one ledger only one gets through.  A job with a
 name (`gateway.spark.commit.shared`) has `gateway/<name>/<number>`.
 
-The ledger is in the words of the snapshot.  Where somebody compacted the table between
-staging and publishing, Iceberg publishes a copy without our words; it names the staged
-snapshot, which still has them.
+The ledger is in the words of the snapshot.  Where the table was compacted between staging
+and publishing, Iceberg publishes a copy without our words; it names the staged snapshot,
+which still has them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ _JOB = "gateway.job."
 _TOKEN = "gateway.token"  # noqa: S105 - tells our staged snapshot from another job's
 _DAY = 86_400_000  # milliseconds
 _CONFLICT = re.compile("CommitFailedException|AlreadyExistsException")
-"""Somebody has made the table, or a column of it, meanwhile; nothing of ours is seen."""
+"""Errors of a table, or a column of it, that was made by others meanwhile: ours is not
+seen."""
 
 #: A table's description has each snapshot, and each commit writes it anew.
 _MOST_SNAPSHOTS = 500
@@ -104,9 +105,9 @@ class IcebergTable(SharedTable):
         self._fields: dict[str, Any] | None = None
         """The table's columns; None while there is no table, as far as is known."""
         self._schema = -1
-        """Which of the table's schemas has them: others may change it while we run."""
+        """The table's schema that has them: others may change it while we run."""
         self._last: int | None = None
-        """Which commit of ours was the last, if its snapshot was there."""
+        """The number of our last commit, if its snapshot was there."""
         self._seen = 0
         """Iceberg's sequence number of the newest snapshot then; it only grows."""
 
@@ -189,7 +190,7 @@ class IcebergTable(SharedTable):
         self.publish(ledger, staged.snapshotId())
 
     def stage(self, rows: DataFrame, ledger: Ledger, *, few: bool = False) -> Any:
-        """The snapshot with these rows, that nobody sees yet."""
+        """The hidden snapshot with these rows."""
         number, token = f"{self._id}{ledger.sequence}", secrets.token_hex(8)
         # Whichever of the two the writer asks.
         sessions = {rows.sparkSession, type(self._spark).active()}
@@ -212,8 +213,9 @@ class IcebergTable(SharedTable):
         raise Broken(f"{self.name}: what was staged as {number} is gone")
 
     def _write(self, rows: DataFrame, *, at_once: bool = False) -> Any:
-        """Writes *rows* one partition after the other, for which they are sorted; or all
-        *at_once*, which saves that, with a file open for each: of a thousand no heap is left.
+        """Write *rows* one partition after the other, for which they are sorted, or all *at_once*.
+
+        That saves sorting, with a file open for each: of a thousand no heap is left.
         """
         fanout = "true" if at_once else "false"
         return rows.writeTo(self.name).option("fanout-enabled", fanout)
@@ -309,7 +311,7 @@ class IcebergTable(SharedTable):
         )
 
     def _last_snapshot(self, table: Any) -> Any:
-        """That of our last commit."""
+        """The snapshot of our last commit."""
         line = self._line(table)
         return next(one for one in line if self._number(one) == self._last)
 
@@ -491,7 +493,7 @@ class IcebergTable(SharedTable):
         return max(found, default=None)
 
     def _number(self, snapshot: Any) -> int | None:
-        """Which commit of ours it is; None for somebody else's, and for maintenance."""
+        """The number of our commit; None for others' commits and for maintenance."""
         words = snapshot.summary()
         name = words.get("published-wap-id") or words.get("wap.id") or ""
         return int(name.removeprefix(self._id)) if name.startswith(self._id) else None
@@ -499,7 +501,7 @@ class IcebergTable(SharedTable):
     def _check_set_back(self, table: Any) -> None:
         """Raise `Broken` if our last commit is no longer in the table.
 
-        Somebody else's snapshot, or maintenance's, may be all that is left of the line.
+        A snapshot of others, or of maintenance, may be all that is left of the line.
         """
         newest, current = self._newest_number(table), table.currentSnapshot()
         older = newest is not None and self._last is not None and newest < self._last
@@ -530,7 +532,9 @@ class IcebergTable(SharedTable):
 
     @staticmethod
     def _ledgers_of(table: Any, snapshot: Any) -> list[Words]:
-        """What the words of a snapshot say; those of a copy are where it was staged."""
+        """The ledgers in the words of a snapshot; those of a copy are where it was
+        staged.
+        """
         words = snapshot.summary()
         text, source = words.get(LEDGER), words.get("source-snapshot-id")
         if text is None and source is not None:
@@ -539,10 +543,10 @@ class IcebergTable(SharedTable):
         return [*ledgers_in(text)]
 
     def _drop_staged(self, table: Any) -> None:
-        """Of a job that was killed before it published: the batch comes again.
+        """Drop the staged snapshot of a job that was killed before it published.
 
-        What once was the table is not ours to drop: somebody may have set it back, and
-        think better of it.
+        Its batch comes again.  A snapshot that was once the table stays: a user may have set the
+        table back, and think better of it.
         """
         line = {snapshot.snapshotId() for snapshot in self._line(table)}
         line |= {entry.snapshotId() for entry in table.history()}
@@ -614,7 +618,9 @@ class _Iceberg(Format):
                 yield ("partition_by",), f"{like}, not {one!r}"
 
     def settings(self, spark: Any, data_dir: Path, version: str) -> dict[str, str]:
-        """See `Kind`: a catalog of folders, unless the user has one of that name."""
+        """Settings as `Kind` says: a catalog of folders, unless the user has one of
+        that name.
+        """
         found = super().settings(spark, data_dir, version)
         key = f"spark.sql.catalog.{_CATALOG}"
         if key not in spark.conf:

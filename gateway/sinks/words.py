@@ -1,4 +1,4 @@
-"""What commits of a table say beside their rows: the ledgers of the jobs that write it."""
+"""Words of a table's commits beside their rows: the ledgers of the jobs that write it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ def numbered(folder: Path, form: re.Pattern[str]) -> list[Path]:
 
 
 def ledgers_in(words: Any) -> list[dict[str, Any]]:
-    """What the words of a commit say, if they are a job's: its ledger, and in `others` those
-    that maintenance has carried on for other jobs of the table.
+    """The ledgers in the words of a commit, if they are a job's.
+
+    Its own, and in `others` those that maintenance has carried on for other jobs of the table.
     """
     if not isinstance(words, str) or '"committed"' not in words:
         return []

@@ -64,13 +64,11 @@ class Reactor(Protocol):
 
     def callFromThread(
         self, call: Callable[..., Any], /, *args: object, **kwargs: object
-    ) -> object:
-        ...
+    ) -> object: ...
 
     def callLater(
         self, delay: float, call: Callable[..., object], /, *args: object
-    ) -> object:
-        ...
+    ) -> object: ...
 
 
 @define(eq=False, slots=False)
