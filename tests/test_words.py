@@ -31,16 +31,16 @@ OPENERS = re.compile(
 """Pronouns and prepositions: a docstring begins with the thing, and not with these."""
 
 LEFT: dict[str, int] = {
-    "gateway/admin": 114,
-    "gateway/audit": 185,
-    "gateway/daemon": 94,
+    "gateway/admin": 19,
+    "gateway/audit": 181,
+    "gateway/daemon": 3,
     "gateway/forward": 82,
-    "gateway/net": 307,
+    "gateway/net": 298,
     "gateway/protocols/forward": 37,
-    "gateway/sdk": 251,
-    "gateway/sinks": 41,
-    "gateway/spark": 311,
-    "gateway/store": 710,
+    "gateway/sdk": 65,
+    "gateway/sinks": 2,
+    "gateway/spark": 304,
+    "gateway/store": 668,
 }
 """How many breaches a room still has: fewer, and its figure here is lowered; none, and
 its line goes.  Other rooms have none."""
