@@ -24,8 +24,7 @@ Goal = Literal["table", "spool", "hub"]
 Level = Literal["good", "warning", "bad"]
 
 _LATE_SECONDS = 10.0
-"""Seconds beyond `spool.roll_interval` after which a spool file is not being written.
-"""
+"""Seconds beyond `spool.roll_interval` after which a spool file is not being written."""
 _BEHIND_SECONDS = 60.0
 """Seconds beyond two of `spark.trigger`; the alert GatewayLakeLags has the same."""
 _ENDS_SOON_SECONDS = 14 * 86400.0
@@ -136,9 +135,7 @@ class Reload:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Connections that a listener turned away lately: all of them, or those of one
-    address.
-    """
+    """Connections that a listener turned away lately: all of them, or those of one address."""
 
     count: int
     """The number of connections."""
@@ -180,8 +177,7 @@ class Facts:
     0 if none waits, None if that is not known yet."""
     durable_lsn: int = 0
     brought_bytes: int = 0
-    """Bytes of files of other gateways, since the start (`listeners[].protocol:
-    forward`)."""
+    """Bytes of files of other gateways, since the start (`listeners[].protocol: forward`)."""
     connections: int = 0
     addresses: Mapping[str, str] = field(default_factory=dict)
     """Addresses of the listeners, by name."""
@@ -212,8 +208,7 @@ class Facts:
     lost_events: int = 0
     """Acknowledged ones that the disk did not give back in this run; at most."""
     unvouched: str = ""
-    """Lost ends that this start has found, if no audit has said since that all is
-    there."""
+    """Lost ends that this start has found, if no audit has said since that all is there."""
     twins: Sequence[tuple[str, str]] = ()
     """Nodes whose name two gateways have, and what is known of them."""
     audit: Audit | None = None
@@ -240,22 +235,18 @@ class Freshness:
     stands: Stage | None
     """Where events stand, or will; None if they go on."""
     age_seconds: float | None
-    """The age of the oldest event in no table; 0 if none waits; None if it is not
-    known."""
+    """The age of the oldest event in no table; 0 if none waits; None if it is not known."""
     unpublished_seconds: float
     """Age of the oldest durable event that is in no spool file; 0 if there is none."""
     newest_seconds: float | None
     """The age of the newest event in a table; None if there is none since the start."""
     held_by: Holder
-    """The part that has to act next for the oldest event; `sender`: none waits in here.
-    """
+    """The part that has to act next for the oldest event; `sender`: none waits in here."""
     goal: Goal
-    """The meaning of table; `spool` where no job is to come, `hub` where files are
-    forwarded."""
+    """The meaning of table; `spool` where no job is to come, `hub` where files are forwarded."""
     waiting_bytes: int = 0
     room_seconds: float | None = None
-    """Seconds until senders are held back, at the rate of the last minute; None: not in
-    sight."""
+    """Seconds until senders are held back, at the rate of the last minute; None: not in sight."""
     listeners: Mapping[str, float | None] = field(default_factory=dict)
     """The `age_seconds` of each listener, by name."""
     reasons: tuple[str, ...] = ()

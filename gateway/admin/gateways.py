@@ -42,8 +42,7 @@ class Row:
     connections: int | None = None
     waiting_bytes: int | None = None
     room_seconds: float | None = None
-    """Seconds until senders are held back, at the rate of the last minute; None: not in
-    sight."""
+    """Seconds until senders are held back, at the rate of the last minute; None: not in sight."""
     heard_seconds: float | None = None
     """Ago; None: it was never heard."""
 
@@ -141,9 +140,7 @@ def _number(value: Any) -> float | None:
 
 
 def _finite(value: Any) -> float:
-    """A number that can be told as a time.  Raises ValueError, OverflowError,
-    TypeError.
-    """
+    """A number that can be told as a time.  Raises ValueError, OverflowError, TypeError."""
     number = float(value)
     if not math.isfinite(number):
         raise ValueError(f"{number} is no time")

@@ -49,12 +49,12 @@ _decode = msgspec.json.Decoder(_Event).decode
 
 @dataclass(slots=True)
 class Acknowledged:
-    """What became of the events that senders count on."""
+    """The fate of the events that senders count on."""
 
     ids: int
     """Different ids that were acknowledged."""
     missing: list[str]
-    """Those that are nowhere, in the order in which they were acknowledged."""
+    """Ids that are nowhere, in the order in which they were acknowledged."""
     resent: int
     """Acknowledged ids that are there more than once."""
     copies: int
@@ -158,7 +158,7 @@ class _Search:
                         self._meet(event_id(payload))
 
     def _file(self, path: Path) -> None:
-        """Of the spool: its name says who published it."""
+        """Look through a file of the spool, whose name says who published it."""
         if (file := parse_file_name(path.name)) is not None:
             with contextlib.suppress(FileNotFoundError):
                 self._table(path, file.incarnation)
@@ -187,10 +187,10 @@ class _Search:
                 self._meet(name)
 
     def _unmet(self, node: str, life: str, lsns: Ints) -> Ints:
-        """Which of these rows no place had so far; from now on they are met.
+        """The rows that no place had so far; from now on they are met.
 
         Rows that name no incarnation are taken for others than those which do: an id that is
-        met twice is only a note, and one that is overlooked would be missing.
+        met twice is only a note.  One that is overlooked would be missing.
         """
         met = self._met.setdefault((node, life), Counts())
         new = np.flatnonzero(met.of(lsns) == 0)
@@ -209,7 +209,7 @@ def _shredded(schema: pa.Schema) -> bool:
 
 
 def _ids(batch: pa.RecordBatch) -> Iterator[str | None]:
-    """Of the tables' rows: in the payload, the body's text, or the body's VARIANT."""
+    """Ids of the tables' rows: in the payload, the body's text, or the body's VARIANT."""
     nothing: list[bytes | None] = [None] * len(batch)
     columns = {"payload": nothing, "value": nothing, "metadata": nothing}
     columns["text"] = nothing

@@ -20,17 +20,17 @@ from gateway.store.objects.bucket import ARCHIVE, Bucket, NotThere, StoredObject
 
 
 class BucketFiles:
-    """Of all nodes in one bucket, or none if that is None.  Raises `BucketError`."""
+    """The files of all nodes in one bucket, or none if that is None.  Raises `BucketError`."""
 
     def __init__(self, bucket: Bucket | None) -> None:
         self._bucket = bucket
         self._folder = Path(bucket.url if bucket is not None else "")
 
     def list(self, *, archive: bool = False) -> dict[str, list[SpoolFile]]:
-        """Those that are there now, by node, in order of lsn; or those of the archive, where
-        the job leaves what it has committed.
+        """The present files by node, in order of lsn, of the spool or of the archive.
 
-        Their paths are where they are for people, no names of this machine.
+        The job leaves in the archive what it has committed.  Paths are where files are for people,
+        no names of this machine.
         """
         found: dict[str, list[SpoolFile]] = defaultdict(list)
         below = f"{ARCHIVE}/" if archive else ""
@@ -51,7 +51,7 @@ class BucketFiles:
                 yield self._bucket.url, one
 
     def word(self, one: StoredObject) -> word.Heard:
-        """What it says there."""
+        """The word in an object."""
         assert self._bucket is not None
         return word.read(self._bucket, one)
 

@@ -5,8 +5,8 @@ That is no fault of ours and can not be seen from lsns; it can be seen from what
 write into their events: agent, file and offset.  Rows that the Spark job has told
 (flaw `resent`) lie in quarantine and are not looked at.
 
-A day (of arrival) is looked at by itself, so that memory is that of a day's keys; whatever
-the sink, its files are in a folder of their protocol and day, or else are looked at together.
+A day (of arrival) is looked at by itself, so that memory is that of a day's keys.  With any
+sink, files are in a folder of their protocol and day, or else are looked at together.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MOST_EXAMPLES = 20
 
 @dataclass(slots=True)
 class Resent:
-    """What was found."""
+    """The result of the search."""
 
     placed: int = 0
     """Rows that name their place."""
@@ -104,7 +104,7 @@ def _table(
     node: str | None,
     among: pa.Table | None = None,
 ) -> pa.Table | None:
-    """These columns of the rows that name their place, or of those in *among*."""
+    """The columns of the rows that name their place, or of those in *among*."""
     parts = [part for path in files for part in _parts(path, columns, found, node)]
     if among is not None:
         keys = among.select(_PLACE)

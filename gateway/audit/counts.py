@@ -42,7 +42,7 @@ class Counts:
 
     @classmethod
     def summed(cls, parts: Sequence[Counts]) -> Counts:
-        """What all of them saw, whose chunks are of one size."""
+        """The sum of counts, whose chunks are of one size."""
         found = cls(parts[0].size)
         for part in parts:
             found._see(part.first, part.last)
@@ -115,7 +115,7 @@ class Counts:
         return Lsns(found)
 
     def each(self) -> Iterator[tuple[int, _Bytes]]:
-        """Of each chunk its first lsn, and how often that and those behind it were seen."""
+        """The first lsn of each chunk, and how often that and those behind it were seen."""
         for number in self._numbers():
             yield number * self.size, self._of(number)
 
@@ -145,7 +145,7 @@ class Counts:
         return self.size - (number == 0)
 
     def _note(self, number: int, times: int) -> None:
-        """So many were seen; those of a chunk that is whole now are remembered as that."""
+        """Note how many were seen; a chunk that is whole now is remembered as that."""
         self._seen[number] = seen = self._seen.get(number, 0) + times
         if (
             seen == self._lsns(number)

@@ -1,8 +1,8 @@
 """Counts the events in the tables: which lsns of which incarnation are there, and how often.
 
-Only the columns `node`, `incarnation` and `lsn` are read, straight from the files that a reader of
-the tables would see: names that start with `.` or `_` are not there.  A file under a
-public name never changes, so each is read once, however often one looks.
+Only the columns `node`, `incarnation` and `lsn` are read, straight from the files that a
+reader of the tables would see.  Names that start with `.` or `_` are left out.  A file under
+a public name never changes, so each is read once, however often one looks.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Lake:
     def __init__(self, directory: Path, *, node: str | None, first: int) -> None:
         """Events of other nodes, and those before lsn *first*, are left out."""
         self.nodes: dict[str, dict[str, Counts]] = {}
-        """By node and incarnation."""
+        """Counts by node and incarnation."""
         self.problems: list[Problem] = []
         self.directory = directory
         self.node = node
@@ -180,7 +180,7 @@ def columns(
 
 @contextlib.contextmanager
 def reading(place: Place) -> Iterator[None]:
-    """What can not be read inside is `Unusable`: a damaged file makes pyarrow raise anything.
+    """Turn errors of reading inside into `Unusable`: a damaged file makes pyarrow raise anything.
 
     FileNotFoundError and PermissionError are raised as they are.
     """
@@ -194,7 +194,7 @@ def reading(place: Place) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _opened(path: Place) -> Iterator[pq.ParquetFile]:
-    """With names as dictionaries: a file has few of them, and may have millions of rows."""
+    """Open a file with names as dictionaries: it has few names, and may have millions of rows."""
     source = opened(path)
     with contextlib.ExitStack() as stack:
         if isinstance(source, pa.NativeFile):
@@ -242,7 +242,7 @@ def check_columns(schema: pa.Schema) -> None:
 
 
 def _found(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Without the rows that only hold the place of events which the journal lost."""
+    """The rows without those that only hold the place of events which the journal lost."""
     if "flaw" not in batch.schema.names:
         return batch
     flaw = batch.column("flaw")

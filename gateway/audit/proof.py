@@ -2,7 +2,7 @@
 
 An event moves journal → spool → lake, and is in its next place before it leaves the
 one before.  One look goes through the places in that order, so an event that moves
-meanwhile is met at least once; what has left a place before we came there is found in
+meanwhile is met at least once.  If it has left a place before we came there, it is found in
 a later one.  Being met in two places is therefore no double: it is the same event on
 its way.  Doubles are the same (node, incarnation, lsn) twice in the tables, or in two files
 of spool and archive.
@@ -15,7 +15,7 @@ A directory is not listed at one instant, though.  So what looks like a fault is
 at afresh a few times, and only what the last look finds is one.
 
 The last acknowledged lsn of an incarnation is the greatest that any place knew of at the
-first look; that includes the journal's catalog, which outlives segments and files, and what
+first look.  That includes the journal's catalog, which outlives segments and files, and what
 a successor found of it.  Later events are not asked for: they would be news in every look.
 """
 
@@ -37,7 +37,7 @@ from gateway.store.objects.word import SILENT_SECONDS
 _LOOKS = 4
 _PAUSE_SECONDS = 0.3
 _MOST_EXPLAINED = 20
-"""Of a node's holes, and of its doubles."""
+"""The most holes, and the most doubles, of a node that are explained."""
 
 
 def audit(
@@ -63,10 +63,10 @@ def audit(
     *bucket* is where files of the spool go, if it has one; *access* how to reach tables in
     object storage.  It *keeps* what is published, where no job takes it.
 
-    *served* is the node of the configuration: what is in the journal of another one waits
-    for nobody, unless a daemon has it locked.
+    *served* is the node of the configuration: events in the journal of another one wait in
+    vain, unless a daemon has it locked.
 
-    What only a word vouches for that is older than *silent_after* seconds is not verified.
+    Events for which there is only a word older than *silent_after* seconds are not verified.
 
     *pause* is called between two looks, with the seconds to wait.
     """

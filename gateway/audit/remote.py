@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gateway.config import Config
 
 _SCHEMES = ("s3", "s3a", "s3n")
-"""Of URLs that `Access` reaches."""
+"""Schemes of URLs that `Access` reaches."""
 
 _S3A = {
     "endpoint": "spark.hadoop.fs.s3a.endpoint",
@@ -27,7 +27,7 @@ _S3A = {
     "access_key_id": "spark.hadoop.fs.s3a.access.key",
     "secret_access_key": "spark.hadoop.fs.s3a.secret.key",
 }
-"""What Hadoop is told of it."""
+"""Hadoop's keys for it."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -54,8 +54,9 @@ class Access:
 
 
 def access_of(config: Config) -> Access:
-    """As the configuration says: what Spark is told of the table's catalog or of s3a goes
-    before what the spool's bucket is reached by.
+    """The access that the configuration has.
+
+    Settings for Spark of the table's catalog or of s3a go before those of the spool's bucket.
     """
     s3, found = config.spool.s3, dict(kind_of(config.spark.sink).access(config.spark))
     for name, key in _S3A.items():
@@ -74,7 +75,7 @@ def access_of(config: Config) -> Access:
 
 
 def path_of(name: str) -> Path | None:
-    """Of a file on this machine; None for one in object storage.
+    """The path of a file on this machine; None for one in object storage.
 
     Raises OSError for one that is elsewhere.
     """
@@ -109,5 +110,5 @@ Place = Path | Remote
 
 
 def opened(place: Place) -> Path | NativeFile:
-    """What pyarrow reads it from."""
+    """The object that pyarrow reads it from."""
     return place.open() if isinstance(place, Remote) else place

@@ -1,4 +1,4 @@
-"""What an audit found: of each node, and of each of its incarnations."""
+"""The report of an audit: of each node, and of each of its incarnations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Hole:
     archive: list[str] = field(default_factory=list)
     """Files that still have some of them: the tables lost them, we did not."""
     note: str | None = None
-    """What else is known of them."""
+    """A note on them."""
 
 
 @dataclass(slots=True)
@@ -49,11 +49,11 @@ TABLES = "tables"
 
 @dataclass(slots=True)
 class Life:
-    """What was found of one incarnation's events; all places and the holes add up to all."""
+    """The findings about one incarnation's events; all places and the holes add up to all."""
 
     incarnation: str
     asked: Lsns
-    """Its lsns, up to the last acknowledged."""
+    """The incarnation's lsns, up to the last acknowledged."""
     places: Mapping[str, Lsns]
     """Where they are, or why they need not be anywhere (`gateway.audit.judge`)."""
     holes: Lsns
@@ -78,47 +78,48 @@ class Life:
 
     @property
     def aside(self) -> Lsns:
-        """In spool files that the Spark job could not read; it has written them down."""
+        """Lsns in spool files that the Spark job could not read; it has written them down."""
         return self._in("aside")
 
     @property
     def expired(self) -> Lsns:
-        """In no table, because retention has removed their day; or in no archive any more,
-        where no job makes tables of it.
+        """Lsns whose day retention has removed from the tables.
+
+        Or from the archive, where no job makes tables of it.
         """
         return self._in("expired")
 
     @property
     def deleted(self) -> Lsns:
-        """In no table, because somebody has asked for that."""
+        """Lsns that were deleted from the tables on request."""
         return self._in("deleted")
 
     @property
     def read(self) -> Lsns:
-        """In no archive and no bucket any more, and consumers have read it."""
+        """Lsns in no archive and no bucket any more, which consumers have read."""
         return self._in("read")
 
     @property
     def accepted(self) -> Lsns:
-        """Nowhere, and somebody said that they are lost."""
+        """Lsns that are nowhere, and accepted as lost."""
         return self._in("accepted")
 
     @property
     def unverified(self) -> Lsns:
-        """In a journal, says a word that is old."""
+        """Lsns in a journal, says a word that is old."""
         return self._in("unverified")
 
 
 @dataclass(slots=True)
 class Node:
-    """What was found of one node's events: the sums of its incarnations'."""
+    """The findings about one node's events: the sums of its incarnations'."""
 
     node: str
     first: int
     last: int
     """The last acknowledged."""
     lives: list[Life]
-    """By their first lsns; an event's name is (node, incarnation, lsn)."""
+    """Incarnations by their first lsns; an event's name is (node, incarnation, lsn)."""
 
     @property
     def events(self) -> int:
@@ -139,17 +140,17 @@ class Node:
 
     @property
     def holes(self) -> Lsns:
-        """Its lsns that are nowhere, of all incarnations."""
+        """Lsns that are nowhere, of all incarnations."""
         return Lsns.joined(life.holes for life in self.lives)
 
     @property
     def doubles(self) -> Lsns:
-        """Its lsns that are there more than once."""
+        """Lsns that are there more than once."""
         return Lsns.joined(life.doubles for life in self.lives)
 
     @property
     def aside(self) -> Lsns:
-        """Its lsns in files that the Spark job could not read."""
+        """Lsns in files that the Spark job could not read."""
         return Lsns.joined(life.aside for life in self.lives)
 
     @property
@@ -168,15 +169,15 @@ class Report:
     nodes: list[Node]
     problems: list[Problem]
     holes: dict[str, list[Hole]] = field(default_factory=dict)
-    """By node; the first of them with all that is known."""
+    """Holes by node; the first of them with all that is known."""
     doubles: dict[str, list[Double]] = field(default_factory=dict)
     unknown: list[Unknown] = field(default_factory=list)
-    """Incarnations of which nobody knows where they ended."""
+    """Incarnations whose end is not known."""
     forks: list[Fork] = field(default_factory=list)
     accepted: list[Accepted] = field(default_factory=list)
-    """What was accepted as lost, whether or not it is."""
+    """The losses that were accepted, whether or not they are any."""
     deletions: list[Deletion] = field(default_factory=list)
-    """What was taken out of the tables on purpose."""
+    """The deletions from the tables on purpose."""
     looks: int = 1
     told: bool = False
     """Whether what is in the tables is only what the job's ledger says."""

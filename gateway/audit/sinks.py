@@ -1,10 +1,10 @@
-"""The tables of whichever sink the Spark job has, for the audit: no Spark is needed.
+"""The tables of any sink of the Spark job, for the audit: no Spark is needed.
 
 Counted are the files that have the rows now, as the sink's kind lists them: what a
-compaction has replaced is not there.  Where somebody has deleted rows and left the files
-as they are, that is said: which rows are gone is not known here.  Where nobody here can
-read the rows, as with a function of one's own, the job's ledger is asked, and the report
-says that it is only told.
+compaction has replaced is not there.  Where rows were deleted and the files left as they
+are, that is said: which rows are gone is not known here.  Where rows can not be read here,
+as with a function of one's own, the job's ledger is asked, and the report says that it is
+only told.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gateway.store.readers.lake import committed, sink_of
 def lake_of(
     lake: Path, *, node: str | None, first: int, access: Access | None = None
 ) -> Lake:
-    """What counts the events in the tables; see `Lake`.  Raises OSError."""
+    """The counter of the events in the tables.  Raises OSError."""
     kind, _ = _sink(lake)
     if "rows" not in kind.abilities:
         return Told(lake, node=node, first=first)
@@ -45,7 +45,7 @@ def table_files(
 
 
 def _listed(lake: Path, access: Access) -> Iterator[tuple[Place, Identity, str | None]]:
-    """Those files, and of each how rows are marked as deleted that still are in it."""
+    """The files, and how rows in each are marked as deleted."""
     kind, told = _sink(lake)
     store = None
     for name, deleted in _files(kind, lake, told, access):
@@ -79,7 +79,7 @@ def _files(
 
 
 def _sink(lake: Path) -> tuple[Kind, Mapping[str, str]]:
-    """Whose tables a lake has, and what is told of them."""
+    """The kind of a lake's tables, and what is told of them."""
     try:
         told = sink_of(lake) or {"sink": "parquet"}
         return kind_of(told["sink"]), told

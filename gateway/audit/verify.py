@@ -1,8 +1,8 @@
 """Verifies spool files: does each hold what its name promises?
 
-Every byte is read: names, footers, the checksum of every page, the schema, and that
-the lsns are those of the name, each once and in order, and that the payloads are those
-that the file was written with.  Nothing is written.
+Every byte is read: names, footers, the checksum of every page, the schema.  The lsns must
+be those of the name, each once and in order, and the payloads those that the file was
+written with.  Nothing is written.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CLOCK_SECONDS = 5.0
 
 @dataclass(slots=True)
 class Verified:
-    """What `verify` saw."""
+    """The counts of `verify`."""
 
     files: int = 0
     events: int = 0

@@ -33,8 +33,7 @@ _WINDOW_SECONDS = 60.0
 _LATELY_SECONDS = 300.0
 """A sender that is refused comes again within a minute, most of them."""
 _LATE_AUDITS = 2
-"""The times `spark.audit.every` without an audit; the alert GatewayAuditLate has the
-same."""
+"""The times `spark.audit.every` without an audit; the alert GatewayAuditLate has the same."""
 _FEW_SECONDS = 30.0
 _FEW_VISITS = 3
 _CROWD = "connections_per_peer"
@@ -48,9 +47,7 @@ class Growth:
         self._seen: deque[tuple[float, int]] = deque()
 
     def note(self, now: float, waiting_bytes: int) -> None:
-        """Note the waiting bytes at *now*, by a monotonic clock; call it every few
-        seconds.
-        """
+        """Note the waiting bytes at *now*, by a monotonic clock; call it every few seconds."""
         seen = self._seen
         seen.append((now, waiting_bytes))
         while len(seen) > 2 and seen[1][0] <= now - _WINDOW_SECONDS:
@@ -66,9 +63,7 @@ class Growth:
 
 
 class Visits:
-    """Counts of recent visitors: which listeners turn away all of them, or those of an
-    address.
-    """
+    """Counts of recent visitors: which listeners turn away all of them, or those of an address."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, Mapping[str, tuple[int, int, int]]]] = deque()

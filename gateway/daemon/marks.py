@@ -25,9 +25,7 @@ def _last(mark: _Mark) -> int:
 
 
 class Marks:
-    """The marks of one node, or of one of its listeners; times are seconds since the
-    epoch.
-    """
+    """The marks of one node, or of one of its listeners; times are seconds since the epoch."""
 
     def __init__(self, most: int = 4096) -> None:
         """Remember at most *most*."""

@@ -229,9 +229,7 @@ class Protocols:
         *arguments: object,
         gives: Any = object,
     ) -> _T:
-        """Call at the start: a failure is the daemon's.  The result is of the type
-        *gives*.
-        """
+        """Call at the start: a failure is the daemon's.  The result is of the type *gives*."""
         try:
             found = call(*arguments)
             if not isinstance(found, gives):

@@ -2,15 +2,15 @@
 
 `Admission` turns new ones away, `GivingWay` lets others give way to them.
 
-What an open connection counts as is its `Standing`, and only `Admission` changes it:
+A connection's `Standing` says what it counts as, and only `Admission` changes it:
 
     (not counted) ─► STRANGER ─► PEER          of its address
                          └─────────┴─► NAMED   of its principal
 
 A new one is let in if its address has fewer than `connections_per_peer`.  It is let in
-beyond that, too, if so many *strangers* are not there, and half of all places are free: so a
-site behind one address gets in as its senders bring their messages, and whoever brings
-nothing takes no more places than before.  One that has a principal counts for that, as long
+beyond that, too, if so many *strangers* are not there, and half of all places are free.  So
+a site behind one address gets in as its senders bring their messages, and peers that bring
+nothing take no more places than before.  One that has a principal counts for that, as long
 as that has fewer than `connections_per_peer`, and leaves its place to others of its address.
 """
 
@@ -29,12 +29,12 @@ from gateway.sdk.interfaces import Refusal
 from gateway.sdk.limits import Limits
 
 _OF_ONE_ADDRESS = 4
-"""So many parts of all places are the most of one address."""
+"""The divisor of all places that gives the most of one address."""
 _PER_PEER = "connections_per_peer"
 
 
 class Standing(Enum):
-    """What an open connection counts as."""
+    """The group that an open connection counts in."""
 
     UNCOUNTED = "nothing: it is not known whose it is"
     STRANGER = "one of its address that has brought nothing yet"
@@ -56,7 +56,7 @@ class Visitor(Protocol):
 
 
 class Admission:
-    """That of one listener.
+    """The admission of one listener.
 
     Behind a load balancer, which sends PROXY headers, the address is that of the hosts
     which those name.  An IPv6 host counts as its /64.
@@ -79,7 +79,7 @@ class Admission:
         self.believe(proxy)
 
     def believe(self, proxy: ProxyProtocol | None) -> None:
-        """From now on, PROXY headers of these."""
+        """Believe PROXY headers of these networks from now on."""
         self._proxied = proxy is not None
         self._believes_names = proxy is not None and proxy.names
         self._trusted = TrustedNetworks(proxy.trusted if proxy else ())
@@ -108,7 +108,7 @@ class Admission:
         return self.check_host(host, connections)
 
     def check_host(self, host: str, connections: int) -> tuple[Refusal, str] | None:
-        """As `check`, for a *host* that a PROXY header named."""
+        """Check a *host* that a PROXY header named."""
         address, limit = network_of(host), self._limits.connections_per_peer
         if self._peers.addresses[address] < limit:
             return None
@@ -119,7 +119,7 @@ class Admission:
         return None if may_be_named else self._check_places(connections)
 
     def _check_places(self, connections: int) -> tuple[Refusal, str] | None:
-        """For one of an address that has all that it may have, beside strangers."""
+        """Check for one of an address that has all that it may have, beside strangers."""
         if 2 * connections <= self._limits.connections:
             return None
         return self._too_many("from one peer, half of limits.connections being taken")
@@ -139,7 +139,7 @@ class Admission:
     def known(
         self, connection: Visitor, connections: int
     ) -> tuple[Refusal, str] | None:
-        """Its handshake is done, and it has a principal or none: why it is rejected, if it is."""
+        """The reason to reject one whose handshake is done, with a principal or none."""
         address = connection.counted
         if connection.standing is not Standing.STRANGER or self._count_by_name(
             connection
@@ -150,7 +150,7 @@ class Admission:
         return self._check_places(connections)
 
     def proven(self, connection: Visitor) -> None:
-        """It has brought its first message."""
+        """Note that it has brought its first message."""
         if connection.standing is not Standing.STRANGER:
             return
         if not self._count_by_name(connection):
@@ -168,7 +168,7 @@ class Admission:
         return True
 
     def remove(self, connection: Visitor) -> None:
-        """It is closed, or counts for something else."""
+        """Note that it is closed, or counts for something else."""
         peers, counted = self._peers, connection.counted
         match connection.standing:
             case Standing.NAMED:
@@ -182,22 +182,22 @@ class Admission:
 
 
 class GivingWay(Admission):
-    """Lets everybody in: where there is no place, or none for that address, the one gives
-    way that has waited longest to be served.  So a probe of the admin port gets its answer
-    however many sockets somebody holds open.
+    """Lets all in; without a free place, the one gives way that has waited longest to be served.
 
-    Those that give way are gone when the reactor's next turn begins; until then there may
-    be half as many more (`bind` accepts no more in one turn).
+    So it does where only its address has no place.  So a probe of the admin port gets its answer
+    however many sockets one peer holds open.  Those that give way are gone when the reactor's
+    next turn begins; until then there may be half as many more (`bind` accepts no more in one
+    turn).
     """
 
     def __init__(self, limits: Limits, proxy: ProxyProtocol | None) -> None:
         super().__init__(limits, proxy)
         self._places = limits.connections
         self._there: dict[Visitor, bool] = {}
-        """In the order in which they were served, or came; whether it goes on."""
+        """Connections in the order in which they were served, or came; whether each goes on."""
 
     def served(self, connection: Any, goes_on: bool) -> None:  # noqa: FBT001 - a state
-        """It is not the one that has waited longest; if it *goes_on*, it gives way last."""
+        """Put it behind all that wait; if it *goes_on*, it gives way last."""
         if self._there.pop(connection, None) is not None:
             self._there[connection] = goes_on
 
@@ -231,11 +231,11 @@ class GivingWay(Admission):
     def known(
         self, connection: Visitor, connections: int
     ) -> tuple[Refusal, str] | None:
-        """See `Admission`: others give way."""
+        """None: others give way."""
         return None
 
     def proven(self, connection: Visitor) -> None:
-        """See `Admission`: nobody is a stranger."""
+        """Nothing to do: no visitor is a stranger."""
 
     def remove(self, connection: Visitor) -> None:
         self._there.pop(connection, None)

@@ -31,7 +31,7 @@ _BACKLOG = 1024
 _ACCEPTED_AT_ONCE = 32
 """More wait in the kernel, so that others are served before them."""
 _HANDED_BACKLOG = 4096
-"""Of systemd's sockets: connections wait there while the daemon is started again."""
+"""The backlog of systemd's sockets: connections wait there while the daemon starts again."""
 _KEEPALIVE_SECONDS = 60
 _TIMEOUT_SECONDS = 60
 _UNSENT_BYTES = 1 << 17

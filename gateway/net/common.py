@@ -1,4 +1,6 @@
-"""What the listeners of a daemon have in common: the reactor, memory, turns, the log."""
+"""Objects that the listeners of a daemon have in common: the reactor, memory, turns,
+the log.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The log's lines about connections: one when it opens (debug), one when it ends (info).
 
 Peers decide how many connections there are, so there are at most `logging.connections`
-lines of each kind in a second; how many were left out is told a minute later, by
-listener and reason.  What a peer sent, and who it could not prove to be, is in none.
+lines of each kind in a second.  The number of lines left out is told a minute later, by
+listener and reason.  No line has what a peer sent, or a name that it could not prove.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Seen:
     peer: str
     principal: str | None
     seconds: float
-    """Since it was accepted."""
+    """Seconds since it was accepted."""
     bytes: int
     """Received."""
     events: int
@@ -40,33 +40,33 @@ class Seen:
     unacknowledged: int
     """Bytes that wait to be acknowledged."""
     paused: bool
-    """Its server takes nothing at the moment."""
+    """Whether its server takes nothing at the moment."""
     last_error: str | None
-    """What it did last that did not end it."""
+    """The last fault that did not end it."""
 
 
 class ConnectionLog:
-    """Of all listeners of a daemon."""
+    """The log of connections of all listeners of a daemon."""
 
     _log = Logger()
 
     def __init__(
         self, clock: IReactorTime, *, lines: int = 0, opened: bool = False
     ) -> None:
-        """See `configure`; without it nothing is logged."""
+        """Log nothing without *lines*, as for `configure`."""
         self._clock = clock
         self._left_out: Counter[tuple[str, str]] = Counter()
-        """By listener, and by why they ended."""
+        """Counts by listener, and by why they ended."""
         self._second = [0, 0]
         self._written = [0, 0]
-        """Of each kind in that second: openings, endings."""
+        """Lines of each kind in that second: openings, endings."""
         self._scheduled = False
         self.configure(lines=lines, opened=opened)
 
     def configure(self, *, lines: int, opened: bool) -> None:
-        """*lines* of a kind in a second at most, 0: none; *opened*: openings, too.
+        """Set the limit of lines of a kind in a second, 0: none; *opened*: openings, too.
 
-        Whoever would drop debug lines says `opened=False`: a line that is dropped later
+        A log that drops debug lines needs `opened=False`: a line that is dropped later
         costs as much as one that is written.
         """
         self._lines = lines
@@ -83,8 +83,10 @@ class ConnectionLog:
             )
 
     def closed(self, origin: Origin, why: str, seen: Callable[[], Seen]) -> None:
-        """It ended.  *why* is one of the few reasons of docs/operations.md; *seen* says
-        what it did, and is only called for a line.
+        """Log the end of a connection.
+
+        *why* is one of the few reasons of docs/operations.md; *seen* says what it did, and is only
+        called for a line.
         """
         if not self._lines:
             return

@@ -40,7 +40,7 @@ def descriptor_ceiling() -> int:
 
 
 def admin_connections() -> int:
-    """So many connections the admin port may have open.
+    """The connections that the admin port may have open.
 
     With those that are being closed they take half of what is reserved: the other half
     is for the journal and the spool.

@@ -23,7 +23,7 @@ _METHODS = tuple(
 )  # fmt: skip
 _PROXY = (SIGNATURE_V1, SIGNATURE_V2)
 _CLIENT_HELLO_BYTES = 6
-"""That many make a TLS ClientHello sure: 16 03 0v, length, 01."""
+"""Bytes that make a TLS ClientHello sure: 16 03 0v, length, 01."""
 _TLS_ALERT = bytes.fromhex("15 0303 0002 02 28")
 """Fatal, handshake_failure."""
 
@@ -75,7 +75,7 @@ def _maybe_hello(head: bytes) -> bool:
 
 
 class Expected(NamedTuple):
-    """What would have been right at this point of the connection."""
+    """The right bytes at this point of the connection."""
 
     protocol: str
     """The port's own."""

@@ -1,4 +1,4 @@
-"""What one connection holds in memory, and whether that comes any further.
+"""The memory that one connection holds, and whether it comes any further.
 
 That is the input that its server can not use yet, the output that the server has not
 written, and the output that the peer does not take.  It counts in `memory`, for all
@@ -12,17 +12,17 @@ from attrs import define
 from gateway.net.memory import Account
 
 PROGRESS_SECONDS = 30.0
-"""So long `limits.minimum_rate` is measured."""
+"""Seconds over which `limits.minimum_rate` is measured."""
 _STANDS_SECONDS = 5.0
-"""So long at least it is looked whether a connection stands."""
+"""The least seconds over which it is looked whether a connection stands."""
 
 
 @define(eq=False, weakref_slot=False)
 class Holding:
-    """Of a connection that held something once, or waited to."""
+    """The memory of a connection that held something once, or waited to."""
 
     account: Account
-    """Its part of the daemon's memory."""
+    """The connection's part of the daemon's memory."""
     unfinished: int = 0
     """Bytes of input that its server holds, as that says."""
     behind_windows: int = 0
@@ -68,7 +68,7 @@ class Holding:
             self.account.hold(held, self.unfinished)
 
     def rests(self) -> None:
-        """It is not for the peer to make progress at the moment."""
+        """Note that the peer need not make progress at the moment."""
         self._progress = None
 
     def too_slow(self, now: float, received: int, minimum_rate: int) -> bool:

@@ -20,28 +20,29 @@ class Life(IntEnum):
     """How far a connection is; what comes later is larger."""
 
     NEW = 0
-    """It has no transport yet."""
+    """The connection has no transport yet."""
     PROXY_HEADER = 1
-    """Whoever is before us is to say who the peer is."""
+    """The load balancer's header, which says who the peer is, is awaited."""
     CLIENT_HELLO = 2
-    """Its first byte is to say whether it speaks TLS."""
+    """The first byte, which says whether it speaks TLS, is awaited."""
     TLS_HANDSHAKE = 3
     FIRST_BYTES = 4
-    """Its first bytes are to say whether they are the protocol's.  Without WebSocket it
-    has a server already, which may speak first."""
+    """The first bytes, which say whether they are the protocol's, are awaited.
+
+    Without WebSocket the connection has a server already, which may speak first."""
     UPGRADE = 5
-    """It has begun to ask for a WebSocket."""
+    """The peer has begun to ask for a WebSocket."""
     SERVING = 6
-    """What comes goes to its server."""
+    """Input goes to the server."""
     ANSWERING = 7
-    """Its server takes no more: it answers what it has, then closes."""
+    """The server takes no more: it answers what it has, then closes."""
     REFUSING = 8
-    """It gave wrong credentials, and waits for the answer; nobody else ends it."""
+    """The peer gave wrong credentials, and waits for the answer; only a timer ends this."""
     CLOSING = 9
     """Our FIN is under way behind what is written, and the peer's is waited for; or it is
     dropped, and the transport about to say so."""
     LOST = 10
-    """Its transport is gone."""
+    """The transport is gone."""
 
 
 _END = {Life.CLOSING, Life.LOST}
@@ -60,5 +61,7 @@ FOLLOWS: Mapping[Life, frozenset[Life]] = {
         Life.REFUSING: set[Life](),
     }.items()
 } | {Life.CLOSING: frozenset({Life.LOST}), Life.LOST: frozenset()}
-"""What may come after each.  Any connection may be refused, dropped or lost; one that has
-no server yet is `ANSWERING` only if it holds too much, for the moment of its refusal."""
+"""The states that may follow each.
+
+Any connection may be refused, dropped or lost.  One that has no server yet is `ANSWERING`
+only if it holds too much, for the moment of its refusal."""

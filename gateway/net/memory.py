@@ -7,22 +7,22 @@ half of `journal.memory_bytes`.
 Senders that behave can want more: a thousand that are in the middle of a window each,
 or all of them when the disk hangs.  So when a quarter of it is left it is *tight*, and
 input is read in an order (`Account.room`).  Those go on that have waited longest for an
-event to become durable: as many as what is left will do for, if their messages are as
-large as the last.  The others are left in the kernel's hands until there is room.
-Who begins goes last.  Addresses that hold little are read as they come, until there is an
-eighth of all left: that is for those who have begun.  And nobody waits for an address that
-has a quarter of all, if it has not an eighth of that itself.
+event to become durable.  These are as many as what is left will do for, if their messages
+are as large as the last.  The others are left in the kernel's hands until there is room;
+new ones go last.  Addresses that hold little are read as they come, until there is an
+eighth of all left, which is for those that have begun.  And one that has not an eighth of
+all waits for no address that has a quarter.
 
 When they hold too much all the same, the *address* that holds most loses the connection
-that holds most of it: many small connections of one peer weigh as much as a large one,
-and nobody else pays for them.
+that holds most of it.  So many small connections of one peer weigh as much as a large one,
+and no other peer pays for them.
 
 Many addresses that hold a little each could make an honest sender the one that holds most.
-So where no address has an eighth of all, those connections let go first that *stand*: at
-the pace of late, what they have begun would take more than half a minute.  Whoever goes
-on faster than that has to send, again and again, as much as all hold.
+So where no address has an eighth of all, those connections let go first that *stand*.  At
+their latest pace, what they have begun would take more than half a minute.  To be faster
+than that, an attacker has to send, again and again, as much as all hold.
 
-A share of it may be *read ahead* (`read_ahead`): it counts for its address like all else,
+A share of it may be *read ahead* (`read_ahead`).  It counts for its address like all else,
 but to read more of it is never a reason to let go, as there is a limit before each read.
 """
 
@@ -42,9 +42,9 @@ _MUCH = 8
 _LITTLE = 1 << 12
 """Bytes of the smallest read; and of a connection that holds nothing, when it is tight."""
 _FEW_CONNECTIONS = 32
-"""So many connections read as much as they like at a time, if there is plenty."""
+"""Connections that read as much as they like at a time, if there is plenty."""
 _LOOKED_BYTES = 1 << 18
-"""Who may read is looked at again when so much more or less is left, or a quarter."""
+"""The least change of what is left, or a quarter, after which the order is made again."""
 
 
 class _Holder(Protocol):
@@ -54,7 +54,7 @@ class _Holder(Protocol):
 
 @define(eq=False, slots=False)
 class MemoryBudget:
-    """What all connections of a daemon hold.
+    """The memory of all connections of a daemon.
 
     *reserve* adds to what is held in all; false: that is too much.  *left* says how many
     bytes may still be held.
@@ -62,39 +62,38 @@ class MemoryBudget:
 
     _reserve: Callable[[int], bool]
     read_ahead_bytes: int = 64 << 20
-    """What all connections together may have read ahead.  It may change; what is read
-    ahead already is then let be."""
+    """Bytes that all connections together may have read ahead.
+
+    It may change; what is read ahead already is then let be."""
     _left: Callable[[], int] = lambda: 1 << 40
 
     def __attrs_post_init__(self) -> None:
         self._ahead = 0
         self._held = 0
         self._addresses: dict[str, int] = {}
-        """What each holds, with what is read ahead of it …"""
+        """Bytes that each address holds, with what is read ahead of it."""
         self._ahead_of: dict[str, int] = {}
-        """… and that alone."""
+        """Bytes that are read ahead of each address."""
         self._accounts: dict[Account, None] = {}
-        """Who holds something, or waits to, in the order in which they go on: by
-        `Account.place`.
-        """
+        """Accounts that hold something, or wait to, in the order of `Account.place`."""
         self._places = count(1)
         self._freeing = False
         self._tight = False
         self._last_place = 0
-        """The last in order that may read, …"""
+        """The last place in order that may read."""
         self._first = self._first_left = 0
-        """… how many may, and how many of those still hold what they held, …"""
+        """The number that may read, and of those that still hold what they held."""
         self._largest = 0
-        """… what the address has that has most, …"""
+        """Bytes of the address that has most."""
         self._looked_at = 0
-        """… and what was left, when it was looked at last."""
+        """Bytes that were left when the order was made."""
         self._usual = 0
         """The most that a connection held before an event of it was durable, of late."""
         self._waiting: dict[Account, Callable[[], None]] = {}
-        """Those that may not read, and how each is told that it may."""
+        """Accounts that may not read, and the callback that tells each that it may."""
 
     def account(self, holder: _Holder, host: str) -> Account:
-        """That of a new connection from *host*; it holds nothing yet."""
+        """The account of a new connection from *host*; it holds nothing yet."""
         return Account(self, holder, network_of(host))
 
     def changed(self, account: Account, change: int) -> None:
@@ -120,9 +119,8 @@ class MemoryBudget:
     def take_room(self, account: Account, size: int) -> bool:
         """Count *size* bytes more as read ahead, if they may be.
 
-        A connection may have as much as it leaves to all others, and an address three
-        times that: the more there are, the less has each, and nobody takes all that is
-        left.
+        A connection may have as much as it leaves to all others, and an address three times that.
+        So the more there are, the less has each, and none takes all that is left.
         """
         left = self.read_ahead_bytes - self._ahead - size
         of_address = self._ahead_of.get(account.address, 0)
@@ -186,7 +184,7 @@ class MemoryBudget:
 
     @property
     def plenty(self) -> int:
-        """As many bytes may be read of everybody; 0: ask for each (`room`)."""
+        """Bytes that may be read of every connection; 0: ask for each (`room`)."""
         left = self._left()
         if self._tight or left * 3 <= self._held:
             return 0
@@ -198,7 +196,7 @@ class MemoryBudget:
         return not self.plenty
 
     def room(self, account: Account, again: Callable[[], None]) -> int:
-        """As many bytes may be read of it; 0: none now, and *again* is called once it may.
+        """Bytes that may be read of it; 0: none now, and *again* is called once it may.
 
         *again* must not call back into this.
         """
@@ -217,19 +215,20 @@ class MemoryBudget:
         return 0
 
     def _may_go_on(self, account: Account) -> Callable[[], None] | None:
-        """It waits no more; returns how it is told so."""
+        """End its waiting; returns the callback that tells it."""
         again = self._waiting.pop(account, None)
         if again and not (account.size or account.ahead):
             self._leave_place(account)  # which it keeps until it holds something
         return again
 
     def forget(self, account: Account) -> None:
-        """Its connection reads no more."""
+        """Forget a connection that reads no more."""
         self._may_go_on(account)
 
     def look(self) -> None:
-        """Look whether those who wait may read: due every few seconds, as somebody else
-        may have given back what they wait for.
+        """Look whether those that wait may read: due every few seconds.
+
+        The memory that they wait for may have been given back elsewhere.
         """
         if self._tight and not self._ends_tight():
             self._look(self._left())
@@ -251,7 +250,7 @@ class MemoryBudget:
 
     @property
     def _noticed(self) -> int:
-        """So much more or less must be left to look again."""
+        """The change of what is left after which to look again."""
         return max(_LOOKED_BYTES, self._held // 64, abs(self._looked_at) // 4)
 
     def _look(self, left: int) -> None:
@@ -281,25 +280,25 @@ class MemoryBudget:
         )
 
     def _tell(self, accounts: list[Account]) -> None:
-        """They may go on; one that does may end the waiting of others of them."""
+        """Tell them to go on; one that does may end the waiting of others of them."""
         for one in accounts:
             if again := self._may_go_on(one):
                 again()
 
     def _needs(self, account: Account) -> int:
-        """As many bytes more as it will presumably hold, until its message is whole."""
+        """Bytes that it will presumably hold in addition, until its message is whole."""
         more = max(account.most, self._usual) - account.input
         return more if more > 0 else account.input
 
     def _free_below(self, left: int) -> int:
-        """Whoever's address holds less may read, whatever its place."""
+        """Bytes of an address below which it may read, whatever its place."""
         free = (left - (left + self._held) // _MUCH) // _MUCH
         if self._largest * 4 >= self._held:
             free = max(free, self._largest // _MUCH)
         return free
 
     def _may_read(self, account: Account, left: int) -> int:
-        """As many bytes as *account* may read when so much is left; 0: it has to wait."""
+        """Bytes that *account* may read when so much is left; 0: it has to wait."""
         room = self._free_below(left) - self._addresses.get(account.address, 0)
         if room > 0:
             most = room
@@ -338,7 +337,7 @@ class MemoryBudget:
         largest.read_ahead(0)
 
     def _standing(self) -> dict[str, int]:
-        """What each address holds with connections that stand."""
+        """Bytes that each address holds with connections that stand."""
         found: dict[str, int] = {}
         for one in self._accounts:
             if one.stands:
@@ -347,7 +346,7 @@ class MemoryBudget:
 
 
 def _add(counts: dict[str, int], key: str, change: int) -> None:
-    """What is 0 is not kept."""
+    """Add to a count; one of 0 is not kept."""
     total = counts.get(key, 0) + change
     if total:
         counts[key] = total
@@ -357,28 +356,29 @@ def _add(counts: dict[str, int], key: str, change: int) -> None:
 
 @define(eq=False, weakref_slot=False)
 class Account:
-    """What one connection holds."""
+    """The memory of one connection."""
 
     _budget: MemoryBudget
     holder: _Holder
     address: str
-    """Whom it counts for: an IPv4 address, an IPv6 network, `unix`."""
+    """The address it counts for: an IPv4 address, an IPv6 network, `unix`."""
     size: int = 0
     """Bytes of unfinished input and unread output."""
     ahead: int = 0
     """Bytes that are read ahead, and the room for the next read."""
     stands: bool = False
-    """What it holds does not come any further, or is not taken."""
+    """Whether what it holds does not come any further, or is not taken."""
     input: int = 0
-    """Bytes of unfinished input alone, …"""
+    """Bytes of unfinished input alone."""
     most: int = 0
-    """… and the most of that since an event of it was durable."""
+    """The most bytes of unfinished input since an event of it was durable."""
     place: int = 0
-    """Who has a lower one goes on first; 0: it holds nothing, and waits for nothing."""
+    """The place in order; a lower one goes on first; 0: it holds nothing, and waits for nothing."""
 
     def hold(self, size: int, unfinished: int | None = None) -> None:
-        """It holds *size* bytes now, *unfinished* of input, or all.  May call anybody's
-        `let_go`.
+        """Note that it holds *size* bytes now, *unfinished* of input, or all.
+
+        May call the `let_go` of any connection.
         """
         change, self.size = size - self.size, size
         self.input = size if unfinished is None else unfinished
@@ -387,7 +387,7 @@ class Account:
             self._budget.changed(self, change)
 
     def room(self, again: Callable[[], None]) -> int:
-        """As many bytes may be read; 0: none now, and *again* is called once it may."""
+        """Bytes that may be read; 0: none now, and *again* is called once it may."""
         return self._budget.room(self, again)
 
     def served(self) -> None:
@@ -403,7 +403,7 @@ class Account:
         return self._budget.take_room(self, size)
 
     def read_ahead(self, size: int) -> None:
-        """So much of it is read ahead now, with the room for the next read."""
+        """Note the bytes that are read ahead, with the room for the next read."""
         change, self.ahead = size - self.ahead, size
         if change:
             self._budget.ahead_changed(self, change)

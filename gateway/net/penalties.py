@@ -17,7 +17,7 @@ _MOST_HOSTS = 4096
 
 @define(eq=False, slots=False)
 class Penalties:
-    """Of all listeners of a daemon, by address."""
+    """The penalties of all listeners of a daemon, by address."""
 
     _clock: IReactorTime
 

@@ -1,16 +1,15 @@
 r"""Parser of the PROXY header that a load balancer puts before a connection; no I/O.
 
-Version 1 is a line, `PROXY TCP4 192.0.2.1 192.0.2.9 40000 5044\r\n`; version 2 is a
+Version 1 is a line, `PROXY TCP4 192.0.2.1 192.0.2.9 40000 5044\r\n`.  Version 2 is a
 signature, a version and command byte, a family byte, a length, addresses and
-type-length-values (TLVs), of which the checksum is verified, and that of TLS read if the
+type-length-values (TLVs).  Of these the checksum is verified.  That of TLS is read if the
 balancer's word is taken for who its client is:
 
     0x20  length  client bits  verify, 0 = the certificate is good
                   0x22  length  common name of the client's certificate
 
-Others are skipped.  What a header of command LOCAL, or of no known family, has behind its
-head is for nobody.
-Specification: haproxy.org, proxy-protocol.txt.
+Others are skipped, and so is all behind the head of a header of command LOCAL, or of no
+known family.  Specification: haproxy.org, proxy-protocol.txt.
 
 Twisted has a parser too, but it drops a connection whose first read is shorter than
 8 bytes (v1) or 16 (v2), and it knows no trusted sources.
@@ -32,7 +31,7 @@ SIGNATURE_V1 = b"PROXY "
 SIGNATURE_V2 = b"\r\n\r\n\0\r\nQUIT\n"
 
 _MAX_V1_BYTES = 107
-"""With its CRLF, as the specification says."""
+"""Bytes of the line with its CRLF, as the specification says."""
 _MAX_V2_BYTES = 4096
 """Addresses are at most 216 bytes; the rest is room for TLVs."""
 _KEY = "proxy_protocol"
@@ -54,12 +53,12 @@ _COMMON_NAME = 0x22
 
 
 class ProxyHeader(NamedTuple):
-    """What a whole header said."""
+    """The content of a whole header."""
 
     peer: tuple[str, int] | None
     """Address and port of the real peer; None: the connection's own is the real one."""
     rest: bytes
-    """What followed the header."""
+    """The bytes behind the header."""
     behind_tls: bool = False
     """The client speaks TLS with the balancer, whose word for it is asked for."""
     client: x509.Name | None = None
@@ -144,7 +143,7 @@ def _version_2(head: bytes, *, names: bool) -> ProxyHeader | None:
 
 
 def _peer_v2(family: int, header: bytes) -> tuple[tuple[str, int] | None, int]:
-    """Who the peer is, and where the TLVs begin."""
+    """The peer, and where the TLVs begin."""
     at = _PARTS_V2.size
     try:
         if family == 0x11:
@@ -177,7 +176,9 @@ def _tlvs(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _client(data: bytes, at: int, end: int) -> tuple[bool, x509.Name | None]:
-    """Of a TLV of TLS: whether the client speaks it, and who it is by a good certificate."""
+    """The content of a TLV of TLS: whether the client speaks it, and its name by a good
+    certificate.
+    """
     if end - at < _TLS_HEAD.size:
         raise Refusal(f"PROXY v2 header with a TLV of TLS of {end - at} bytes")
     client, unverified = _TLS_HEAD.unpack_from(data, at)

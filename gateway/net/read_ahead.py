@@ -1,9 +1,9 @@
 """Input that is read while its server takes none, so that the peer is not left unheard.
 
-A connection whose server has paused it is read on, into memory: a sender can finish the
-window that it is writing, whose deadline would pass otherwise, and its end is seen also
-where it stands in the stream (TLS's close_notify, WebSocket's Close).  What is read ahead
-is delivered in order when the server goes on, and dropped with a peer that is gone.
+A connection whose server has paused it is read on, into memory.  So a sender can finish the
+window that it is writing, whose deadline would pass otherwise.  Its end is seen also where
+it stands in the stream (TLS's close_notify, WebSocket's Close).  What is read ahead is
+delivered in order when the server goes on, and dropped with a peer that is gone.
 
 It is bounded for each connection (`limits.read_ahead_bytes`), for each address and for
 all together (`memory.Account.take_room`).  Room is taken before the read, so that ten
@@ -22,7 +22,7 @@ _JOINED = 1 << 14
 
 
 class ReadAhead:
-    """What was read ahead of one connection, and its room for the next read.
+    """The input read ahead of one connection, and its room for the next read.
 
     Memory that is given back may call into this same connection, which goes on then
     (`interfaces.Journal.when_room`): so it is counted last, when all else is set.
@@ -46,7 +46,7 @@ class ReadAhead:
         return self._room > 0
 
     def take_room(self) -> bool:
-        """For one more read; false: there is none at the moment."""
+        """Take room for one more read; false: there is none at the moment."""
         if (
             not self._room
             and self.size + STEP <= self._limit

@@ -1,7 +1,7 @@
 """Rate limit of the log lines that peers can cause: what is left out is told by rule.
 
-One peer's fault must not hide another, nor another fault of the same peer: there is one
-line a minute for each address, listener and rule, and a minute later a line that tells
+One peer's fault must not hide another, nor another fault of the same peer.  So there is
+one line a minute for each address, listener and rule, and a minute later a line that tells
 how many there were.  A flood from many addresses is told by listener and rule only, and
 so are the faults of one address that has found many rules to break.
 """
@@ -21,9 +21,9 @@ from gateway.event import network_of
 _INTERVAL_SECONDS = 60.0
 _MOST_REMEMBERED = 4096
 _MOST_LINES = 600
-"""In a minute, of all peers together."""
+"""Lines in a minute, of all peers together."""
 _MOST_LINES_OF_ONE = 20
-"""In a minute, of one address."""
+"""Lines in a minute, of one address."""
 _MOST_KINDS = 100
 _KIND_CHARACTERS = 100
 _MOST_ENTRIES = 100
@@ -45,13 +45,13 @@ _Key = tuple[str, str, str]
 
 @dataclass(slots=True)
 class Recent:
-    """What one address did again and again."""
+    """A fault of one address, again and again."""
 
     listener: str
     peer: str
     """The last one; of an IPv6 /64, say."""
     why: str
-    """Of the last time, with limit and key."""
+    """The last reason, with limit and key."""
     key: str | None
     """The configuration key of the limit."""
     at: float
@@ -60,9 +60,9 @@ class Recent:
 
 
 class RecentRejections:
-    """Those of all listeners, the hundred that came last, for `/api/rejections`.
+    """The hundred last rejections of all listeners, for `/api/rejections`.
 
-    One that comes again is counted, not listed again: a flood of one peer hides nobody.
+    One that comes again is counted, not listed again: a flood of one peer hides no other.
     """
 
     def __init__(self) -> None:
@@ -92,21 +92,21 @@ class _Line:
 
 
 class RejectionLog:
-    """Of all listeners of a daemon."""
+    """The rejection log of all listeners of a daemon."""
 
     _log = Logger()
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
         self.recent = RecentRejections()
-        """Those that came last, whether they got a line or not."""
+        """The last rejections, whether they got a line or not."""
         self._lines_told: OrderedDict[_Key, _Line] = OrderedDict()
         self._left_out: Counter[tuple[str, str]] = Counter()
-        """By listener and kind, where addresses or kinds are too many."""
+        """Lines left out, by listener and kind, where addresses or kinds are too many."""
         self._minute = -_INTERVAL_SECONDS
         self._lines = 0
         self._lines_of: Counter[str] = Counter()
-        """In this minute, by address, without those that tell what was left out."""
+        """Lines in this minute, by address, without those that tell what was left out."""
         self._scheduled = False
 
     def admit(self, host: str, listener: str, rule: str) -> bool:

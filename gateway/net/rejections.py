@@ -24,7 +24,7 @@ _Place = tuple[type[BaseException], str, int]
 
 @define(eq=False, slots=False)
 class Rejections:
-    """Those of one listener.
+    """The rejections of one listener.
 
     *rate* is shared by all listeners.  *on_refused* is called with the configuration key
     of every refusal, None if it has none.
@@ -39,7 +39,7 @@ class Rejections:
 
     def __attrs_post_init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        """By reason."""
+        """Counts by reason."""
         self._traced: set[_Place] = set()
 
     def count(self, reason: str) -> None:

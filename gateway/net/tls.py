@@ -1,16 +1,16 @@
 """One listener's TLS: certificates, reloaded when their files change, and client names.
 
-Twisted's own ways fall short in three places, each kept by a test: its `tls:` endpoint
-serves the first certificate for ever; its ALPN callback kills every client that offers
-only protocols we do not list (`h2`); and it has no deadline for the handshake (that is
+Twisted's own ways fall short in three places, each kept by a test.  Its `tls:` endpoint
+serves the first certificate for ever.  Its ALPN callback kills every client that offers
+only protocols we do not list (`h2`).  And it has no deadline for the handshake (that is
 `connection`'s).  What remains is its memory-BIO protocol, on a context of our own.
 
 A client that comes again may bring a ticket for the session that it had, and is spared the
 costly part of the handshake.  A ticket has the client's certificate, whose authority was
-asked when it was given; so tickets are good for one listener and one load of its files, and
-for a short time.  Their keys are the context's, and OpenSSL never changes those: a new
-context is made every few hours, and when a CRL ends, in which OpenSSL looks up certificates only in
-the whole handshake.
+asked when it was given.  So tickets are good for one listener and one load of its files,
+and for a short time.  Their keys are the context's, and OpenSSL never changes those.  So a
+new context is made every few hours, and when a CRL ends: OpenSSL looks certificates up in
+those only in the whole handshake.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _KEYS_SECONDS = 4 * 3600.0
 _CRL_CHECK = crypto.X509StoreFlags.CRL_CHECK | crypto.X509StoreFlags.CRL_CHECK_ALL
 
 _LABEL = re.compile(r"[\w-]+", re.ASCII)
-"""What `*` stands for: part of a host's name, not of a subject or a mail address."""
+"""The text that `*` stands for: part of a host's name, not of a subject or a mail address."""
 
 _T = TypeVar("_T")
 _UNUSABLE = (

@@ -50,7 +50,7 @@ class TlsConnection:
         self.established = False
         """The handshake is done, the peer's certificate known."""
         self.bare_bytes = 0
-        """Since the handshake, or the last that had data in it."""
+        """Bytes since the handshake, or since the last record that had data in it."""
         self.failure: str | None = None
         """Why the handshake failed, once `stop` was called."""
         self._tls = tls

@@ -26,14 +26,14 @@ class ConnectionCounts(Counter[str]):
 
 @dataclass(slots=True)
 class Peers:
-    """Whose the open connections are: see `admission.Standing`."""
+    """Counts of the open connections, by `admission.Standing`."""
 
     addresses: ConnectionCounts = field(default_factory=ConnectionCounts)
-    """Those that count for their address, strangers too."""
+    """Connections that count for their address, strangers too."""
     strangers: ConnectionCounts = field(default_factory=ConnectionCounts)
-    """Those of an address that have brought nothing yet."""
+    """Connections of an address that have brought nothing yet."""
     names: ConnectionCounts = field(default_factory=ConnectionCounts)
-    """Those that count for their principal."""
+    """Connections that count for their principal."""
 
 
 @dataclass(slots=True)

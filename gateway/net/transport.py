@@ -21,7 +21,7 @@ class Transport(Protocol):
     """The part of Twisted's socket transports that `AcceptedConnection` uses."""
 
     read_bytes: int
-    """Of one read.  Twisted's has one number for this and for output that piles up."""
+    """Bytes of one read.  Twisted's has one number for this and for output that piles up."""
     bufferSize: int  # noqa: N815 - Twisted's
     """The latter."""
 
@@ -33,7 +33,7 @@ class Transport(Protocol):
         """Buffers, then sends."""
 
     def writeSequence(self, iovec: Iterable[bytes | memoryview]) -> None:
-        """Likewise."""
+        """Write the pieces one after another."""
 
     def loseWriteConnection(self) -> None:
         """FIN after what is written."""
@@ -51,7 +51,7 @@ class Transport(Protocol):
         """Read again."""
 
     def registerProducer(self, producer: object, streaming: bool) -> None:  # noqa: FBT001 - Twisted's
-        """Its pauseProducing is called when output piles up."""
+        """Register a producer, whose pauseProducing is called when output piles up."""
 
     def fileno(self) -> int:
         """The descriptor."""
@@ -61,7 +61,7 @@ class Transport(Protocol):
 
 
 class _NoTransport:
-    """In place of a connection that is lost: calls do nothing."""
+    """A stand-in for the transport of a lost connection: calls do nothing."""
 
     read_bytes = 0
     bufferSize = 0  # noqa: N815 - Twisted's
@@ -94,7 +94,7 @@ NO_TRANSPORT: Transport = _NoTransport()
 
 
 class LostTransport(_NoTransport):
-    """In place of one that is lost, whose connection has input to deliver first.
+    """A stand-in for a lost transport, whose connection has input to deliver first.
 
     *ended* is called once, when the connection is done.
     """
@@ -103,13 +103,13 @@ class LostTransport(_NoTransport):
         self._ended: Callable[[], object] | None = ended
 
     def loseConnection(self) -> None:
-        """It is done."""
+        """End: the connection is done."""
         ended, self._ended = self._ended, None
         if ended is not None:
             ended()
 
     def abortConnection(self) -> None:
-        """It is done."""
+        """End: the connection is done."""
         self.loseConnection()
 
 
@@ -119,15 +119,15 @@ def address_text(host: str, port: int) -> str:
 
 
 class Peer(Enum):
-    """What a socket says of its peer, though its server takes nothing at the moment."""
+    """The state of a peer as its socket says it, though its server takes nothing at the moment."""
 
     THERE = "there"
     HEARD = "heard"
-    """It has sent what is unread."""
+    """The peer has sent what is unread."""
     CLOSED = "closed"
-    """It has sent its FIN, behind what is unread."""
+    """The peer has sent its FIN, behind what is unread."""
     GONE = "gone"
-    """It reset the connection, or its keepalive failed."""
+    """The peer reset the connection, or its keepalive failed."""
 
 
 def look_at_peer(transport: Transport) -> Peer:
@@ -146,7 +146,7 @@ def look_at_peer(transport: Transport) -> Peer:
 
 
 def unread_bytes(transport: Transport) -> int:
-    """How many bytes of the peer the kernel holds that nobody has read yet."""
+    """Bytes of the peer in the kernel that are not read yet."""
     waiting = array("i", [0])
     try:
         fcntl.ioctl(transport.fileno(), termios.FIONREAD, waiting)
@@ -156,7 +156,7 @@ def unread_bytes(transport: Transport) -> int:
 
 
 def unix_credentials(transport: Transport) -> str:
-    """Who is at the other end of a unix socket: `unix:uid=1000,pid=4711`."""
+    """The process at the other end of a unix socket: `unix:uid=1000,pid=4711`."""
     option = transport.getHandle().getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     pid, uid, _ = struct.unpack("iII", option)
     return f"unix:uid={uid},pid={pid}"

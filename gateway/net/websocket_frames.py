@@ -21,13 +21,13 @@ _MAX_EMPTY_FRAMES = 1000
 _CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0, 1, 2, 8, 9, 10
 _FIN = 0x80
 _LONG_BYTES = 640
-"""From here on numpy's exclusive or beats that of big integers."""
+"""The size from which on numpy's exclusive or beats that of big integers."""
 _WORD = np.dtype(np.uint32)
 """A mask, in whatever order of bytes: it is the same on both sides."""
 _U16 = struct.Struct("!H")
 _U64 = struct.Struct("!Q")
 _SHORT = [bytes((_FIN | _BINARY, size)) for size in range(126)]
-"""What comes before a short binary message."""
+"""The head of a short binary message, by its size."""
 
 
 def binary_message(payload: bytes) -> bytes:
@@ -98,7 +98,7 @@ class FrameDecoder:
         self._empty = 0
 
     def output(self) -> bytes:
-        """What the last `feed` wants sent: a Pong, a Close, or nothing."""
+        """The answer to the last `feed`: a Pong, a Close, or nothing."""
         output, self._output = self._output, b""
         return output
 
@@ -220,7 +220,7 @@ class FrameDecoder:
 
 
 def _answer_to_close(payload: bytes) -> bytes:
-    """What answers a Close: its own status code."""
+    """The answer to a Close: its own status code."""
     if not payload:
         return b""
     code = int.from_bytes(payload[:2], "big")

@@ -23,10 +23,10 @@ class Upgrade(NamedTuple):
     """The request was a WebSocket's and was granted."""
 
     response: bytes
-    """To be sent before any frame."""
+    """The response to send before any frame."""
     subprotocol: str | None
     rest: bytes
-    """What followed the request."""
+    """The bytes behind the request."""
 
 
 class UpgradeParser:

@@ -32,9 +32,7 @@ class FairQueue(Generic[_T]):
         return client in self._clients
 
     def put(self, client: str, item: _T, *, first: bool = False) -> None:
-        """Put *item* behind the client's others, unless it is there already, or before
-        them.
-        """
+        """Put *item* behind the client's others, unless it is there already, or before them."""
         items = self._clients.setdefault(client, OrderedDict())
         items[item] = None
         if first:

@@ -369,6 +369,4 @@ class Accept(Protocol):
     """Makes the server of one connection: what a protocol gives to a listener."""
 
     def __call__(self, connection: Connection) -> Server:
-        """Make the server of a connection, which greets only if the protocol speaks
-        first.
-        """
+        """Make the server of a connection, which greets only if the protocol speaks first."""

@@ -28,8 +28,7 @@ class Reload:
     """The effect of a reload on a key that was changed."""
 
     when: Literal["yes", "new connections", "restart", "job"]
-    """The time of effect: at once, for connections that come, or when daemon or job
-    start again."""
+    """The time of effect: at once, for connections that come, or when daemon or job start again."""
     why: str = ""
     """The reason for a restart: `needs a restart, because WHY`."""
 
@@ -39,9 +38,7 @@ NEW_CONNECTIONS = Reload("new connections")
 
 
 def restart(why: str) -> Reload:
-    """A key that stays as it is until the daemon starts again: *why*, as half a
-    sentence.
-    """
+    """A key that stays as it is until the daemon starts again: *why*, as half a sentence."""
     return Reload("restart", why)
 
 

@@ -53,8 +53,7 @@ class Batch:
         self.acknowledged = 0
         """How many of those are acknowledged, or set aside."""
         self.refused: dict[int, str] = {}
-        """The events that were set aside, by their place, and why, if that is known for
-        sure."""
+        """The events that were set aside, by their place, and why, if that is known for sure."""
 
     @property
     def stored(self) -> int:

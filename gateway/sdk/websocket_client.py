@@ -39,8 +39,7 @@ class WebSocketClient:
         """The server sent Close, rejected the request or broke the protocol: send
         `output` and close the connection."""
         self.broken = False
-        """Whether the peer broke the protocol where no Close can answer, as in the
-        upgrade."""
+        """Whether the peer broke the protocol where no Close can answer, as in the upgrade."""
         self._wsproto = WSConnection(ConnectionType.CLIENT)
         request = Request(host=host, target=path, subprotocols=list(subprotocols))
         self._output = self._wsproto.send(request)

@@ -63,8 +63,7 @@ _CONFLICT = re.compile(
     r"(MetadataChanged|ProtocolChanged|ConcurrentWrite)Exception"
     r"|DELTA_(METADATA_CHANGED|PROTOCOL_CHANGED|CONCURRENT_WRITE)"
 )
-"""Errors of a table, or a column of it, that was made by others meanwhile: we did
-nothing."""
+"""Errors of a table, or a column of it, that was made by others meanwhile: we did nothing."""
 _LOG_KEPT = "delta.logRetentionDuration"
 _SET_BACK = "RESTORE"
 
@@ -125,9 +124,7 @@ class DeltaTable(SharedTable):
         *,
         few: bool = False,
     ) -> None:
-        """Append rows as `commits.Table` does; Spark sorts rows for more than one
-        partition.
-        """
+        """Append rows as `commits.Table` does; Spark sorts rows for more than one partition."""
         del count, few
         persistently(lambda: self._append(rows, ledger), _CONFLICT)
 
@@ -314,9 +311,7 @@ class DeltaTable(SharedTable):
             )
 
     def _state(self) -> tuple[int, int | None]:
-        """The table's version, -1 where there is none; and the last `txnVersion` of
-        ours.
-        """
+        """The table's version, -1 where there is none; and the last `txnVersion` of ours."""
         _, snapshot = self._now()
         version = int(snapshot.version())
         if version < 0:

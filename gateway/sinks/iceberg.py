@@ -51,8 +51,7 @@ _JOB = "gateway.job."
 _TOKEN = "gateway.token"  # noqa: S105 - tells our staged snapshot from another job's
 _DAY = 86_400_000  # milliseconds
 _CONFLICT = re.compile("CommitFailedException|AlreadyExistsException")
-"""Errors of a table, or a column of it, that was made by others meanwhile: ours is not
-seen."""
+"""Errors of a table, or a column of it, that was made by others meanwhile: ours is not seen."""
 
 #: A table's description has each snapshot, and each commit writes it anew.
 _MOST_SNAPSHOTS = 500
@@ -532,9 +531,7 @@ class IcebergTable(SharedTable):
 
     @staticmethod
     def _ledgers_of(table: Any, snapshot: Any) -> list[Words]:
-        """The ledgers in the words of a snapshot; those of a copy are where it was
-        staged.
-        """
+        """The ledgers in the words of a snapshot; those of a copy are where it was staged."""
         words = snapshot.summary()
         text, source = words.get(LEDGER), words.get("source-snapshot-id")
         if text is None and source is not None:
@@ -618,9 +615,7 @@ class _Iceberg(Format):
                 yield ("partition_by",), f"{like}, not {one!r}"
 
     def settings(self, spark: Any, data_dir: Path, version: str) -> dict[str, str]:
-        """Settings as `Kind` says: a catalog of folders, unless the user has one of
-        that name.
-        """
+        """Settings as `Kind` says: a catalog of folders, unless the user has one of that name."""
         found = super().settings(spark, data_dir, version)
         key = f"spark.sql.catalog.{_CATALOG}"
         if key not in spark.conf:
