@@ -32,10 +32,10 @@ OPENERS = re.compile(
 
 LEFT: dict[str, int] = {
     "gateway/admin": 19,
-    "gateway/audit": 181,
+    "gateway/audit": 126,
     "gateway/daemon": 3,
     "gateway/forward": 82,
-    "gateway/net": 298,
+    "gateway/net": 153,
     "gateway/protocols/forward": 37,
     "gateway/sdk": 65,
     "gateway/sinks": 2,
