@@ -60,7 +60,7 @@ def consume(
 
 
 def source_of(config: Config) -> str | Path:
-    """What consumers read: the archive, or the bucket of the spool."""
+    """The place that consumers read: the archive, or the bucket of the spool."""
     if config.spool.bucket is not None:
         return str(config.spool.bucket)
     return Directories.of(config).archive

@@ -1,4 +1,4 @@
-"""Which files of a table belong to whole batches, the newest first.
+"""Files of a table that belong to whole batches, the newest first.
 
 Readers that take the columns of the first file for those of all so have every column: new
 ones are null in old files.

@@ -34,13 +34,13 @@ from gateway.store.readers.lake import (
 )
 
 MOST_OPEN = 1000
-"""So many that have ended are in the ledger; then they are closed."""
+"""The most ended incarnations in the ledger; then they are closed."""
 
 _OBJECT = ".gateway-closed-"
 
 
 class Closing:
-    """Of one lake, whose spool is in *bucket*, if it is in one."""
+    """The closed incarnations of one lake, whose spool is in *bucket*, if it is in one."""
 
     def __init__(self, lake: Path, disk: Disk, bucket: Bucket | None = None) -> None:
         self._lake = lake

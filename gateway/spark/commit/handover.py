@@ -3,13 +3,14 @@
     def function(batch: DataFrame, context: Context) -> None
 
 It is called once for each batch and returns when the rows are where they belong.  Before
-the call, durably, `lake/.gateway/handover.json` says which files the batch is; after it,
-the ledger says that it is done, and it is never handed over again.  What was handed over
-and is not in the ledger comes again at the next start, before anything else: the same
-rows under the same number, whatever became of the checkpoint, and `repeated` is true.
+the call, durably, `lake/.gateway/handover.json` says which files the batch is.  After it,
+the ledger says that it is done, and it is never handed over again.  A batch that was handed
+over and is not in the ledger comes again at the next start, before anything else.  It has
+the same rows under the same number, whatever became of the checkpoint, and `repeated` is
+true.
 
-So each event is handed over at least once, and a function that writes the rows of a
-number in one step, and does nothing where it has that number, has each exactly once.
+So each event is handed over at least once.  A function that writes the rows of a number in
+one step, and does nothing where it has that number, has each exactly once.
 
 One of its files may be unreadable by then, and moved aside.  If every call
 for this batch has raised, its target has nothing of that number, which then names the
@@ -76,7 +77,7 @@ class HandOver(Sink):
         """The batch that it has certainly not: every call for it has raised, in this life."""
 
     def recover(self) -> None:
-        """See `Sink`; raises what the user's function raises, too."""
+        """Recover as `Sink` does; raises what the user's function raises, too."""
         self._disk.make_directory(self._path.parent)
         self.ledger = self.closing.whole(Ledger.load(self._disk, self._path))
         self.failure = None
@@ -189,7 +190,7 @@ class HandOver(Sink):
 
 
 def made(parts: Parts, name: str, function: Function) -> HandOver:
-    """What gives a job's batches to *function*, for the kind of tables called *name*."""
+    """The sink that gives a job's batches to *function*, of the kind of tables called *name*."""
     from gateway.spark.run import query
 
     lake = parts.config.data_dir / "lake"

@@ -35,7 +35,7 @@ class LakeDisk(Disk, Protocol):
 
 
 def sync(disk: Disk, path: Path) -> None:
-    """Make durable what somebody else wrote to a file."""
+    """Make durable what another process wrote to a file."""
     file = disk.open(path)
     try:
         file.sync()
@@ -59,7 +59,7 @@ class Lake(RealDisk):
         os.link(old, new)
 
     def exchange(self, one: Path, other: Path) -> None:
-        """See `LakeDisk`; where it can not, *other* is missing for a moment."""
+        """Exchange as `LakeDisk` does; where it can not, *other* is missing for a moment."""
         libc = ctypes.CDLL(None, use_errno=True)
         names = os.fsencode(one), os.fsencode(other)
         renameat2 = getattr(libc, "renameat2", None)

@@ -1,4 +1,4 @@
-"""What has been committed to the lake, by the events' names: the sink's own memory.
+"""The ledger: which events have been committed to the lake, by name.
 
 Spark's checkpoint says which batches are done.  This file says which *events* are in
 the tables, so a checkpoint may be lost or thrown away and nothing is doubled.  It is
@@ -76,7 +76,7 @@ class Ranges:
         self._by: dict[Life, Lsns] = {}
         """Others than those."""
         self._of: dict[str, set[Life]] = {}
-        """Whose lsns these are, by node."""
+        """The incarnations that gave these lsns, by node."""
         for node, lives in (plain or {}).items():
             for incarnation, intervals in lives.items():
                 self._keep(Life(node, incarnation), Lsns(intervals))
@@ -107,7 +107,7 @@ class Ranges:
             self._keep(life, lsns.copy())
 
     def _keep(self, life: Life, lsns: Lsns) -> None:
-        """As an incarnation's that is not here yet; nobody else changes that set."""
+        """Add the set of an incarnation that is not here yet; it is changed nowhere else."""
         if lsns:
             self._of.setdefault(life.node, set()).add(life)
             self._by[life] = lsns
@@ -166,7 +166,7 @@ class Ranges:
         return hash(tuple(self))
 
     def lives(self) -> Collection[Life]:
-        """Who gave them, those that came last at the end."""
+        """The incarnations, those that came last at the end."""
         return [*self.closed.by, *self._by]
 
     def common(self, other: Ranges) -> Ranges:
@@ -184,7 +184,7 @@ class Ranges:
         return left
 
     def last(self) -> dict[str, int]:
-        """The greatest lsn of each node, whoever gave it."""
+        """The greatest lsn of each node, of any incarnation."""
         return {node: max(lives.values()) for node, lives in self.last_by().items()}
 
     def last_by(self) -> dict[str, dict[str, int]]:
@@ -215,7 +215,7 @@ class Ranges:
         return self._lsns(life).last
 
     def touches(self, file: SpoolFile) -> bool:
-        """Whether an lsn that *file* has is in here, whoever gave it."""
+        """Whether an lsn that *file* has is in here, of any incarnation."""
         return any(self._giving(file))
 
     def others(self, file: SpoolFile) -> list[Life]:
@@ -227,7 +227,7 @@ class Ranges:
         return life in self._by or life in self.closed.by
 
     def plain(self) -> dict[str, dict[str, list[tuple[int, int]]]]:
-        """For JSON; what the constructor takes.  Without what is closed."""
+        """The lsns for JSON, as the constructor takes them.  Without what is closed."""
         found: dict[str, dict[str, list[tuple[int, int]]]] = {}
         for (node, incarnation), lsns in self._by.items():
             found.setdefault(node, {})[incarnation] = list(lsns)
@@ -240,7 +240,7 @@ class Ranges:
         return mine or closed or _NONE
 
     def _giving(self, file: SpoolFile) -> Iterator[Life]:
-        """Who of its node gave an lsn that *file* has."""
+        """The incarnations of its node that gave an lsn that *file* has."""
         for life in (*self.closed.of.get(file.node, ()), *self._of.get(file.node, ())):
             if self._lsns(life).touches(file.first, file.last):
                 yield life
@@ -279,26 +279,26 @@ _UNSAID = Record()
 
 @dataclass(frozen=True)
 class Ledger:
-    """What all batches have committed, and which was the last."""
+    """The commits of all batches, and the last one."""
 
     query: str | None = None
     """Spark's id of the last query: it lives in the checkpoint and dies with it."""
     batch: int = -1
-    """That query's last batch that is in the tables."""
+    """The query's last batch that is in the tables."""
     latest: Ranges = field(default_factory=Ranges)
-    """What that batch took from the spool."""
+    """The events that that batch took from the spool."""
     committed: Ranges = field(default_factory=Ranges)
-    """What all batches of all queries took."""
+    """The events that all batches of all queries took."""
     sequence: int = 0
     """How many batches there were, over all queries; part of the files' names."""
     holes: tuple[Hole, ...] = ()
-    """What was moved aside."""
+    """The events that were moved aside."""
     accepted: tuple[Accepted, ...] = ()
-    """What may be missing."""
+    """The events that may be missing."""
     ends: Mapping[Life, End] = field(default_factory=dict)
     """Incarnations of which nothing more comes from their own disk."""
     records: Mapping[Life, Record] = field(default_factory=dict)
-    """What files say of their incarnations."""
+    """The files' records of their incarnations."""
     types: Mapping[str, str] = field(default_factory=dict)
     """Columns of `events` so far, and their types as Spark names them."""
     taken_back: str = ""
@@ -314,7 +314,7 @@ class Ledger:
 
     @classmethod
     def parse(cls, text: str | bytes, where: str) -> Ledger:
-        """What `text` gave.  Raises `Broken`, which names *where* it was found."""
+        """The ledger whose `text` this is.  Raises `Broken`, which names *where* it was found."""
         try:
             return cls.of(json.loads(text), where)
         except ValueError as why:
@@ -421,9 +421,7 @@ class Ledger:
         return replace(self, ends=ends)
 
     def left_behind(self) -> list[Life]:
-        """Incarnations that have ended, of which something is in no table, or may be, and
-        nobody has accepted that.
-        """
+        """Ended incarnations with events that are, or may be, in no table, and not accepted so."""
         return [
             life
             for life, end in self.ends.items()
@@ -432,7 +430,7 @@ class Ledger:
         ]
 
     def accepts(self, life: Life, end: End) -> bool:
-        """Whether somebody has accepted what an incarnation left behind."""
+        """Whether it was accepted what an incarnation left behind."""
         return any(
             one.has_end_of(life.node, life.incarnation, end.acknowledged)
             for one in self.accepted
@@ -443,11 +441,10 @@ class Ledger:
         write_json(disk, path, self._plain())
 
     def text(self, **beside: Any) -> str:
-        """All of it in a line, for the words of a table's commit.
+        """The whole ledger in a line, for the words of a table's commit.
 
         But for the columns' types: a table keeps the words of hundreds of commits, and has
-        its columns itself.  *beside* are words of whoever writes them; `parse` passes them
-        over.
+        its columns itself.  *beside* are words of the committer; `parse` passes them over.
         """
         plain = {**self._plain(), "types": {}, **beside}
         return json.dumps(plain, separators=(",", ":"))

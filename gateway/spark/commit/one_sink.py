@@ -1,4 +1,4 @@
-"""Whose tables a data_dir has: one sink for good, because its ledger is with its tables.
+"""The sink of a data_dir's tables: one for good, because its ledger is with its tables.
 
 `lake/.gateway/sink.json` names it, and where the tables are, for those who look for them
 without Spark.

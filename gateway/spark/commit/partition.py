@@ -50,9 +50,9 @@ class Replaced(NamedTuple):
 
 @contextmanager
 def alone(lake: Path) -> Iterator[None]:
-    """Held by whoever makes new files of old ones, or those rows would be there twice.
+    """Hold the lock for making new files of old ones, or those rows would be there twice.
 
-    Raises `Busy` if somebody else does.
+    Raises `Busy` if another process has it.
     """
     (lake / INTERNAL).mkdir(parents=True, exist_ok=True)
     held = Lock()
@@ -237,8 +237,10 @@ def check_finished(lake: Path) -> None:
 
 
 def check_settled(lake: Path, folder: Path, going: Collection[Path]) -> None:
-    """A batch that a crash has cut in two, or that is under way, counts on the names of
-    its files, and rows that are put through again on those that they come from.
+    """Check that no batch under way counts on the names of these files.
+
+    One that a crash has cut in two does, too, and rows that are put through again count on
+    those that they come from.
     """
     names = {str(path.relative_to(lake)) for path in going}
     for path in (lake / INTERNAL / "staging").glob("*/*/manifest"):
@@ -258,12 +260,12 @@ def check_settled(lake: Path, folder: Path, going: Collection[Path]) -> None:
 
 
 def visible(folder: Path) -> list[Path]:
-    """Its files that readers see, by name: the oldest first."""
+    """Files that readers see, by name: the oldest first."""
     return sorted(path for path in folder.glob("*.parquet") if path.name[0] not in "._")
 
 
 def folders(lake: Path, tables: Iterable[str], day: str = "*") -> list[Path]:
-    """Those of all days of these tables, or of one."""
+    """The folders of all days of these tables, or of one."""
     return [
         folder
         for table in tables
@@ -277,7 +279,7 @@ def files_of(lake: Path, *tables: str) -> list[Path]:
 
 
 def by_columns(files: Iterable[Path]) -> list[list[Path]]:
-    """Those together that have the same columns."""
+    """The files in groups that have the same columns."""
     groups: dict[tuple[tuple[str, str], ...], list[Path]] = {}
     for path in files:
         columns = sorted((one.name, str(one.type)) for one in pq.read_schema(path))
@@ -286,8 +288,9 @@ def by_columns(files: Iterable[Path]) -> list[list[Path]]:
 
 
 def start_of_name(files: Sequence[Path]) -> str:
-    """Of what is made of *files*: like the newest of them, so that readers of whole batches
-    take it for one of those.
+    """The start of the name of a file made of *files*.
+
+    Like the newest of them, so that readers of whole batches take it for one of those.
     """
     return files[-1].name[: len("part-0123456789")]
 
@@ -301,7 +304,7 @@ def has_variant(schema: pa.Schema) -> bool:
 
 
 def writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    """Of a new file of a table."""
+    """The writer of a new file of a table."""
     texts = ("body", "payload")  # long ones, each another one
     return pq.ParquetWriter(
         path,

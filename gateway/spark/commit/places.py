@@ -52,7 +52,7 @@ class Places:
         self._new: _Hashes = np.empty(0, np.int64)
 
     def resent(self, files: Iterable[Path]) -> Ranges:
-        """Which events of a batch's files came before; they are not remembered yet."""
+        """The events of a batch's files that came before; they are not remembered yet."""
         if self._known is None:
             self._known = self._load()
         self._forget()
@@ -107,7 +107,7 @@ class Places:
                 continue
 
     def _newest(self) -> deque[tuple[float, _Hashes]]:
-        """Of the newest files, as much as is kept."""
+        """The hashes of the newest files, as many as are kept."""
         oldest = self._clock() - self._horizon
         paths = self._table.glob("*/*/*.parquet")
         times = [(path.stat().st_mtime, path) for path in paths]
@@ -127,7 +127,7 @@ class Places:
 
 
 def _among(hashes: _Hashes, known: _Hashes) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which are in *known*, which is sorted."""
+    """A mask of the hashes in *known*, which is sorted."""
     if not len(known):
         return np.zeros(len(hashes), bool)
     at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
@@ -135,7 +135,7 @@ def _among(hashes: _Hashes, known: _Hashes) -> np.ndarray[Any, np.dtype[np.bool_
 
 
 def _places(path: Path) -> Iterable[tuple[Life, _Hashes, _Hashes]]:
-    """Who gave them, lsns, hashes: of the rows that have a place."""
+    """Incarnation, lsns and hashes of the rows that have a place."""
     with pq.ParquetFile(path) as file:
         columns = ["node", "incarnation", "lsn", "place"]
         columns = [name for name in columns if name in file.schema_arrow.names]

@@ -2,7 +2,7 @@
 
 Each job reads a prefix of its own, and has a fence of its own by its name, and a ledger of
 its own in the words of its commits.  A job without a name has those that all had before
-there were names.  Whoever maintains the table carries all ledgers on.
+there were names.  Maintenance of the table carries all ledgers on.
 
 A node is one job's for ever: whose rows are whose is told by it.  So a job commits nothing
 of a node that another job's ledger has, as of the last commit.
@@ -34,11 +34,11 @@ class SharedTable(ABC):
         self.name = name
         self.job = job
         self._theirs: dict[str, str] = {}
-        """Which other job has a node."""
+        """The other job that has each node."""
 
     @property
     def fence(self) -> str:
-        """What the format knows us by."""
+        """The name by which the format knows us."""
         return f"gateway/{self.job}" if self.job else "gateway"
 
     @abstractmethod
@@ -51,7 +51,7 @@ class SharedTable(ABC):
 
     @abstractmethod
     def _all_rows(self) -> DataFrame:
-        """Those of all jobs."""
+        """The rows of all jobs."""
 
     def others(self) -> Mapping[str, str]:
         """The nodes that other jobs have, and which job."""
@@ -63,7 +63,7 @@ class SharedTable(ABC):
         return self._all_rows().where(self._ours())
 
     def state(self) -> Mapping[str, str]:
-        """See `commits.Table`; and whether others write it, too, for the audit."""
+        """The state as in `commits.Table`; and whether others write it, too, for the audit."""
         return {"shared": "yes"} if self._theirs else {}
 
     def _ours(self) -> str:
@@ -154,7 +154,7 @@ def values_of(partitions: Iterable[Iterable[str]]) -> dict[str, set[str]]:
 
 
 def number_of(ledger: Words) -> int:
-    """Its `sequence`."""
+    """The ledger's `sequence`."""
     return int(ledger.get("sequence", 0))
 
 

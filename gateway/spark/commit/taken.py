@@ -1,10 +1,10 @@
-"""Which file of each name the tables have: by the digest of its events.
+"""The file of each name that the tables have, by the digest of its events.
 
     lake/.gateway/taken    NAME DIGEST, a line for each file, behind its commit
 
-A name may come again: what a kill has left in the spool or the bucket, or another past of the
-incarnation (`gateway.spark.files.overlaps`).  Where the digest is the same nobody has to compare
-rows.  Nothing rests on this file: what it lacks is compared.
+A name may come again: a kill has left it in the spool or the bucket, or it has another past
+of the incarnation (`gateway.spark.files.overlaps`).  Where the digest is the same no rows
+have to be compared.  Nothing rests on this file: what it lacks is compared.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _MOST = 20_000
 
 
 class Taken:
-    """Of one lake; the sink's thread writes it, and others read."""
+    """The digests of one lake; the sink's thread writes them, and others read."""
 
     def __init__(self, lake: Path) -> None:
         self._path = lake / INTERNAL / "taken"
         self._known: dict[str, str] | None = None
 
     def note(self, digests: Mapping[str, str]) -> None:
-        """These files are in the tables: the digest of each, by name."""
+        """Note files that are in the tables: the digest of each, by name."""
         known = self._read()
         new = {
             name: digest

@@ -49,7 +49,7 @@ def folder_of(spool: Path, files: Sequence[SpoolFile]) -> Path | None:
 
 
 def _of_file(path: Path) -> set[tuple[str, date] | None]:
-    """What `_of_group` says of each row group."""
+    """The values of `_of_group` for each row group."""
     footer = pq.read_metadata(path)
     names = footer.schema.names
     places = [names.index(name) for name in ("protocol", "received_at", "flaw")]

@@ -57,7 +57,7 @@ class _Progress:
 
 @define(eq=False, slots=False)
 class Cleaner:
-    """Of one spool directory and the query that reads it; one thread uses it.
+    """The cleaner of one spool directory and the query that reads it; one thread uses it.
 
     *in_tables* says of a file whether all its events are in the tables.  Files go to
     *archive*, of which *before* is told, or nowhere if it is None.  *doubtful* says of one
@@ -77,7 +77,7 @@ class Cleaner:
         self.overlooked: list[str] = []
         """Files that Spark takes for done, and are in no table; of the last run."""
         self._there: dict[str, SpoolFile | None] = {}
-        """What the spool had the last time: of 600,000 names, a week's, few are new."""
+        """The spool's files at the last look: of 600,000 names, a week's, few are new."""
         if self._archive is not None:
             self._disk.make_directory(self._archive)
 

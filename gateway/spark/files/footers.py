@@ -1,4 +1,4 @@
-"""What the footers of a batch's spool files say: how many rows, and in which form.
+"""Footers of a batch's spool files: how many rows they have, and in which form.
 
 The file's name says the rest.  One look at each file, before a batch is taken.
 """
@@ -25,18 +25,18 @@ _GROUP_BYTES = 32 << 20
 
 
 class Footers(NamedTuple):
-    """Of the files of a batch."""
+    """The footers of the files of a batch."""
 
     rows: int
-    """In all that are there."""
+    """Rows in all files that are there."""
     row_bytes: int = 0
-    """What one of them may have in memory."""
+    """Bytes that a row may have in memory."""
     records: Mapping[Life, Record] = {}
-    """What they say of their incarnations."""
+    """The files' records of their incarnations."""
     days: float = 0
-    """On how many days they came, at most; infinite where that is not known."""
+    """Days on which they came, at most; infinite where that is not known."""
     digests: Mapping[str, str] = {}
-    """Of the events of each that is there (`gateway.store.digests`), by name."""
+    """The digest of the events of each file that is there (`gateway.store.digests`), by name."""
 
 
 def read(spool: Path, files: Iterable[SpoolFile]) -> Footers:
@@ -104,7 +104,7 @@ def expansion(paths: Iterable[Path]) -> float:
 
 
 def row_bytes(paths: Iterable[Path]) -> int:
-    """What a row of these files may have in memory.  Raises what pyarrow raises."""
+    """Bytes that a row of these files may have in memory.  Raises what pyarrow raises."""
     return max((_row_bytes(pq.read_metadata(path)) for path in paths), default=0)
 
 
@@ -122,8 +122,10 @@ def sizes(paths: Iterable[Path]) -> tuple[int, int]:
 
 
 def _row_bytes(found: pq.FileMetaData) -> int:
-    """The rows of a group are taken to be alike, but where it is larger than the gateway
-    makes one of small events: then one of them may be all of it.
+    """The rows of a group are taken to be alike.
+
+    But where a group is larger than the gateway makes one of small events, one of them may be
+    all of it.
     """
     counts = (
         found.row_group(number).num_rows for number in range(found.num_row_groups)
@@ -136,7 +138,7 @@ def _row_bytes(found: pq.FileMetaData) -> int:
 
 
 def _sizes(found: pq.FileMetaData) -> Iterator[int]:
-    """Of its groups, as they are in memory."""
+    """The sizes of its groups in memory."""
     for number in range(found.num_row_groups):
         yield found.row_group(number).total_byte_size
 

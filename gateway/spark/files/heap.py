@@ -1,5 +1,4 @@
-"""What a batch takes of Java's heap: settings by the size of its rows, and what becomes of
-files whose rows did not fit.
+"""Java's heap for a batch: settings by the size of its rows, and files that did not fit.
 
 Spark reads 4,096 rows at once and looks at the size of what it writes every 100 rows; of
 events of 9 MB that is more than any heap.  So both are set for each batch, by what the

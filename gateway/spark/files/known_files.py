@@ -1,8 +1,8 @@
-"""Parquet files whose names and sizes are known, as rows: nobody looks for them.
+"""Parquet files whose names and sizes are known, as rows: they are not looked for.
 
-For each path that it gets Spark asks whether it is there, lists it, and asks once more: in a
-bucket four requests a file, one after the other, before a task begins.  A spool's files are
-known, and never change; so Spark's index of files is given what it would find.
+Spark asks for each path whether it is there, lists it, and asks once more.  In a bucket
+these are four requests a file, one after the other, before a task begins.  A spool's files
+are known, and never change; so Spark's index of files is given what it would find.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _BLOCK_BYTES = 128 << 20
-"""What Hadoop takes for the size of a block where there are none."""
+"""The size of a block that Hadoop takes where there are none."""
 
 
 def rows(

@@ -28,7 +28,7 @@ _log = logging.getLogger("gateway.spark")
 
 @define(eq=False, slots=False)
 class Obstacles:
-    """Of one spool, and of the batches that a sink makes of it."""
+    """The obstacles of one spool, and of the batches that a sink makes of it."""
 
     _spool: Path
     _poison: Poison
@@ -36,7 +36,7 @@ class Obstacles:
     _suspects: heap.Suspects
     _sink: Sink
     _inbox: Inbox | None
-    """Which has fetched the files, where they come from a bucket."""
+    """The inbox that has fetched the files, where they come from a bucket."""
     _health: Health
 
     @property
@@ -45,7 +45,7 @@ class Obstacles:
         return bool(self._suspects or self._overlaps.in_turns)
 
     def finish(self) -> None:
-        """What the job before this one was at, or has found and not moved."""
+        """Finish what the job before this one was at, or has found and not moved."""
         self._poison.finish()
         self.give_up()
         self._sweep()
@@ -90,7 +90,7 @@ class Obstacles:
         return stored > 0 and self._suspects.innocent(files, in_memory)
 
     def _ran_out(self) -> str:
-        """That the heap was too small, for what, and what to do."""
+        """A sentence: the heap was too small, for what, and what to do."""
         names = [file.name for file in self._sink.batch_files]
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         if self._sink.repeats:

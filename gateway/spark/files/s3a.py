@@ -1,10 +1,9 @@
-"""What Spark needs to read a spool in a bucket: Hadoop's `s3a` file system, and how to reach
-the bucket.
+"""Hadoop's `s3a` file system, with which Spark reads a spool in a bucket.
 
 hadoop-aws must be of the version of Spark's own Hadoop.  It asks for the whole SDK of AWS,
 642 MB; four of its modules, some 50 jars of 18 MB together, do all that is needed.
 
-`gateway spark` itself needs it on a cluster: its tasks run on machines that do not see the
+`gateway spark` itself needs it on a cluster.  Its tasks run on machines that do not see the
 driver's disk, so they read what the driver has fetched where it came from.
 """
 
@@ -44,7 +43,7 @@ _WHOLE = {"enabled": "true", "block.count": "2"}
 
 
 class UnknownSpark(ValueError):
-    """Nobody has tried which hadoop-aws fits this version."""
+    """The hadoop-aws that fits this version was never tried."""
 
 
 def settings(spool: model.Spool, spark_version: str) -> Mapping[str, str]:

@@ -20,7 +20,7 @@ from gateway.spark.jvm.java import Java
 #: The names that archives have.
 NAME = "spark-classes-{}.jsa"
 _OWN = ("SharedArchiveFile", "ArchiveClassesAtExit", "AOTCache", "-Xshare")
-"""Who says one of these to Java has seen to it."""
+"""Java's options of which one means that the user has seen to it."""
 
 
 class Archive:
@@ -34,16 +34,16 @@ class Archive:
         self.path = cache / NAME.format(key)
         self.java = found
         self.base = cache / NAME.format(f"{key}-base")
-        """Below it: of Java's own classes, where Java has none of them."""
+        """The archive below it: of Java's own classes, where Java has none of them."""
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> Archive | None:
-        """For the Java that the job takes; None without a cache.  Raises `java.NoJava`."""
+        """The archive for the job's Java; None without a cache.  Raises `java.NoJava`."""
         cache = java.cache(environ)
         return None if cache is None else cls(java.find(environ), cache)
 
     def options(self, others: str) -> str:
-        """What Java is told to use it; *others* is what it is told besides."""
+        """Java's options for using it; *others* are its other options."""
         if _sees_to_it(others) or not self.made:
             return ""
         files = [one for one in (self.base, self.path) if one.exists()]
@@ -53,14 +53,14 @@ class Archive:
         return f'"-XX:SharedArchiveFile={":".join(map(str, files))}"'
 
     def wanted(self, environ: Mapping[str, str]) -> bool:
-        """Nobody has tried to make it yet, and Java is told of no other one."""
+        """Whether it was never tried to make it, and Java is told of no other one."""
         return not self.path.exists() and not _sees_to_it(
             environ.get("SPARK_SUBMIT_OPTS", "")
         )
 
     @property
     def made(self) -> bool:
-        """It is there; one that could not be made is an empty file."""
+        """Whether it is there; one that could not be made is an empty file."""
         return self.path.exists() and self.path.stat().st_size > 0
 
 

@@ -66,9 +66,9 @@ class Java:
     """A Java that Spark can run on."""
 
     home: Path
-    """What JAVA_HOME must be: the real one, or a shim."""
+    """The value of JAVA_HOME: the real one, or a shim."""
     version: int
-    """Its feature release: 17, 21, 25 …"""
+    """The feature release: 17, 21, 25 and so on."""
     found: str
     """Where it was found, in words."""
     program: Path
@@ -173,7 +173,7 @@ def _shim(java: Path, cache: Path) -> Path:
 
 
 def cache(environ: Mapping[str, str]) -> Path | None:
-    """What is ours of the user's cache directory, if there is one that can be written to."""
+    """The gateway's part of the user's cache directory, if there is one that can be written to."""
     home = environ.get("HOME")
     base = environ.get("XDG_CACHE_HOME") or (f"{home}/.cache" if home else "")
     ours = Path(base) / "gateway"

@@ -3,7 +3,7 @@
     python -m gateway.spark.jvm.recording
 
 It costs some 40 s of CPU.  `gateway run` starts it once, when its first batch is in the
-tables, with the lowest priority.  Archives that nobody has used for a month go.
+tables, with the lowest priority.  Archives that were not used for a month go.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from gateway.store.names import file_name
 
 _UNUSED_SECONDS = 30 * 86400.0
 _FREE_BYTES = 2 << 30
-"""So much must be free where it is to be; it has some 190 MB."""
+"""Bytes that must be free where it is to be; it has some 190 MB."""
 _EVENTS = 100
 _SECONDS = 600.0
 

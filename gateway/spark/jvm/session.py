@@ -44,9 +44,9 @@ _log = logging.getLogger("gateway.spark")
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _MOST_NOISE_BYTES = 16 << 20
-"""Of what Java says, before its file begins anew."""
+"""Bytes of Java's output before its file begins anew."""
 _JAVA_SECONDS = 5.0
-"""It has ended by then, if it is about to."""
+"""Seconds after which it has ended, if it is about to."""
 
 
 class NoSpark(java.NoJava):
@@ -123,8 +123,8 @@ def pythons(
 ) -> dict[str, str]:
     """The Python that Spark starts for functions in Python, as variables of the environment.
 
-    It is what the configuration says, or else *environ*, as with every Spark.  Where neither
-    does and Spark runs on this machine, it is ours: the `python3` of the PATH, which Spark
+    It is the one of the configuration, or else of *environ*, as with every Spark.  Where neither
+    says and Spark runs on this machine, it is ours.  The `python3` of the PATH, which Spark
     would take, may be of another version, and each such function would fail.  Machines of a
     cluster may have nothing where ours is: they take the `python3` of their PATH.
     """
@@ -138,7 +138,7 @@ def pythons(
 
 
 def java_status() -> int | None:
-    """What a Java that has ended, ended with; None where another program started it."""
+    """The exit status of a Java that has ended; None where another program started it."""
     from pyspark import SparkContext
 
     process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001
@@ -185,10 +185,10 @@ def start(
 ) -> SparkSession:
     """A session; Java is looked for unless spark-submit has started it already.
 
-    *warehouse* is a folder that Spark makes for tables that it keeps itself, and nobody has
-    here; it would be one in the folder that we are in.
-    *more* is what the sink needs (`gateway.sink.Kind.settings`).  What Java itself says goes
-    to the file *noise*.  Raises `java.NoJava`, and what Spark raises.
+    *warehouse* is a folder that Spark makes for tables that it keeps itself, of which there are
+    none; it would be one in the current folder.
+    *more* is what the sink needs (`gateway.sink.Kind.settings`).  Java's own output
+    goes to the file *noise*.  Raises `java.NoJava`, and what Spark raises.
     """
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     classes = None
@@ -256,7 +256,7 @@ def _why(noise: Path | None, raised: str) -> str:
 
 
 def _anew(path: Path) -> IO[bytes]:
-    """That file, empty; what the job before this one left is beside it."""
+    """Open the file, empty; the one of the job before is beside it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileNotFoundError):
         path.replace(path.with_name(f"{path.name}.1"))

@@ -1,7 +1,7 @@
 """Takes the rows of Parquet folders into a table of Delta or Iceberg: `gateway spark adopt`.
 
 Each of the two tables gets all its rows in one commit, with the ledger that the folders
-had: so it is known which events are in, and which are in no table on purpose, without
+had.  So it is known which events are in, and which are in no table on purpose, without
 counting anything.  A call that was cut off does again what it had not committed.
 """
 
@@ -33,7 +33,7 @@ _ADOPTED = "adopted.json"
 _LEFT = ("place", "body_variant")
 """Columns that no table of a format has: what they say is in others."""
 _TYPES = {"protocol": "string", "date": "date"}
-"""Of columns that are in the folders' names."""
+"""Types of columns that are in the folders' names."""
 
 
 def adopt(

@@ -1,7 +1,7 @@
 """Makes columns of rows that are in the tables already, out of their `body`.
 
-Files keep the columns that they were written with.  Those that lack one of today's, or
-have it of another type, are written anew, a day after the other (`days`); all else in such a
+Files keep the columns that they were written with.  Those that lack one of today's, or have
+it of another type, are written anew, a day after the other (`days`).  All else in such a
 file stays as it is.
 
 Columns that are named are made anew in all files, as their paths may have changed; one that
@@ -68,7 +68,7 @@ _IN_FILES: Mapping[str, pa.DataType] = {
 
 
 def _in_files(kind: str) -> pa.DataType | None:
-    """A type of Spark's in a file; None: nobody looks at more than the column's name."""
+    """A type of Spark's in a file; None: only the column's name is looked at."""
     if kind.startswith("decimal"):
         return pa.decimal128(*map(int, kind[8:-1].split(",")))
     if kind.startswith("array"):
@@ -144,7 +144,7 @@ def _body(rows: DataFrame) -> Any:
 
 
 def _misfits(making: Collection[str]) -> Any:
-    """Those of before, and those of the columns that are made."""
+    """The misfits of before, and of the columns that are made."""
     made = f.array(*[f.lit(name) for name in sorted(making)])
 
     def names(column: Any) -> Any:

@@ -1,8 +1,8 @@
 """Rewrites the many small files of a day as a few large ones.
 
-Of a day that is over all small files become one.  Of the
-current one so many of a tier become one of the next tier that there are never many of
-any: each row is written anew twice until the day is over, and then once more.
+Of a day that is over all small files become one.  Of the current one so many of a tier
+become one of the next tier that there are never many of any.  So each row is written anew
+twice until the day is over, and then once more.
 
 Files that differ in their columns stay apart: one that has a column with nothing in it
 looks like one whose rows have nothing to put there (`backfill`).
@@ -217,7 +217,7 @@ def _copy(tables: Iterable[pa.Table], into: _Files) -> int:
 
 
 def _fold(tables: Iterable[pa.Table], into: _Files) -> int:
-    """What is added up is written once it is so much that little more would fit."""
+    """Add up rows, and write them once they are so many that little more would fit."""
     rows = held = 0
     waiting: list[pa.Table] = []
     for table in tables:

@@ -11,8 +11,9 @@ names the files that go.  `rewrite` does the rest.  It keeps others from rewriti
 and finishes or undoes what a crash cut off.  The change takes its place in one step
 (`gateway.spark.commit.partition`).
 
-A function of rows suits all kinds of tables: `Kind.rewrite` calls it with the rows of each day,
-by `by_rows` in folders, and by `overwrite` in tables of Delta and Iceberg, a commit a day.
+A function of rows suits all kinds of tables.  `Kind.rewrite` calls it with the rows of each
+day, by `by_rows` in folders, and by `overwrite` in tables of Delta and Iceberg, a commit a
+day.
 """
 
 from __future__ import annotations

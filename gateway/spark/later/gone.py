@@ -30,14 +30,14 @@ _Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class Gone:
-    """Those of a lake, read again when there are others."""
+    """The deleted events of a lake, read again when there are others."""
 
     def __init__(self, lake: Path) -> None:
         self._lake = lake
         self._seen: list[tuple[str, int, int]] = []
         self._events = Ranges()
         self._asked = Ranges()
-        """Those that somebody has had deleted, as far as that is finished."""
+        """The events that were deleted on request, as far as that is finished."""
         self._counts = _counts(())
 
     def __call__(self) -> Ranges:
@@ -54,10 +54,9 @@ class Gone:
         return self._events
 
     def come_again(self, disk: Disk, files: Iterable[SpoolFile]) -> None:
-        """These are about to go to the archive.  One may have come again, and have events in
-        it that somebody has had deleted: so that deletion is not finished any more.
+        """Note files that are about to go to the archive, and may have deleted events again.
 
-        Raises `Broken`, OSError.
+        A deletion of theirs is not finished any more.  Raises `Broken`, OSError.
         """
         self()
         come = [one for one in files if self._asked.touches(one)]
@@ -69,7 +68,7 @@ class Gone:
                 deleted.save(disk, self._lake, again)
 
     def counts(self) -> Mapping[str, Any]:
-        """How many they are, for the job's health.  Raises likewise."""
+        """The counts for the job's health.  Raises `Broken`, OSError."""
         self()
         return self._counts
 
@@ -151,7 +150,7 @@ def add_lsns(found: Ranges, life: Life, lsns: np.ndarray[Any, Any]) -> None:
 
 
 def mask_of(rows: pa.Table, wanted: Ranges) -> _Flags:
-    """Which of *rows*, with node, lsn and perhaps incarnation, are among *wanted*.
+    """A mask of *rows*, with node, lsn and perhaps incarnation, that are among *wanted*.
 
     A row that names no incarnation is one of those whose incarnation is not known.
     """

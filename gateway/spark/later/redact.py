@@ -1,13 +1,13 @@
 """Redacts events in files of the gateway's own form, as archive and `retained/` have them.
 
 Such a file is named by its lsns, and readers of streams find their place by the offsets of
-its rows, so a row stays: node, lsn, times, listener, channel and numbers.  What its sender
-said, and who that was, goes: of the payload as many zeros are left as it had bytes, and the
-flaw says `deleted` (with what the flaw was, `deleted:unframed`).
+its rows.  So a row stays: node, lsn, times, listener, channel and numbers.  Its payload and
+its sender go: of the payload as many zeros are left as it had bytes, and the flaw says
+`deleted` (with what the flaw was, `deleted:unframed`).
 
-It is still that file: `gateway.events` stays, and so do its link and the chain.  What it has
-now is `gateway.deleted` (`gateway.store.digests`), and what is written down of the deletion
-has both.
+It is still that file: `gateway.events` stays, and so do its link and the chain.  The digest
+of its present content is `gateway.deleted` (`gateway.store.digests`), and the record of the
+deletion has both.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from gateway.spark.run.background import BackgroundTask, Work
 
 _EVERY_SECONDS = 3600.0
 _THOROUGH_TIMES = 24
-"""So many until it is thorough again."""
+"""The rounds until it is thorough again."""
 
 
 class Upkeep(BackgroundTask):

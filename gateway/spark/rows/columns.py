@@ -1,8 +1,8 @@
 """Columns that are taken out of an event's JSON or channel, as Spark expressions.
 
-All paths of all columns are looked up in one pass over a row's JSON (`fields`).  A
-value is first taken as the text that it has there and then cast: so a value that does
-not fit its type can be told from one that is not there.
+All paths of all columns are looked up in one pass over a row's JSON (`fields`).  A value is
+first taken as the text that it has there and then cast.  So a value that does not fit its
+type can be told from one that is not there.
 
 On the way columns are called `raw_NAME` and `typed_NAME`.  A name that the user chose
 comes last and is never part of SQL: it may be that of a step (`text`) or SQL's own
@@ -30,7 +30,7 @@ _SHORT = "^ *[+-]?[0-9.]{1,100}([eE][+-]?[0-9]{1,2})? *$"
 
 
 def sql_type(kind: str) -> str:
-    """What Spark calls a type of `spark.columns`."""
+    """Spark's name of a type of `spark.columns`."""
     if kind.startswith("list<"):
         return f"array<{sql_type(kind[5:-1])}>"
     return _TYPES.get(kind, kind)
@@ -51,7 +51,7 @@ class Source:
 
     @property
     def condition(self) -> str | None:
-        """Which events it is for, in SQL; None: all."""
+        """The condition of its events, in SQL; None: all."""
         parts = [
             f"{name} = {literal(value)}"
             for name, value in (
@@ -124,8 +124,8 @@ class Columns:
     ) -> None:
         """The defaults with those of `spark.columns`: `{name: Source(s) or None}`.
 
-        With *doubles* there is one more column, by which doubles are told: a hash of
-        where a shipper read the event, and of all that it says or of its message.
+        With *doubles* there is one more column, by which doubles are told.  It is a hash of where a
+        shipper read the event, and of all that it says or of its message.
         """
         self.contents = doubles == "contents"
         """Whether all that an event says is hashed."""
@@ -144,9 +144,9 @@ class Columns:
                 for path in source.paths
             )
         )
-        """Which values of the JSON are wanted."""
+        """The wanted paths of the JSON."""
         self.keys = [keys(path) for path in self.paths]
-        """What leads to each."""
+        """The keys that lead to each."""
         self.instants = [
             number
             for number, path in enumerate(self.paths)
@@ -163,7 +163,7 @@ class Columns:
 
     @classmethod
     def of(cls, settings: Any) -> Columns:
-        """Those that the section `spark` of a configuration asks for."""
+        """The columns that the section `spark` of a configuration asks for."""
         by = settings.deduplicate_by if settings.deduplicate else None
         return cls(settings.columns, by)
 
@@ -218,7 +218,7 @@ class Columns:
         return self._envelope
 
     def names(self) -> list[str]:
-        """Of all these columns, `event_time` apart."""
+        """The names of all these columns, `event_time` apart."""
         return [name for name in self._sources if name != EVENT_TIME] + [
             *self._envelope
         ]
@@ -241,7 +241,7 @@ class Columns:
         return f"CASE WHEN {some} THEN concat_ws(',', {cases}) END"
 
     def time_source(self) -> str:
-        """Which path `event_time` came from; `received_at` where there was none."""
+        """The path that `event_time` came from; `received_at` where there was none."""
         none = f"typed_{EVENT_TIME} IS NULL"
         cases = " ".join(
             f"WHEN {self._guarded(source, self._counts(path))} THEN {literal(path)}"
@@ -280,7 +280,7 @@ class Columns:
         return f"CASE WHEN {raw} IS NULL THEN {default} ELSE {value} END"
 
     def _instant(self, source: Source, raw: str) -> str:
-        """That of the path which has the value; most are known without a cast."""
+        """The instant of the path which has the value; most are known without a cast."""
         cases = " ".join(
             f"WHEN {self._counts(path)} THEN j.{micros(self.paths.index(path))}"
             for path in source.paths
@@ -323,7 +323,7 @@ def _list(raw: str, kind: str) -> str:
 
 
 def source_of(given: Any) -> Source:
-    """Of a `gateway.config.Column`, or of what looks like one."""
+    """The source of a `gateway.config.Column`, or of what looks like one."""
     if isinstance(given, Source):
         return given
     paths = [given.path] if isinstance(given.path, str) else given.path

@@ -1,8 +1,8 @@
 """Values of a payload's JSON by their paths: `Fields.java` as a function of a session.
 
-Java runs it on the executors, where nothing is installed: it is compiled once per
-session with the compiler that Spark itself uses for its queries (Janino, one of its
-jars), and Spark hands the classes out as a jar.
+Java runs it on the executors, where nothing is installed.  So it is compiled once per
+session with the compiler that Spark itself uses for its queries (Janino, one of its jars).
+Spark hands the classes out as a jar.
 """
 
 from __future__ import annotations

@@ -38,10 +38,10 @@ _READ = [*COUNTED, "misfits"]
 
 @dataclass(frozen=True)
 class Counted:
-    """What a batch brought."""
+    """The counts of a batch."""
 
     tables: dict[str, pa.Table]
-    """By folder below `stats/`: protocol=…/date=…"""
+    """Tables by folder below `stats/`: protocol=P/date=D."""
     misfits: int
     """Rows with a value that did not fit its column."""
 

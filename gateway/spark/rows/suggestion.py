@@ -1,8 +1,8 @@
 """Suggests columns: the paths that events have, and a type that takes their values.
 
 Reads Parquet files of the spool's form, or of the tables, without Spark: `gateway spark
-columns --suggest`.  What it keeps of them is bounded: an object with ever new keys is one
-value, as JSON, and of the keys of whole events those that came once give way.
+columns --suggest`.  Its memory is bounded.  An object with ever new keys is one value, as
+JSON, and of the keys of whole events those that came once give way.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ class Sent(NamedTuple):
 
 @dataclass(slots=True)
 class _Values:
-    """What came at a path of events of one source."""
+    """The values at a path of events of one source."""
 
     kinds: Counter[str] = field(default_factory=Counter)
     examples: dict[str, Any] = field(default_factory=dict)
     below: dict[str, _Values] = field(default_factory=dict)
     keys_are_data: bool = False
-    """Which are no paths."""
+    """Whether keys are data, and no paths."""
     some_are_lost: bool = False
     """Keys that came seldom."""
 
@@ -181,7 +181,7 @@ class Suggestion:
     remarks: tuple[str, ...] = ()
 
     def line(self, events: Mapping[Source, int]) -> str:
-        """As YAML has it, with what was seen behind it."""
+        """The line in YAML, with the counts behind it."""
         name = json.dumps(self.name) if self.name in _WORDS else self.name
         plain = _PLAIN.fullmatch(self.path) and self.path not in _WORDS
         path = self.path if plain else json.dumps(self.path, ensure_ascii=False)
@@ -194,7 +194,7 @@ class Suggestion:
 
 
 class Survey:
-    """What all events that were looked at have."""
+    """The paths of all events that were looked at."""
 
     def __init__(self, chosen: Mapping[str, Any]) -> None:
         """*chosen* are the columns of the configuration, which need no suggestion."""
@@ -202,7 +202,7 @@ class Survey:
         self.left_out = 0
         """Paths that only few events have."""
         self.too_many: list[Source] = []
-        """Whose events have ever new keys."""
+        """Sources whose events have ever new keys."""
         self._roots: dict[Source, _Values] = {}
         self._names = names(chosen)
         self._known = {
@@ -227,7 +227,7 @@ class Survey:
         root.add(value, 0)
 
     def suggestions(self) -> list[Suggestion]:
-        """Those that there might be, by path."""
+        """The suggestions by path."""
         found: dict[str, dict[Source, _Values]] = {}
         for of, root in self._roots.items():
             if root.some_are_lost:
@@ -302,7 +302,7 @@ def _leaves(at: _Values, above: tuple[str, ...]) -> Iterator[tuple[str, _Values]
 
 
 def _path(way: tuple[str, ...]) -> str | None:
-    """As `spark.columns` has it; None: it has no word for it."""
+    """The path in the words of `spark.columns`; None: it has none."""
     quoted = ['"' + re.sub(r'([\\"])', r"\\\1", key) + '"' for key in way]
     for path in (".".join(way), ".".join(quoted)):
         try:
@@ -314,7 +314,7 @@ def _path(way: tuple[str, ...]) -> str | None:
 
 
 def _name(path: str, taken: Collection[str]) -> str:
-    """What a column of it may be called."""
+    """A name for its column."""
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", path).lower()
     name = re.sub(r"[^a-z0-9]+", "_", snake).strip("_")[:90] or "value"
     if name[0].isdigit():
@@ -344,7 +344,7 @@ def _paths(chosen: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def newest(paths: Iterable[Path], most: int) -> Iterator[Sent]:
-    """Up to so many events of these files, those of the files written last first.
+    """The newest events, *most* of them, of the files written last first.
 
     What can not be read is passed over.
     """

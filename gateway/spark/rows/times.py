@@ -1,7 +1,7 @@
 """Instants that senders write into their events, as a Spark expression.
 
-Understood are a date with a time of day (ISO 8601, `T` or a blank, fractions after a
-point or a comma, an offset or UTC) and numbers: seconds, milliseconds, microseconds or
+Understood are dates with a time of day (ISO 8601, `T` or a blank, fractions after a point
+or a comma, an offset or UTC).  So are numbers: seconds, milliseconds, microseconds or
 nanoseconds since 1970, told apart by their size.  Anything else would be a guess.
 """
 

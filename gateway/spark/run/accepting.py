@@ -1,7 +1,7 @@
-"""Holes that somebody has accepted, on their way into the ledger.
+"""Accepted holes on their way into the ledger.
 
 `gateway audit accept` leaves a file for each beside the ledger, so that the job need not
-stop for it; what is there counts for the audit as if it were in the ledger.
+stop for it.  The audit counts what is there as if it were in the ledger.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ _log = logging.getLogger("gateway.spark")
 
 
 def waiting(lake: Path) -> Iterator[tuple[Path, Accepted]]:
-    """Those that are not in the ledger yet, each with its file; a damaged one is set
-    aside.  Raises OSError.
+    """The holes that are not in the ledger yet, each with its file; a damaged one is set aside.
+
+    Raises OSError.
     """
     for path in sorted(accepted_folder(lake).glob("[!.]*.json")):
         try:

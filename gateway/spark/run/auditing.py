@@ -1,9 +1,8 @@
-"""Audits that run by themselves, beside the job: once in `spark.audit.every`, each as a
-process of its own (`gateway audit --note`), which gives way to everything else and ends
-itself at its limits.
+"""Audits that run by themselves, beside the job: once in `spark.audit.every`.
 
-The job is where the tables are, in every topology; so nobody needs a timer, a second
-volume or a second configuration.
+Each is a process of its own (`gateway audit --note`), which gives way to everything else
+and ends itself at its limits.  The job is where the tables are, in every topology, so no
+timer, second volume or second configuration is needed.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ from gateway.store.readers.audited import Audited
 _log = logging.getLogger("gateway.spark")
 
 _FIRST_SECONDS = 600.0
-"""After a job first ran: it has other things to do at its start."""
+"""Seconds after a job first ran: it has other things to do at its start."""
 _AGAIN_SECONDS = 3600.0
-"""After an attempt that did not come to its end, if the next one is later."""
+"""Seconds after an attempt that did not come to its end, if the next one is later."""
 _LOOK_SECONDS = 30.0
 _PATIENCE_SECONDS = 10.0
 
 
 class Auditor:
-    """Of one configuration *file*, whose tables are in *lake*."""
+    """The audits of one configuration *file*, whose tables are in *lake*."""
 
     def __init__(
         self,
@@ -52,7 +51,7 @@ class Auditor:
         self._clock = clock
         self._command = [*command, "--config", str(file)]
         self._tried: float | None = None
-        """By us, whatever stands beside the tables."""
+        """The time of our last attempt, whatever stands beside the tables."""
 
     def begin(self) -> None:
         """Note that one is to come, or that none is.  Raises OSError."""

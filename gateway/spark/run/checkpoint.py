@@ -1,4 +1,4 @@
-"""What Spark has promised and committed, read from the logs in its checkpoint.
+"""Spark's checkpoint: what it has promised and committed, read from the logs there.
 
     metadata        {"id": …}: the query; a new checkpoint is a new query
     offsets/N       written before batch N runs: up to which entry of the source log
@@ -158,7 +158,7 @@ class Checkpoint:
         return [int(name) for name in names if name.isdecimal()]
 
     def _lines(self, path: Path) -> list[str]:
-        """What is in a log, its version checked and taken off."""
+        """The lines of a log, its version checked and taken off."""
         version, *lines = self._disk.read(path).decode().splitlines() or [""]
         if not version:  # a power cut: Spark does not sync
             raise Broken(f"{path}: cut short; remove {self.path}")

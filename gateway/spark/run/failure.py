@@ -1,4 +1,4 @@
-"""That a job can not go on, and why, in words."""
+"""Failures with which a job can not go on, in words."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ def in_words() -> Iterator[None]:
 
 
 def lacking(config: Any, why: ModuleNotFoundError) -> Failed:
-    """What to install where a package is not there."""
+    """The package to install where one is not there."""
     extra = kind_of(config.spark.sink).extra
     return Failed(f"no Python package {why.name}: pip install 'gateway[{extra}]'")

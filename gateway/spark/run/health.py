@@ -1,4 +1,4 @@
-"""What the job knows about itself, in a small file that the gateway's daemon reads.
+"""The job's health, in a small file that the gateway's daemon reads.
 
 The file is replaced every few seconds while the job runs, so its age tells whether the
 job lives.  It needs no lock and survives no power cut; it says nothing about the tables
@@ -74,9 +74,9 @@ class Waiting(NamedTuple):
 class Health:
     """Collects what is to be told, and writes it.
 
-    What the job before this one left is told on: how far the tables were, and how often
-    a job has ended since the last batch without being asked to, so that one that fails at
-    each start is not taken for one that is starting.
+    It goes on with the words of the job before this one.  They say how far the tables were, and
+    how often a job has ended since the last batch without being asked to.  So one that fails at each
+    start is not taken for one that is starting.
     """
 
     def __init__(
@@ -132,8 +132,9 @@ class Health:
         self._known["recent"] = list(self._batches)
 
     def begin(self) -> None:
-        """Leave word from now on until something other than a start is said: Java comes up
-        in a call that nobody can look into.
+        """Write from now on until something other than a start is said.
+
+        Java comes up in a call that can not be looked into.
         """
         self._write()
         self._beat_until(self._started)
@@ -217,7 +218,7 @@ class Health:
         )
 
     def _before(self) -> Mapping[str, Any]:
-        """What the job before this one said last."""
+        """The last words of the job before this one."""
         try:
             told = json.loads(self._path.read_bytes())
         except (OSError, ValueError):

@@ -1,6 +1,7 @@
-"""What a job does for its tables beside the batches, each on a thread of its own: what is too
-old goes (`expiry`), small files become large ones (`compact`), and tables whose format asks
-for it are maintained (`upkeep`).
+"""Housekeeping of a job's tables beside the batches, each task on a thread of its own.
+
+Old days go (`expiry`), small files become large ones (`compact`), and tables whose format
+asks for it are maintained (`upkeep`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _DAYS = 5.0  # that commits of Delta and Iceberg are kept, unless they are many
 
 
 class Housekeeping:
-    """Of the tables of one job, which are of this *kind*."""
+    """The housekeeping of the tables of one job, which are of this *kind*."""
 
     def __init__(
         self,
@@ -115,7 +116,7 @@ class Housekeeping:
         self._expiry.finish()
 
     def maintain(self) -> None:
-        """What a job that runs on does beside its batches, if it is time."""
+        """Maintain the tables of a job that runs on, if it is time."""
         if self._upkeep is not None and not self._clock.ahead_seconds:
             self._upkeep.run()
 

@@ -30,15 +30,15 @@ class Unknown(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """Of one node, as bucket and ledger say."""
+    """The state of one node, as bucket and ledger say."""
 
     node: str
     in_tables: int
     """The last lsn that is in the tables; 0 if there is none."""
     files: int
-    """That wait in the bucket."""
+    """Files that wait in the bucket."""
     events: int
-    """In those."""
+    """Events in the files that wait."""
     lacking: int
     """Events that are in no table and not in the bucket, while later ones are."""
     oldest: float | None
@@ -49,7 +49,7 @@ class NodeState:
 
 
 def states(bucket: Bucket, ledger: Ledger) -> list[NodeState]:
-    """Of all nodes that were ever met, by name.  Raises `BucketError`."""
+    """The states of all nodes that were ever met, by name.  Raises `BucketError`."""
     in_tables = ledger.committed
     last = in_tables.last()
     aside = _aside(ledger)
@@ -149,7 +149,7 @@ def _aside(ledger: Ledger) -> set[str]:
 
 
 def _files(bucket: Bucket, node: str) -> Iterator[tuple[SpoolFile, StoredObject]]:
-    """Of one node, or of all if that is empty."""
+    """The files of one node, or of all if that is empty."""
     for one in bucket.list(f"events-{node}_" if node else "events-"):
         file = parse_file_name(one.name)
         if file is not None and node in ("", file.node):

@@ -2,12 +2,12 @@
 
     lake/.gateway/orders/ID.json     what is wanted; the job looks each second
     lake/.gateway/orders/ID.begun    the job is at it
-    lake/.gateway/orders/ID.told     what came of it, for whoever waits (`gateway spark delete`)
+    lake/.gateway/orders/ID.told     the answer, for `gateway spark delete`, which waits
 
 The condition says whose events these are: it stands there until the order is done.  A job
 that dies with one does not begin it again, as it may have died of it.  What it had written
-down goes on with the next `gateway spark delete`; whether it had come so far nobody knows,
-so whoever asked is told to ask again.
+down goes on with the next `gateway spark delete`.  Whether it had come so far is not known,
+so the answer is to ask again.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from gateway.store.readers.lake import INTERNAL
 WRONG_USE = 2
 """The status of an answer to what can not be meant so."""
 _LONGEST_SECONDS = 86400.0
-"""After which nobody waits for an answer."""
+"""Seconds after which no one waits for an answer."""
 
 Do = Callable[["Order"], Iterator[tuple[str, dict[str, Any]]]]
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What the job is to do."""
+    """An order to the job."""
 
     asked: Asked | None = None
     """None: only go on with what was begun."""
@@ -45,12 +45,12 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What came of it."""
+    """The result of an order."""
 
     said: list[tuple[str, dict[str, Any]]]
-    """As `deletion.delete` says it."""
+    """The words of `deletion.delete`."""
     status: int = 0
-    """Of the command: 0 done, 1 not now, or `WRONG_USE`."""
+    """The exit status of the command: 0 done, 1 not now, or `WRONG_USE`."""
 
 
 def _folder(lake: Path) -> Path:
@@ -71,7 +71,7 @@ def place(lake: Path, disk: Disk, order: Order) -> Path:
 
 
 def answer_to(path: Path) -> Answer | None:
-    """What came of an order, once; None: nothing yet.  Raises OSError."""
+    """Take the answer to an order, once; None: there is none yet.  Raises OSError."""
     told = path.with_suffix(".told")
     with contextlib.suppress(FileNotFoundError):
         answer = msgspec.json.decode(told.read_bytes(), type=Answer)
@@ -81,19 +81,20 @@ def answer_to(path: Path) -> Answer | None:
 
 
 def withdraw(path: Path) -> None:
-    """Nobody is to do it: no job runs any more."""
+    """Withdraw an order: no job runs any more."""
     for name in (path, path.with_suffix(".begun")):
         name.unlink(missing_ok=True)
 
 
 def waiting(lake: Path) -> list[Path]:
-    """Orders that nobody has begun, the oldest first."""
+    """Orders that were not begun, the oldest first."""
     return sorted(_folder(lake).glob("[!.]*.json"))
 
 
 def dropped(lake: Path, disk: Disk) -> Iterator[str]:
-    """Answer those with which a job has died, and forget answers that nobody took; says of
-    each.  Raises OSError.
+    """Answer the orders with which a job has died, and forget answers that were not taken.
+
+    Says of each.  Raises OSError.
     """
     for path in _folder(lake).glob("*.begun"):
         text = (

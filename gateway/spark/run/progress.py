@@ -1,4 +1,4 @@
-"""What the job says: progress on standard output, its log on standard error."""
+"""The job's output: progress on standard output, its log on standard error."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def as_text(news: Mapping[str, Any]) -> None:
 
 
 def words(news: Mapping[str, Any]) -> str:
-    """What there is to say, for people."""
+    """The news for people."""
     if "state" in news:
         java = f"; what Java said is in {news['java']}" if "java" in news else ""
         return f"{news['state']}{java}"
@@ -84,7 +84,7 @@ def _level(record: logging.LogRecord) -> str:
 
 
 class _Lines(logging.Formatter):
-    """As the daemon's log, so that one reader understands both."""
+    """Lines as in the daemon's log, so that one reader understands both."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = record.getMessage()

@@ -227,7 +227,7 @@ def reader(
     columns: Columns,
     folder: str | None = None,
 ) -> Callable[[Plan], DataFrame]:
-    """What reads a batch's files by itself, for sinks that need the rows as a plan.
+    """The reader of a batch's files by itself, for sinks that need the rows as a plan.
 
     Those of the stream are computed whole, whichever columns are asked for.  A file that
     is gone is an error here.  *folder* is where tasks find the files, a URL, if not in
@@ -255,7 +255,7 @@ def reader(
 
 
 def whole_reader(config: Any, spark: SparkSession) -> Callable[[Plan], DataFrame]:
-    """What reads a batch for one table that has all events, wherever its tasks run."""
+    """The reader of a batch for one table that has all events, wherever its tasks run."""
     folder = s3a.folder_for_tasks(config, spark)
     columns = Columns(config.spark.columns)
     read = reader(spark, spool_of(config), config.spark.body, columns, folder)
@@ -265,11 +265,11 @@ def whole_reader(config: Any, spark: SparkSession) -> Callable[[Plan], DataFrame
 def writer(
     spark: SparkSession, spool: Path, read: Callable[[Plan], DataFrame]
 ) -> Callable[[DataFrame, Path, Plan], None]:
-    """What writes a batch: a file for each partition of a table, unless it is large.
+    """The writer of a batch: a file for each partition of a table, unless it is large.
 
-    The rows are those of the stream; but where two incarnations of a node are in one
-    batch, which those do not tell apart, or where some are large, for which the stream has
-    no settings, they are *read* again.
+    The rows are those of the stream.  But they are *read* again
+    where two incarnations of a node are in one batch, which those do not tell apart.  So they
+    are where some are large, for which the stream has no settings.
     """
     in_utc = spark.conf.get("spark.sql.session.timeZone") == "UTC"
 
@@ -299,8 +299,10 @@ def _tasks(spark: SparkSession, spool: Path, plan: Plan) -> int:
 
 
 def _most_tasks(context: Any) -> int:
-    """As many as run at once; where Spark starts executors by the tasks that wait, as many
-    as it may start: by those that it has it would start none.
+    """The most tasks at once.
+
+    Where Spark starts executors by the tasks that wait, this is as many as it may start: by
+    those that it has it would start none.
     """
     now = max(1, int(context.defaultParallelism))  # of the executors of this moment
     given = context.getConf()
