@@ -21,7 +21,7 @@ from twisted.internet.task import Clock, LoopingCall
 import gateway_syslog
 from gateway import cli, config, plugins, sdk
 from gateway.event import Batch, Origin, Rows, Stored
-from gateway.sdk import protocol
+from gateway.sdk import figures, protocol
 from gateway.sdk.batches import BatchListener, Ready
 from gateway.sdk.costs import BYTE
 from gateway.sdk.fields import ByteCount, Seconds, Secret
@@ -47,6 +47,7 @@ SNIPPETS = [b for kind, b in BLOCKS if kind == "python" and not NAMED.match(b)]
 #: What the page's code may use without saying where it is from.
 KNOWN: dict[str, Any] = {
     **{name: getattr(protocol, name) for name in protocol.__all__},
+    **{name: getattr(figures, name) for name in figures.__all__},
     "Answer": Answer,
     "BYTE": BYTE,
     "BatchListener": BatchListener,
@@ -241,7 +242,7 @@ def test_hooks_of_the_service(
     service.files_removed()
     called.forget_old_events.assert_called_once()
     [section] = service.statistics()
-    assert section.values[0].value == 2
+    assert section.values[0][1] == 2
     [post] = service.posts().values()
     assert post(b"{}").code == 200
 

@@ -192,11 +192,8 @@ def as_json(status: Status) -> bytes:
         head["sentence"] = fresh.pop("sentence")
         fields["freshness"] = fresh
     head |= {name: fields.pop(name) for name in ("node", "version")}
-    more = {
-        section.name: {one.name: one.value for one in section.values}
-        for section in status.more
-    }
-    of_status = [one.of(value_of(status, one.key)) for one in OF_STATUS if one.card]
+    more = {section.name: section.by_name for section in status.more}
+    of_status = [(one, value_of(status, one.key)) for one in OF_STATUS if one.card]
     sections = [Statistics("", "On the way", of_status), *status.more]
     cards = [card for section in sections if (card := _card(section))]
     own = {**head, "ready": status.ready, **fields, "cards": cards}
@@ -205,8 +202,8 @@ def as_json(status: Status) -> bytes:
 
 def _card(section: Statistics) -> dict[str, object]:
     rows = [
-        {"name": one.card, "value": one.value, "unit": one.unit}
-        for one in section.values
+        {"name": one.card, "value": value, "unit": one.unit}
+        for one, value in section.values
         if one.card
     ]
     return {"title": section.title, "rows": rows} if rows else {}

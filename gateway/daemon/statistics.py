@@ -122,7 +122,7 @@ def of_consumers(behind: Mapping[str, Behind]) -> Iterator[Statistics]:
     """How far each of `spool.consumers` is behind; nothing if there are none."""
     if behind:
         about = section("consumers")
-        names = [one.key.partition(".")[2] for one in about.figures]
+        names = [one.own_name for one in about.figures]
         yield about.of(
             {
                 name: {one: getattr(found, name) for one, found in behind.items()}

@@ -8,7 +8,7 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from gateway.figures import figure
-from gateway.sdk.protocol import Statistics
+from gateway.sdk.figures import Figure, Statistics
 
 Value = float | Mapping[Any, float] | None
 """A mapping has a number for each value of the label, or tuple of the values of all."""
@@ -18,33 +18,22 @@ def families(values: Mapping[str, Value]) -> Iterator[Metric]:
     """The figures of these names in /metrics; None and an empty mapping say nothing."""
     for name, value in values.items():
         if value is not None and value != {}:
-            about = figure(name)
-            yield _family(name, about.help, about.labels, value, counter=about.counter)
+            yield _family(figure(name), value)
 
 
 def of_sections(sections: Iterable[Statistics]) -> Iterator[Metric]:
     """All that sections of /api/status have for /metrics."""
     for section in sections:
-        for one in section.values:
-            if one.metric and one.value is not None:
-                labels = [one.label] if isinstance(one.value, Mapping) else []
-                yield _family(
-                    one.metric, one.text, labels, one.value, counter=one.counter
-                )
+        for one, value in section.values:
+            if one.metric and value is not None:
+                yield _family(one, value)
 
 
-def _family(
-    name: str,
-    text: str,
-    labels: list[str],
-    value: float | Mapping[Any, float],
-    *,
-    counter: bool,
-) -> Metric:
-    family = CounterMetricFamily if counter else GaugeMetricFamily
+def _family(one: Figure, value: float | Mapping[Any, float]) -> Metric:
+    family = CounterMetricFamily if one.counter else GaugeMetricFamily
     if not isinstance(value, Mapping):
-        return family(name, text, value=value)
-    found = family(name, text, labels=labels)
+        return family(one.name, one.help, value=value)
+    found = family(one.name, one.help, labels=one.labels)
     for key, each in value.items():
         found.add_metric([key] if isinstance(key, str) else list(key), each)
     return found

@@ -2,7 +2,8 @@
 docs/metrics.md are made of the declarations.
 
     Figure         one number: its names, what it means, when to look at it
-    StatusSection  figures of one thing, and how their values become `Statistics`
+    StatusSection  figures of one thing
+    Statistics     such figures with their values, as a service shows them
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from gateway.sdk.protocol import Statistic, Statistics
+__all__ = ["Figure", "Statistics", "StatusSection", "Value"]
 
 Value = float | Mapping[str, float] | None
 """A mapping has a value for each value of the figure's label; None: not known yet."""
 
+_METRIC = re.compile("[a-z_][a-z0-9_]*")
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 
 
@@ -49,6 +51,11 @@ class Figure:
     """Why no panel shows it."""
     buckets: Sequence[float] = ()
     """Bounds of a histogram's buckets."""
+
+    @property
+    def own_name(self) -> str:
+        """The name in its section."""
+        return self.key.partition(".")[2]
 
     @property
     def name(self) -> str:
@@ -88,17 +95,30 @@ class Figure:
         """The text as a sentence without markup, for /metrics."""
         return _plain(self.text)
 
-    def of(self, value: Value) -> Statistic:
-        return Statistic(
-            self.key.partition(".")[2],
-            self.help,
-            value,
-            self.name,
-            next(iter(self.labels), ""),
-            counter=self.counter,
-            card=self.card,
-            unit=self.unit,
-        )
+    def __post_init__(self) -> None:
+        """Refuse a name that no scraper could read: it would take all others with it."""
+        if self.metric and not _METRIC.fullmatch(self.name):
+            raise ValueError(f"{self.name!r} is no metric's name")
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Figures of one thing and their values: a section of /api/status, a card on the page."""
+
+    name: str
+    """The section's key."""
+    title: str
+    """The card's title, which is followed by the first figure that has a card name; empty:
+    no card."""
+    values: Sequence[tuple[Figure, Value]]
+    troubles: Sequence[str] = ()
+    """Sentences for people, without their full stop, of what is wrong with it now and stops
+    no event.  The first one is said of the gateway, where nothing worse is."""
+
+    @property
+    def by_name(self) -> dict[str, Value]:
+        """The values by their names in the section."""
+        return {one.own_name: value for one, value in self.values}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +141,16 @@ class StatusSection:
     ) -> Statistics:
         """The section with these values, by name; figures without one are left out.
 
-        Raises KeyError for a value that no figure has.
+        Raises KeyError for a value that no figure has, TypeError for one that is no number.
         """
-        rows = {one.key.partition(".")[2]: one for one in self.figures}
+        rows = {one.own_name: one for one in self.figures}
         if unknown := values.keys() - rows.keys():
             raise KeyError(f"no figure {self.name}.{min(unknown)}")
-        found = [one.of(values[name]) for name, one in rows.items() if name in values]
+        for name, value in values.items():
+            numbers = value.values() if isinstance(value, Mapping) else (value or 0,)
+            if not all(isinstance(each, (int, float)) for each in numbers):
+                raise TypeError(f"figure {self.name}.{name} is no number: {value!r}")
+        found = [(one, values[name]) for name, one in rows.items() if name in values]
         return Statistics(self.name, title or self.title, found, troubles)
 
 

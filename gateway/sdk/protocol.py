@@ -21,11 +21,12 @@ need.  docs/plugin.md builds one step by step.
 
 from __future__ import annotations
 
-import re
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from gateway.sdk.figures import Statistics
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -57,13 +58,11 @@ __all__ = [
     "Service",
     "Settings",
     "SinglePort",
-    "Statistic",
     "Statistics",
     "Unusable",
     "tcp",
 ]
 
-_METRIC = re.compile("[a-z_][a-z0-9_]*")
 _Options_co = TypeVar("_Options_co", covariant=True)
 
 
@@ -192,65 +191,6 @@ class Port:
     unread_bytes: int = 0
     """Output that may wait for a peer that does not read (bytes), if that is more than
     one read can lead to: protocols that send more than acknowledgements set it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Statistic:
-    """A number that people and programs may look at."""
-
-    name: str
-    """The key in /api/status."""
-    text: str
-    """The meaning, for /metrics."""
-    value: float | Mapping[str, float] | None
-    """None: not known yet, and only said in /api/status."""
-    metric: str = ""
-    """The name in /metrics; empty: only /api/status has it."""
-    label: str = ""
-    """The metric's label, whose values are the keys of a mapping."""
-    counter: bool = False
-    """Whether it only grows."""
-    card: str = ""
-    """The name on the live page; empty: not shown there."""
-    unit: typing.Literal["", "bytes", "seconds", "time"] = ""
-    """How the live page writes it; a time is in seconds since the epoch."""
-
-    def __post_init__(self) -> None:
-        """One that no scraper could read would take all others with it."""
-        value = self.value
-        numbers = value.values() if isinstance(value, Mapping) else (value or 0,)
-        if not all(isinstance(each, (int, float)) for each in numbers):
-            raise TypeError(f"statistic {self.name!r} is no number: {value!r}")
-        if self.metric and not _METRIC.fullmatch(self.metric):
-            raise ValueError(f"{self.metric!r} is no metric's name")
-
-    @classmethod
-    def outcomes(
-        cls,
-        name: str,
-        text: str,
-        counts: Mapping[str, float],
-        metric: str,
-        card: str = "",
-    ) -> Statistic:
-        """Counters of attempts, by what became of them."""
-        return cls(name, text, counts, metric, "outcome", counter=True, card=card)
-
-
-@dataclass(frozen=True, slots=True)
-class Statistics:
-    """Statistics of one thing: a section of /api/status, a card on the live page."""
-
-    name: str
-    """The section's key."""
-    title: str
-    """The card's title, which is followed by the first statistic that has a card name;
-    empty: no card."""
-    values: Sequence[Statistic]
-    troubles: Sequence[str] = ()
-    """Troubles that stop no event: each a sentence for people, without its full stop.
-
-    The first one is the first sentence about a gateway, where nothing worse is."""
 
 
 @dataclass(frozen=True, slots=True)

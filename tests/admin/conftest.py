@@ -34,9 +34,23 @@ from gateway.daemon.admin_port import AdminPort
 from gateway.net import Penalties, RejectionLog
 from gateway.net.connection import READ_BYTES
 from gateway.sdk.endpoint import parse_endpoint
-from gateway.sdk.protocol import Post, Statistic, Statistics
+from gateway.sdk.figures import Figure, StatusSection
+from gateway.sdk.protocol import Post
 
 _NOTHING = os.open(os.devnull, os.O_RDONLY)
+
+WIRES = StatusSection(
+    "wires",
+    "Wires",
+    [
+        Figure("wires.cut", "gateway_wires_cut", "cut ones", card="cut"),
+        Figure("wires.held", "gateway_wires_bytes", "memory", card="held"),
+        Figure("wires.sent", "gateway_wires_total{outcome}", "by outcome", card="sent"),
+        Figure("wires.seen", "gateway_wires_timestamp", "when"),
+        Figure("wires.inner", "", "not for metrics"),
+    ],
+)
+PLAIN = StatusSection("plain", "", [Figure("plain.n", "gateway_plain", "n")])
 
 
 class Daemon:
@@ -65,35 +79,16 @@ class Daemon:
             archive=ArchiveStatus(files=7, bytes=7000),
             chain=ChainStatus(last_lsn=40, link="5f" * 32),
             more=[
-                Statistics(
-                    "wires",
-                    "Wires",
-                    [
-                        Statistic(
-                            "cut", "Cut ones.", 16, "gateway_wires_cut", card="cut"
-                        ),
-                        Statistic(
-                            "held",
-                            "Memory.",
-                            2048,
-                            "gateway_wires_bytes",
-                            card="held",
-                            unit="bytes",
-                        ),
-                        Statistic(
-                            "sent",
-                            "By outcome.",
-                            {"good": 5, "bad": 1},
-                            "gateway_wires_total",
-                            label="outcome",
-                            counter=True,
-                            card="sent",
-                        ),
-                        Statistic("seen", "When.", None, "gateway_wires_timestamp"),
-                        Statistic("inner", "Not for metrics.", 7),
-                    ],
+                WIRES.of(
+                    {
+                        "cut": 16,
+                        "held": 2048,
+                        "sent": {"good": 5, "bad": 1},
+                        "seen": None,
+                        "inner": 7,
+                    }
                 ),
-                Statistics("plain", "", [Statistic("n", "N.", 3, "gateway_plain")]),
+                PLAIN.of({"n": 3}),
             ],
         )
         self.broken: Exception | None = None

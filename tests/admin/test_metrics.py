@@ -28,7 +28,7 @@ from gateway.forward import Hub
 from gateway.net import MemoryBudget
 from gateway.plugins import installed
 from gateway.protocols import forward
-from gateway.sdk.protocol import Statistic, Statistics
+from gateway.sdk.figures import Figure, StatusSection
 from gateway.spark.run.admin import Numbers, Told
 from gateway.store.readers.audited import Audited
 from gateway.store.readers.consumers import Behind
@@ -259,17 +259,19 @@ def test_statistics_of_protocols(metrics: Metrics, daemon: Any) -> None:
 )
 def test_what_no_scraper_could_read(value: Any, metric: str, why: str) -> None:
     """It fails where the protocol makes it, and takes no other metric with it."""
+
+    def made() -> object:
+        figure = Figure("wires.cut", metric, "wires that were cut")
+        return StatusSection("wires", "", [figure]).of({"cut": value})
+
     with pytest.raises((TypeError, ValueError), match=why):
-        Statistic("cut", "Wires that were cut.", value, metric)
+        made()
 
 
 def test_no_protocol_hides_a_metric(metrics: Metrics, daemon: Any) -> None:
     """Of two families of one name, the gateway's own is the one that is said."""
-    daemon.change(
-        more=[
-            Statistics("x", "", [Statistic("n", "Mine.", 7, "gateway_uptime_seconds")])
-        ]
-    )
+    mine = Figure("x.n", "gateway_uptime_seconds", "mine")
+    daemon.change(more=[StatusSection("x", "", [mine]).of({"n": 7})])
     assert value(metrics, "gateway_uptime_seconds") == 61.5
     exposition = metrics.render("text/plain")[0].decode()
     assert exposition.count("# TYPE gateway_uptime_seconds ") == 1

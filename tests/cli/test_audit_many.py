@@ -21,7 +21,7 @@ from gateway.admin.status import (
     Status,
     as_json,
 )
-from gateway.sdk.protocol import Statistic, Statistics
+from gateway.figures import section
 from incarnations import A, rows_of
 from small_s3 import SmallS3, small_s3
 
@@ -256,8 +256,8 @@ def test_an_edge_that_forwards_its_files(
     """What it says is at the hub must be there; the rest is with it, in spool and journal."""
 
     def edge(arrived: int) -> str:
-        section = Statistics("forward", "", [Statistic("arrived_lsn", "", arrived)])
-        more = {"durable": 12, "published": 11, "bucket": None, "more": [section]}
+        told = section("forward").of({"arrived_lsn": arrived})
+        more = {"durable": 12, "published": 11, "bucket": None, "more": [told]}
         return serve(answering(node="gw-1", **more))
 
     report = ask(edge(8))
@@ -274,9 +274,8 @@ def test_an_edge_that_is_at_another_hub(
     """What it says is there need not be here: that is said, and is no proof."""
 
     def edge(hub: str) -> str:
-        arrived = Statistic("arrived_lsn", "", 8)
-        section = Statistics("forward", "", [arrived, Statistic("hub", "", {hub: 8})])
-        more = {"durable": 12, "published": 11, "bucket": None, "more": [section]}
+        told = section("forward").of({"arrived_lsn": 8, "hub": {hub: 8}})
+        more = {"durable": 12, "published": 11, "bucket": None, "more": [told]}
         return serve(answering(node="gw-1", **more))
 
     assert ask(edge("job"))["complete"]
@@ -293,16 +292,9 @@ def test_an_edge_whose_files_are_on_the_way(
     """
 
     def word(node: str, arrived: int, hub: str, **nodes: int) -> str:
-        section = Statistics(
-            "forward",
-            "",
-            [
-                Statistic("arrived_lsn", "", arrived),
-                Statistic("hub", "", {hub: arrived}),
-                Statistic("nodes", "", nodes),
-            ],
-        )
-        more = {"durable": 12, "published": 12, "bucket": None, "more": [section]}
+        values = {"arrived_lsn": arrived, "hub": {hub: arrived}, "nodes": nodes}
+        told = section("forward").of(values)
+        more = {"durable": 12, "published": 12, "bucket": None, "more": [told]}
         return serve(answering(node=node, **more))
 
     def edge() -> str:

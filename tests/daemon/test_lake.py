@@ -63,10 +63,7 @@ class World:
 
     def seen(self) -> dict[str, dict[str, Any]]:
         """The sections of /api/status."""
-        return {
-            section.name: {one.name: one.value for one in section.values}
-            for section in self.watch.statistics()
-        }
+        return {section.name: section.by_name for section in self.watch.statistics()}
 
     @property
     def job(self) -> Job:

@@ -346,13 +346,8 @@ def test_pomelos_replaced_settings_leave_nothing(start: Start, tmp_path: Path) -
         assert len(service._servers) == len(service.registry.judges) == 2
         peer.leave()
         assert len(service._servers) == len(service.registry.judges) == 1
-    [figures] = [
-        one.value
-        for section in service.statistics()
-        for one in section.values
-        if one.name == "too_many"
-    ]
-    assert figures == {"game": 3}
+    [section] = service.statistics()
+    assert section.by_name["too_many"] == {"game": 3}
 
 
 def test_whatever_raises_changes_nothing(
@@ -558,8 +553,7 @@ def test_one_during_the_stop() -> None:
 def good_at(reloads: Reloads) -> Any:
     """When the last one was fine, as /metrics has it."""
     [config] = reloads.statistics()
-    [at] = [one.value for one in config.values if one.name == "succeeded_at"]
-    return at
+    return config.by_name["succeeded_at"]
 
 
 def test_one_that_fails() -> None:

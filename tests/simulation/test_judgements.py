@@ -157,7 +157,7 @@ def take_off_twice(patch: pytest.MonkeyPatch) -> None:
 
 def count_from_zero_again(patch: pytest.MonkeyPatch) -> None:
     def committed(self: Any, *_: Any) -> None:
-        each = self._each["ack_seconds"]
+        each = self._each["gateway_ack_seconds"]
         each.__init__("gateway_ack_seconds", "Planted.", (1.0,))
 
     patch.setattr(Metrics, "committed", committed)

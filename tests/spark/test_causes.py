@@ -14,8 +14,8 @@ from gateway.admin.freshness import Facts, judge
 from gateway.daemon.lake import LakeWatch
 from gateway.figures import advice
 from gateway.spark.commit.ledger import Ledger
-from gateway.spark.handover import function_of
 from gateway.spark.jvm.java import find
+from gateway.spark.own import function_of
 from gateway.spark.run.causes import cause
 from gateway.spark.run.failure import reason
 from gateway.spark.run.health import Health
@@ -206,7 +206,7 @@ def test_what_is_read_of_it(
         Health(tmp_path).ended(why)
     watch = LakeWatch("gw", tmp_path, tmp_path / "spool", is_ours=lambda _: True)
     figures = {
-        one.metric: one.value for each in watch.statistics() for one in each.values
+        one.name: value for each in watch.statistics() for one, value in each.values
     }
     assert figures["gateway_spark_failures"] == 2
     fresh = judge(Facts(uncommitted=90.0, durable_lsn=9, job=watch.job))

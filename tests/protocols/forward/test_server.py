@@ -625,7 +625,7 @@ def test_the_plug_in(tmp_path: Path) -> None:
     edge.say(HELLO)
     assert edge.heard() == [Welcome(0, "node")]
     [section] = daemon.service.statistics()
-    assert {one.name: one.value for one in section.values} == {
+    assert section.by_name == {
         "connections": 1, "files": 0, "bytes": 0, "events": 0, "refused": 0
     }  # fmt: skip
 

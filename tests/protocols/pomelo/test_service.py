@@ -101,5 +101,5 @@ def test_a_reload_changes_the_lobby(tmp_path: Path) -> None:
 def test_the_table_of_statistics(tmp_path: Path) -> None:
     """Each number has its own key and its own metric, and can be shown."""
     [section] = service(tmp_path, None).statistics()
-    assert len({one.name for one in section.values}) == len(section.values) == 19
-    assert len({one.metric for one in section.values}) == 19
+    assert len(section.by_name) == len(section.values) == 19
+    assert len({one.name for one, _ in section.values}) == 19

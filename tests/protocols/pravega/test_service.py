@@ -71,7 +71,6 @@ def test_a_reload_brings_other_rules(tmp_path: Path) -> None:
     assert allowed() == ["write", "see", "use"]
     assert service.controller.access.denial("ann", Need.READ, what) is not None
     [statistics] = service.statistics()
-    denied = next(one for one in statistics.values if one.name == "denied")
-    assert denied.value == {
+    assert statistics.by_name["denied"] == {
         "read": 1, "write": 0, "manage": 0, "see": 0, "use": 0, "groups": 0
     }  # fmt: skip

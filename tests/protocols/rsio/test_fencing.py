@@ -261,7 +261,7 @@ def test_what_the_admin_port_shows(sender: Any, gate: Any) -> None:
     gate.offsets.forgotten = 3
     [section] = service.statistics()
     assert section.name == "rsio"
-    assert {one.name: one.value for one in section.values} == {
+    assert section.by_name == {
         "names": 1,
         "fenced": 2,
         "forgotten": 3,
