@@ -13,23 +13,23 @@ published and every memory has been saved with all that the segment holds.
     3. remove the segments that are covered
 
 A start without a state file of each memory saves them first, and `known` says when that
-is done: only a state file tells the next start that a protocol remembers, and senders whose
+is done.  Only a state file tells the next start that a protocol remembers.  Senders whose
 batches without events it would let go of have to wait for it.
 
 A crash anywhere leaves the old or the new file of each memory.  With an old file all of
-the covered segments are there.  With a new one any of them may be: they are replayed
-over a state that has them already, and that changes nothing, because a memory can tell
+the covered segments are there.  With a new one any of them may be.  They are replayed over a
+state that has them already, and that changes nothing, because a memory can tell
 what it has.
 
 Invariant: a snapshot has all that its covered segments have.  `published` is called when
 all who submitted a batch in the segment are told of it (`Journal.when_told`).  That may be
-long after its file was written: a busy reactor is told of only so many batches in a turn,
-and with `ack: spool` and a bucket they are told when that has the file.  A memory that takes batches as
+long after its file was written.  A busy reactor is told of only so many batches in a turn, and
+with `ack: spool` and a bucket they are told when that has the file.  A memory that takes batches as
 they become durable has taken them then; one that takes them sooner lets its snapshot wait
 until they are durable.
 
-Where they wait for room on the disk, which these segments have, that would be for ever:
-such a memory (`Rebuilding`) makes the snapshot of its state file and of these segments.
+Where they wait for room on the disk, which these segments have, that would be for ever.
+Such a memory (`Rebuilding`) makes the snapshot of its state file and of these segments.
 
     file = magic 8 | version u16 | length of name u16 | length of data u64 | crc32c u32
            | name | data                   (little-endian; the CRC is of all the rest)
@@ -138,7 +138,7 @@ class Checkpoint:
 
     @property
     def names(self) -> Sequence[str]:
-        """Whose memories they are."""
+        """The protocols whose memories these are."""
         return list(self._memories)
 
     # -- start ----------------------------------------------------------------
@@ -181,7 +181,7 @@ class Checkpoint:
         self._room.state_bytes += size
 
     def _read(self, name: str) -> tuple[bytes, int]:
-        """What the state file holds, and the size of the file."""
+        """The data in the state file, and the size of the file."""
         path = self._path(name)
         content, _ = read_patiently(self._disk, path)
         return decode_state(path, name, content), len(content)
@@ -334,7 +334,7 @@ class Checkpoint:
     def _rebuilt(
         self, name: str, memory: Rebuilding, covered: Sequence[Segment]
     ) -> bytes:
-        """What has all that its state file and these segments have, and no more."""
+        """A snapshot of the state file and these segments, and no more."""
         there, data = self._disk.exists, None
         if there(self._path(name)):
             data, _ = self._read(name)
@@ -395,7 +395,7 @@ class Checkpoint:
 
 
 def _snapshot(name: str, memory: Memory) -> Deferred[bytes]:
-    """What it gives; a failure says whose it is."""
+    """The memory's snapshot; a failure names the protocol."""
 
     async def ask() -> bytes:
         try:
@@ -418,7 +418,7 @@ def _encode(name: str, data: bytes) -> list[bytes]:
 
 
 def decode_state(path: Path, name: str, content: bytes) -> bytes:
-    """What the state file of protocol *name* holds.  Raises `Unreadable`."""
+    """The data in the state file of protocol *name*.  Raises `Unreadable`."""
     start = _HEAD.size + _CRC.size
     if len(content) < start or not content.startswith(_MAGIC):
         raise _unreadable(path, "it is no state file")

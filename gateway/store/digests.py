@@ -38,7 +38,7 @@ PREVIOUS_KEY = b"gateway.previous"
 DELETED_KEY = b"gateway.deleted"
 
 NOTHING = "0" * 64
-"""What stands for the file before a node's first one."""
+"""The digest in place of the file before a node's first one."""
 
 _INT64 = np.dtype("<i8")
 _BATCH_ROWS = 1 << 15
@@ -49,9 +49,9 @@ class Link(NamedTuple):
     """A file, as far as the next one is concerned."""
 
     last_lsn: int
-    """Of its last event; 0 if there is no file yet."""
+    """The lsn of its last event; 0 if there is no file yet."""
     digest: str
-    """Its link; `NOTHING` if there is no file yet, empty if that is not known."""
+    """The file's link; `NOTHING` if there is no file yet, empty if that is not known."""
 
 
 class EventsDigest:
@@ -167,7 +167,7 @@ def metadata_of(path: Path | pa.BufferReader) -> Mapping[bytes, bytes]:
 
 
 def said(metadata: Mapping[bytes, bytes] | None, key: bytes) -> str | None:
-    """What a file's key-value metadata says under *key*; None if nothing."""
+    """The value of *key* in a file's key-value metadata; None if there is none."""
     value = (metadata or {}).get(key)
     return None if value is None else value.decode("ascii", "replace")
 

@@ -16,16 +16,17 @@ class Directories:
 
     root: Path
     journal: Path
-    """With a directory for each node."""
+    """The journals, with a directory for each node."""
     spool: Path
     lake: Path
     archive: Path
     state: Path
-    """With a directory for each node."""
+    """The state files, with a directory for each node."""
     retained: Path
-    """What streams still need of files that left the archive; likewise."""
+    """The rows that streams still need of files that left the archive, a directory for
+    each node."""
     consumers: Path
-    """What each of `spool.consumers` has read."""
+    """The marks of `spool.consumers`."""
     arrivals: Path
     """How far the files are here that each other gateway brings."""
 
@@ -37,7 +38,7 @@ class Directories:
         journal: str | Path = "journal",
         spool: str | Path = "spool",
     ) -> Directories:
-        """With the default names, unless others are given."""
+        """Directories with the default names, unless others are given."""
         return cls(
             root=data_dir,
             journal=data_dir / journal,
@@ -52,7 +53,7 @@ class Directories:
 
     @classmethod
     def of(cls, config: Config) -> Directories:
-        """As a configuration names them."""
+        """Directories as a configuration names them."""
         return cls.under(
             config.data_dir,
             journal=config.journal.directory,

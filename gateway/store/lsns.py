@@ -3,11 +3,10 @@
 Spark's ledger, the audit, marks of consumers and the tables' files all have such sets.  In
 JSON one is a list of pairs, first and last lsn of each range: `list(lsns)`, and `Lsns(pairs)`.
 
-The first lsns of all ranges are one list, the ends behind them another, and an operation on
-two sets sorts both lists, which are runs in order already, so time grows with the number of
-ranges and nothing is done for each of them in Python.  This works since how many ranges an lsn
-is in is how many begin at or before it, less how many end there: which end belongs to which
-beginning does not matter.
+The first lsns of all ranges are one list, the ends behind them another.  An operation on two
+sets sorts both lists, which are runs in order already.  So time grows with the number of
+ranges, and nothing is done for each of them in Python.  An lsn is in as many ranges as begin at
+or before it, less those that end there: which end belongs to which beginning does not matter.
 """
 
 from __future__ import annotations
@@ -125,7 +124,7 @@ class Lsns:
         return Lsns._of(_overlaps(self._firsts + lacked[0], self._ends + lacked[1]))
 
     def _near(self, other: Lsns) -> _Bounds:
-        """Its ranges but for those below all of the other's, or above."""
+        """The ranges but for those below all of the other's, or above."""
         if not other._firsts:
             return [], []
         low = bisect_right(self._ends, other._firsts[0])
@@ -155,7 +154,7 @@ def _union(firsts: list[int], ends: list[int]) -> _Bounds:
 
 
 def _overlaps(firsts: list[int], ends: list[int]) -> _Bounds:
-    """Likewise those that are in two; apart, where all ranges are of two sets."""
+    """The ranges that are in two of these; apart, where all ranges are of two sets."""
     firsts.sort()
     ends.sort()
     # From where one more has begun than has ended until the next one ends.

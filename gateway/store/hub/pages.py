@@ -1,12 +1,11 @@
-"""How large the pages of a Parquet file are when they are unpacked, without unpacking one:
-for whoever reads a file of a stranger.
+"""Sizes of the unpacked pages of a Parquet file of a stranger, without unpacking one.
 
 A page has a header, and its bytes, packed.  Arrow takes the memory that the header names,
 and unpacks into that: what the footer says of sizes it does not look at.  A header is a
 struct of Thrift's compact protocol, its fields in the order of their numbers:
 
     2   i32     bytes of the page, unpacked
-    3   i32     likewise, packed: so many follow the header
+    3   i32     bytes of the page, packed: so many follow the header
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from gateway.store.hub.thrift import I32, Compact
 _HEADER_BYTES = 1 << 12
 """The most that a header has: some ten, and the least and the greatest value."""
 MOST_PAGES = 1 << 16
-"""Of one column in one group of rows; no file of a gateway has as many in all."""
+"""The most pages of one column in a group of rows; no file of a gateway has as many in all."""
 _UNPACKED, _PACKED = 2, 3
 
 
 def unpacked_sizes(
     opened: BinaryIO, size: int, chunk: pq.ColumnChunkMetaData
 ) -> Iterator[int]:
-    """Of each page of a column in a group, with its header, in a file of *size* bytes.
+    """The size of each page of a column in a group, with its header, in a file of *size* bytes.
 
     Raises ValueError for what is no page, OSError.
     """
@@ -49,7 +48,7 @@ def unpacked_sizes(
 
 
 class _Header(Compact):
-    """That of a page, which these bytes begin with."""
+    """The header of a page, which these bytes begin with."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data)

@@ -17,14 +17,14 @@ _MOST_FIELD = (1 << 15) - 1
 
 
 class TooMuch(ValueError):
-    """What would be made of it in memory is more than is wanted."""
+    """The bytes would take more memory than is wanted."""
 
 
 class Compact:
     """A struct that these bytes begin with.
 
-    *most* is what its lists may weigh: an element 8, and in a list of a list of a list, as
-    small things are, 1; *longest* is how many bytes a string may have.  All methods raise
+    *most* is what its lists may weigh: an element weighs 8, or 1 in a list of a list of a list,
+    as small things are.  *longest* is how many bytes a string may have.  All methods raise
     ValueError for what is none.
     """
 
@@ -33,7 +33,7 @@ class Compact:
         self._most = most
         self._longest = longest
         self.length = 0
-        """Up to there it was read."""
+        """The end of what was read."""
 
     def fields(self) -> Iterator[tuple[int, int]]:
         """The number and the kind of each; its value comes next."""

@@ -40,7 +40,7 @@ def begin(journal: Path) -> None:
 
 
 def in_time(paths: Sequence[Path], disk: Disk) -> Iterator[Path]:
-    """These paths, for a reader of one file after the other.
+    """The paths, for a reader of one file after the other.
 
     The disk has begun with each before it comes, with the next one at least, and with as
     many as have `AHEAD_BYTES` together.

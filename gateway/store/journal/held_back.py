@@ -15,7 +15,7 @@ from twisted.logger import Logger, LogLevel
 
 _SETTLED_SECONDS = 3.0
 _ERRORS = {"commit", "stall"}
-"""Reasons of the disk's, rather than of whoever fills it."""
+"""Reasons of the disk's, rather than of a sender that fills it."""
 
 
 class HoldingLog:

@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections import deque
 
 _MOST_OF_INTERVAL = 0.5
-"""Of the interval: no more than twice as many files are made."""
+"""The most of the interval: no more than twice as many files are made."""
 _FADES = 0.125
-"""Of the longest time lately, with each file that took less."""
+"""The part that the longest recent time loses with each file that took less."""
 
 
 class Lead:
-    """Of one journal.  Times are of one clock, in seconds; two threads may call."""
+    """The lead of one journal.  Times are of one clock, in seconds; two threads may call."""
 
     def __init__(self) -> None:
         self._took = 0.0
-        """What a file takes: the longest lately."""
+        """Seconds that a file takes: the longest recent time."""
         self._sealed: deque[tuple[int, float]] = deque()
         """Segments without a file: the last lsn, and when it was sealed."""
 

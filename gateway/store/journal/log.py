@@ -45,9 +45,9 @@ from gateway.store.system.disk import NO_ROOM
 from gateway.store.system.room import Room
 
 _CLOCKS_DIFFER_SECONDS = 1.0
-"""So much may one clock get ahead of the other from group to group, …"""
+"""Seconds that one clock may get ahead of the other from group to group."""
 _CLOCKS_DIFFER = 0.001
-"""… and this part of the time between: twice what the kernel may slew a clock by."""
+"""The part of the time between that it may get ahead in addition: twice the kernel's slewing."""
 
 
 class SyncFailed(OSError):
@@ -76,7 +76,7 @@ class Segment:
 
     @property
     def incarnation(self) -> str:
-        """Who gave its lsns, as its name says."""
+        """The incarnation that gave its lsns, as its name says."""
         return segment.incarnation_of(self.path.name)
 
     @property
@@ -89,7 +89,7 @@ class Synced:
     """How much of the newest segment is durable: what a start must find of it."""
 
     name: str = ""
-    """Its file name; empty if there is none."""
+    """The file's name; empty if there is none."""
     bytes: int = 0
 
 
@@ -102,7 +102,7 @@ class Growing:
     encoder: segment.Encoder
     first_lsn: int
     bytes: int = segment.HEADER_BYTES
-    """What is durable of it."""
+    """Bytes of it that are durable."""
     batches: int = 0
     events: int = 0
     payload_bytes: int = 0
@@ -110,7 +110,7 @@ class Growing:
     since: float = 0.0
     """When its first event came, if it has any."""
     over: bool = False
-    """It is written over an old one, of which something may be behind it."""
+    """Whether it is written over an old one, of which something may be behind it."""
 
 
 @define(eq=False, slots=False)
@@ -130,7 +130,7 @@ class Log:
     next_lsn: int
     """The lsn of the next event; everything before it is durable."""
     incarnation: str
-    """Who gives the lsns from here on (`gateway.store.node.incarnation`)."""
+    """The incarnation that gives the lsns from here on (`gateway.store.node.incarnation`)."""
     _renew: Callable[[int], str] = lambda _: new_id()
     """Begins another incarnation at an lsn, and returns its id."""
     _room: Room = Factory(Room)
@@ -150,7 +150,7 @@ class Log:
         """Whether `next_lsn` and those behind may stand somewhere under `incarnation`."""
         self._clocks = self._clock(), self._wall_clock()
         self.synced = Synced()
-        """Of the newest segment with a batch, whether it is still open or not."""
+        """The synced part of the newest segment with a batch, whether it is still open or not."""
 
     @property
     def events(self) -> int:
@@ -312,7 +312,7 @@ class Log:
         return self.growing
 
     def _attempt(self) -> int:
-        """Behind all that ever began with this lsn, so that names tell the order."""
+        """A number behind all that ever began with this lsn, so that names tell the order."""
         taken = (*self._there(), self._last)
         return 1 + max((n for lsn, n in taken if lsn == self.next_lsn), default=-1)
 

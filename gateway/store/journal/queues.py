@@ -1,8 +1,8 @@
 """The submission and the completion queue between the reactor and the journal's thread.
 
 Each side wakes the other once for all that it has.  What the reactor's turn submits is
-handed over when the turn ends, or when `commit_interval` is over, if that is earlier: so
-it becomes one commit group, and a disk that is idle has it at once.  What comes while the
+handed over when the turn ends, or when `commit_interval` is over, if that is earlier.
+So it becomes one commit group, and a disk that is idle has it at once.  What comes while the
 thread writes and syncs gathers for the next group by itself.  Groups that are durable
 come back with one call in the reactor for all of them, and not too many in one turn.
 """
@@ -23,16 +23,18 @@ from gateway.store.system.threads import Threads
 
 GROUP_BYTES = 4 * 2**20
 GROUP_BATCHES = 512
-"""Of one commit, so that those behind tiny ones need not wait for all of them."""
+"""Batches of one commit, so that those behind tiny ones need not wait for all of them."""
 TOLD_AT_ONCE = 512
-"""So many batches are acknowledged in one turn of the reactor, …"""
+"""Batches that are acknowledged in one turn of the reactor."""
 _ANSWERS = 8
-"""… each so many of a batch's answers counting as one more.  Its events count for nothing:
-what costs nothing to tell must never be told slower than it comes."""
+"""Answers of a batch that count as one more of `TOLD_AT_ONCE`.
+
+Its events count for nothing: what costs nothing to tell must never be told slower than it
+comes."""
 
 
 def telling(batch: Batch) -> int:
-    """What it counts of `TOLD_AT_ONCE` to acknowledge a batch."""
+    """The part of `TOLD_AT_ONCE` that acknowledging a batch takes."""
     return 1 + batch.answers // _ANSWERS
 
 
@@ -46,7 +48,7 @@ class Waiting:
 
     @property
     def last_lsn(self) -> int:
-        """Its last event."""
+        """The lsn of its last event."""
         return self.lsn + self.batch.count - 1
 
 
@@ -56,7 +58,7 @@ class Durable:
 
     batches: list[Waiting]
     synced: Synced | None
-    """What is durable of the segment with it; None: more of the group follows."""
+    """The synced part of the segment with it; None: more of the group follows."""
 
 
 class Reactor(Protocol):
@@ -86,9 +88,9 @@ class Queues:
 
     def __attrs_post_init__(self) -> None:
         self._gathered: list[Waiting] = []
-        """Of this turn; the reactor's own …"""
+        """Batches of this turn; the reactor's own."""
         self._since = 0.0
-        """… since then."""
+        """The time since which batches are gathered."""
         self._ends = False
         """The end of the turn is waited for."""
         # Shared with the thread, under the condition's lock.
@@ -135,7 +137,7 @@ class Queues:
                 self._add_gathered()
 
     def _add_gathered(self) -> None:
-        """With the lock."""
+        """Hand over what was gathered; call it with the lock."""
         if not self._submitted:
             self._condition.notify()
         self._submitted.extend(self._gathered)
@@ -159,7 +161,7 @@ class Queues:
 
     @property
     def oldest(self) -> Batch | None:
-        """Of those handed over, the one that has waited longest for the disk."""
+        """The batch handed over that has waited longest for the disk."""
         with self._condition:
             for waiting in self._submitted:
                 if not waiting.batch.withdrawn:
@@ -208,7 +210,7 @@ class Queues:
     # -- the thread's side ----------------------------------------------------
 
     def wait(self, earliest: float, due: Callable[[], float | None]) -> bool:
-        """Until a batch waits and it is *earliest*, or something else is due.
+        """Wait until a batch waits and it is *earliest*, or something else is due.
 
         *due* gives the seconds until it is; None: for ever.  False when all is done.
         """
@@ -236,14 +238,14 @@ class Queues:
         return group
 
     def _drop_withdrawn(self) -> None:
-        """With the lock."""
+        """Drop withdrawn batches; call it with the lock."""
         self._withdrawn = 0
         self._submitted = deque(
             waiting for waiting in self._submitted if not waiting.batch.withdrawn
         )
 
     def give_back(self, group: list[Waiting]) -> None:
-        """It is nowhere: it stays first, and may be withdrawn again."""
+        """Give back a group that is nowhere: it stays first, and may be withdrawn again."""
         with self._condition:
             for waiting in group:
                 waiting.batch.taken = False
@@ -260,7 +262,7 @@ class Queues:
             self._reactor.callFromThread(self._tell)
 
     def close(self) -> list[Waiting]:
-        """What is left when the thread ends."""
+        """Close the queue; return the batches that are left when the thread ends."""
         with self._condition:
             self._drop_withdrawn()
             left = list(self._submitted)

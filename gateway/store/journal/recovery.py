@@ -51,18 +51,19 @@ from gateway.store.journal.spares import is_spare
 from gateway.store.system.disk import read_patiently
 
 DAMAGED = ".damaged"
-"""What the name of a file ends with that was set aside."""
+"""The end of the name of a file that was set aside."""
 
 _UNKNOWN = "the mark says that they were acknowledged, and no segment has them"
 _MOST_ROWS = 10_000_000
-"""So many lsns at most are published as lost where a segment is missing: the one behind
-may have a name that nobody gave it, and the mark that says what was left out may be gone."""
+"""The most lsns that are published as lost where a segment is missing.
+
+The one behind may have a wrong name, and the mark that says what was left out may be gone."""
 _GONE = "gone; the mark says that {bytes} bytes of it were synced"
 
 
 @dataclass(slots=True)
 class Loss:
-    """What was acknowledged and the journal can not give back."""
+    """Acknowledged events that the journal can not give back."""
 
     path: Path
     first_lsn: int
@@ -80,7 +81,7 @@ class Recovered:
     next_lsn: int = 1
     losses: list[Loss] = field(default_factory=list)
     protocols: dict[Path, set[str]] = field(default_factory=dict)
-    """Whose batches each segment has."""
+    """The protocols of each segment's batches."""
     reached: int = field(default=0, compare=False)
     """The last lsn that a segment has, or may have had."""
     lost_end: bool = field(default=False, compare=False)
@@ -170,7 +171,7 @@ def _examine(
     given_by: Callable[[int], str],
     told: Mapping[str, int],
 ) -> Recovered:
-    """As `examine`; *told*: see `Recovered.told`."""
+    """Examine as `examine` does; *told* is `Recovered.told`."""
     found = Recovered(next_lsn=given + 1)
     places = _Places(directory, disk, found, given_by)
     there = disk.names(directory)
@@ -264,7 +265,7 @@ class _Ends:
     count, and goes on behind what a damaged segment may have held.
     """
     synced: int
-    """So many bytes were synced, says the mark, or the segment behind it."""
+    """Bytes that were synced, says the mark, or the segment behind it."""
 
 
 class _Scanned(NamedTuple):
@@ -275,7 +276,7 @@ class _Scanned(NamedTuple):
     readable: bool
     """All of it could be read."""
     mended: bool
-    """Its header was damaged."""
+    """Whether its header was damaged."""
 
 
 def _scan(
@@ -389,7 +390,7 @@ class _Settled:
     rewrite: bool
     """Whether they are to be written once more: the last sync may have failed."""
     mended: bytes | None
-    """What they are to be, if they are not that yet."""
+    """The right bytes, if they are not there yet."""
     lost_end: bytes
     """The seal that says how far they reached, where some of them are damaged."""
 
@@ -474,7 +475,7 @@ def _is_gone(synced: Synced, told: int, names: Iterable[str], found: Recovered) 
 
 
 def set_aside(path: Path, disk: Disk) -> None:
-    """Rename a segment, so that nobody reads it, and nothing is replaced.
+    """Rename a segment, so that it is not read, and nothing is replaced.
 
     Raises FileNotFoundError, OSError.
     """
@@ -482,7 +483,7 @@ def set_aside(path: Path, disk: Disk) -> None:
 
 
 def name_aside(path: Path, disk: Disk) -> Path:
-    """What `set_aside` names it: the first such name that is free."""
+    """The name that `set_aside` gives it: the first such name that is free."""
     parsed = segment.parse_name(path.name)
     aside, more = path.with_name(path.name + DAMAGED), 0
     while parsed and disk.exists(aside):

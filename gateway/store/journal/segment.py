@@ -10,9 +10,9 @@ each group.  Integers are little-endian.
              | payload (length bytes)
 
 Every CRC starts from the segment's random salt, so neither the left-overs of another
-file nor bytes that a peer chose can pass for a record.  The first one is there so that
-who looks for a record behind damage reads no payload that none has: in a body full of
-beginnings of records that would be the body again for each of them.  The tag, the first
+file nor bytes that a peer chose can pass for a record.  With the first one a search
+for a record behind damage reads no payload that none has.  In a body full of beginnings of
+records that would be the body again for each of them.  The tag, the first
 bytes of the salt, is there so that it passes over the records of another segment, where
 this one was written over that (`spares`).
 
@@ -23,7 +23,7 @@ was written.  It tells a torn tail from damage:
 - A bad record that lies in what a later good record calls synced was acknowledged: its
   loss is reported (`Damage`), and reading goes on behind it.
 - A bad record that no later one calls synced was never acknowledged: the segment ends
-  before it.  A reader may know better (`Scan`, *durable* and *synced*): the mark beside
+  before it.  A reader may know better (`Scan`, *durable* and *synced*).  The mark beside
   the journal, and the name and the first record of the next segment, say more than a
   segment does that has lost its end.
 - So does a good record that does not follow from those before it: its lsn is not the
@@ -103,7 +103,7 @@ class Damage:
     """How many; 0 where an origin, batches without events, or a seal was."""
 
     def __str__(self) -> str:
-        """What of it is there, and where."""
+        """The size and the place of the damage."""
         if self.length:
             return f"{self.length} damaged bytes at {self.offset}"
         return f"missing from byte {self.offset} on"
@@ -111,7 +111,7 @@ class Damage:
 
 @dataclass(slots=True)
 class Header:
-    """What a segment says of itself."""
+    """The header of a segment."""
 
     first_lsn: int
     created: int
@@ -142,8 +142,8 @@ class Header:
 def mend_header(data: bytes, first_lsn: int) -> bytes | None:
     """A segment with a damaged header, with a good one; None if that can not be.
 
-    All that matters of a header is the salt, and the first record's sum tells whether a
-    salt is the right one: the one that is there, or with one of its bits flipped.
+    The salt is all that matters of a header.  The first record's sum tells whether a salt is
+    the right one: the one that is there, or with one of its bits flipped.
     """
     if len(data) < HEADER_BYTES + _RECORD.size:
         return None
@@ -184,13 +184,13 @@ def seal(header: Header, last_lsn: int, synced: int) -> bytes:
 
 
 class Name(NamedTuple):
-    """What a segment's file name says; names sort as segments were begun."""
+    """The parts of a segment's file name; names sort as segments were begun."""
 
     first_lsn: int
     attempt: int
     """Later attempts with this lsn follow a failed sync of the earlier."""
     incarnation: str
-    """Who gives its lsns (`gateway.store.node.incarnation`)."""
+    """The incarnation that gives its lsns (`gateway.store.node.incarnation`)."""
 
 
 def name(first_lsn: int, incarnation: str, attempt: int = 0) -> str:
@@ -200,7 +200,7 @@ def name(first_lsn: int, incarnation: str, attempt: int = 0) -> str:
 
 
 def parse_name(text: str) -> Name | None:
-    """What a segment's file name says; None if it is no segment's name."""
+    """The parts of a segment's file name; None if it is none."""
     match = _NAME.fullmatch(text)
     if match is None:
         return None
@@ -209,7 +209,7 @@ def parse_name(text: str) -> Name | None:
 
 
 def incarnation_of(text: str) -> str:
-    """Who gave the lsns of the segment of this name; empty for any other name."""
+    """The incarnation that gave the lsns of the segment of this name; empty for another name."""
     parsed = parse_name(text)
     return parsed.incarnation if parsed else ""
 
@@ -224,7 +224,7 @@ def check_form(name: str) -> None:
 
 
 def in_order(names: Iterable[str]) -> list[tuple[int, int | None, str]]:
-    """Those that are segments' names, oldest first: (first lsn, that of the next, name).
+    """The names of segments, oldest first: (first lsn, that of the next, name).
 
     Other names are passed over.
     """
@@ -246,7 +246,7 @@ class Encoder:
         self._numbers = 0
 
     def batch(self, batch: Batch, lsn: int, synced: int) -> list[bytes]:
-        """As `group`, of one batch."""
+        """The chunks of one batch, as `group` makes them."""
         return self.group((batch,), lsn, synced)
 
     def group(self, batches: Iterable[Batch], lsn: int, synced: int) -> list[bytes]:
@@ -362,9 +362,9 @@ class Scan:
         self.lacks_end = False
         """Whether the last damage is one that only *durable* or *synced* tells."""
         self.protocols: set[str] = set()
-        """Whose batches it has, once `survey` has read them; …"""
+        """The protocols of its batches, once `survey` has read them."""
         self.payload_bytes = 0
-        """… and the decoded size of their events."""
+        """The decoded size of its events, once `survey` has read them."""
         self._data = data
         self._before = before
         self._durable = durable if before is None else min(durable, before - 1)
@@ -374,7 +374,7 @@ class Scan:
 
     @property
     def salt(self) -> int:
-        """What `begins` needs of it."""
+        """The salt, for `begins`."""
         return self.header.salt
 
     def __iter__(self) -> Iterator[Stored]:

@@ -1,6 +1,6 @@
 """Files of published segments, to be written over as new ones.
 
-A sync waits for the file system's own journal where a file has grown: for two writes
+A sync waits for the file system's own journal where a file has grown.  Those are two writes
 instead of one, and behind whatever else is written there, as Parquet files are.  Over bytes
 that have their place it waits for the disk alone.
 
@@ -15,7 +15,7 @@ So a file with the old name has what it had, and one with the new name the new h
 start removes what it finds under the names of spares.
 
 Only segments that this run has begun and ended are kept, all of whose syncs succeeded:
-nobody relies on a file after a sync of it that failed.
+a file is not relied on after a sync of it that failed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from gateway.store.system.shared import SharedDeque
 
 _SUFFIX = ".spare"
 _MOST_BYTES = 128 << 20
-"""Of all; or one file.  They come in crowds where protocols remember (`checkpoint`)."""
+"""The most bytes of all spares, or one file.
+
+They come in crowds where protocols remember (`checkpoint`)."""
 
 
 def is_spare(name: str) -> bool:
@@ -38,16 +40,15 @@ def is_spare(name: str) -> bool:
 
 
 class Spares:
-    """Those of one directory.  Blocking; any thread may call."""
+    """The spare files of one directory.  Blocking; any thread may call."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._free: SharedDeque[tuple[Path, int]] = SharedDeque()
-        """With the size of each."""
+        """Paths, and the size of each."""
 
     def keep(self, path: Path) -> None:
-        """Nobody needs this segment, and it is sound: keep its file, or remove it; once
-        more is fine.
+        """Keep the file of a sound segment that is not needed, or remove it; once more is fine.
 
         Raises OSError.
         """
@@ -78,7 +79,7 @@ class Spares:
         return None
 
     def give_room(self) -> bool:
-        """Remove them all, as the disk is full or nobody takes any more; whether there were any."""
+        """Remove them all: the disk is full, or none is taken any more; whether there were any."""
         there = bool(self._free)
         while self._free:
             with contextlib.suppress(IndexError):

@@ -1,8 +1,8 @@
 """The calls to object storage that a spool in a bucket rests on, as an interface.
 
-An object is there as a whole or not at all, and is never changed.  What makes it is one
-request that fails if the name is taken; so a name is committed once, whoever asks, and
-whoever asked and got no answer asks again: `commit`.
+An object is there as a whole or not at all, and is never changed.  It is made by one
+request, which fails if the name is taken.  So a name is committed once, and one that asked
+and got no answer asks again: `commit`.
 
 Calls block, and any thread may make them.  `gateway.store.objects.s3` makes them over HTTP,
 `gateway_testkit.bucket` in memory.
@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 ARCHIVE = "_archive"
-"""Below it is what the job has committed, if that is kept; Spark passes it over."""
+"""The prefix of what the job has committed, if that is kept; Spark passes it over."""
 PROBE = ".gateway-probe"
-"""What the name of the object begins with that `probe` makes; Spark passes it over."""
+"""The prefix of the object that `probe` makes; Spark passes it over."""
 
 
 class BucketError(OSError):
@@ -26,7 +26,7 @@ class BucketError(OSError):
 
 
 class AlreadyThere(BucketError):
-    """There is an object of that name, or somebody is making one."""
+    """There is an object of that name, or one is being made."""
 
 
 class NotThere(BucketError):
@@ -50,7 +50,7 @@ class StoredObject:
     """An object, as a listing tells of it."""
 
     name: str
-    """Below the prefix."""
+    """The name below the prefix."""
     bytes: int
     modified: float
     """Seconds since the epoch, by the bucket's clock."""

@@ -13,7 +13,7 @@ from gateway.store.objects.bucket import BucketError
 from gateway.store.system.threads import RealThreads, Threads
 
 _AGAIN_SECONDS = 5.0
-"""After a look that failed, if the next one is not due before."""
+"""Seconds after a look that failed, if the next one is not due before."""
 
 
 @define(eq=False, slots=False)

@@ -68,7 +68,7 @@ class S3:
         self._settings = settings
         self._lock = threading.Lock()
         self._stores: dict[bool, S3Store] = {}
-        """By whether it removes many by one request; then it does so with one object, too."""
+        """Stores by whether they remove many by one request; then so with one object, too."""
 
     @property
     def url(self) -> str:
@@ -135,7 +135,7 @@ class S3:
             self._ask(name, lambda at: self._obstore.delete(at, name), bulk=False)
 
     def remove_all(self, names: Sequence[str]) -> None:
-        """See `Bucket`; a request for each thousand."""
+        """Remove as `Bucket` does; a request for each thousand."""
         self._ask(names[0], lambda at: self._obstore.delete(at, list(names)))
 
     def _ask(
@@ -202,5 +202,5 @@ def _plain(secret: SecretStr | None) -> str | None:
 
 
 def _reason(why: Exception) -> str:
-    """In one line: the rest is for whoever debugs the library."""
+    """The reason in one line: the rest is for debugging the library."""
     return " ".join(str(why).partition("\n\nDebug source")[0].split()).rstrip(": ")

@@ -1,9 +1,9 @@
-"""What was taken out of the tables on purpose: a part of the ledger, in files of its own.
+"""Deletions from the tables on purpose: a part of the ledger, in files of its own.
 
-lake/.gateway/deleted/expired.json      the days that `spark.retention` has removed, in one
-lake/.gateway/deleted/delete-….json     what somebody has asked for, each in its own
+    lake/.gateway/deleted/expired.json      the days that `spark.retention` has removed, in one
+    lake/.gateway/deleted/delete-….json     a deletion on request, each in its own
 
-Each is written before the first row goes, so whoever misses a row finds its name here; what
+Each is written before the first row goes, so the name of a missing row is found here.  What
 is named here is in no table, or will be in none.  The job leaves it out where it comes again.
 """
 
@@ -49,9 +49,9 @@ class Deletion(msgspec.Struct, frozen=True):
     """SHA-256 of `salt` and the whole of it, by which who has it can tell."""
     salt: str = ""
     events: dict[str, dict[str, list[_Span]]] = {}
-    """By node and incarnation, first and last lsn of each range."""
+    """The first and last lsn of each range, by node and incarnation."""
     days: dict[str, list[tuple[int, int]]] = {}
-    """By table the days that have gone, as ordinals; of `expired` alone."""
+    """The days that have gone, as ordinals, by table; of `expired` alone."""
     counts: dict[str, int] = {}
     """How many rows it found, by place."""
     done: bool = True
@@ -59,7 +59,7 @@ class Deletion(msgspec.Struct, frozen=True):
     stats: list[str] = []
     """The counts that are taken back: what file N below `counts_of` is called in its table."""
     files: dict[str, list[Rewritten]] = {}
-    """What it has rewritten in the archive, by name of the file."""
+    """The rewritten files of the archive, by name."""
     format: int = _FORMAT
 
 
@@ -74,9 +74,7 @@ def counts_of(lake: Path, name: str) -> Path:
 
 
 def digests_before(found: Iterable[Deletion]) -> dict[str, str]:
-    """By digest of the events that the archive's files have since deletions have rewritten
-    them, that of each before the first of them.
-    """
+    """The digest of events before the first deletion that rewrote a file, by the present one."""
     # In no order: one that was cut off goes on after later ones, and clocks are set back.
     was = {
         each.now: each.was
@@ -106,7 +104,7 @@ def deletions(lake: Path) -> list[Deletion]:
 
 
 def stamps(lake: Path) -> list[tuple[str, int, int]]:
-    """What is there, to read it again only once there is something else.  Raises OSError."""
+    """Stamps of the files, to read them again only once there are others.  Raises OSError."""
     return [
         (path.name, stat.st_mtime_ns, stat.st_size)
         for path in sorted(folder_of(lake).glob("[!.]*.json"))
@@ -115,7 +113,7 @@ def stamps(lake: Path) -> list[tuple[str, int, int]]:
 
 
 def unfinished(lake: Path) -> list[Deletion]:
-    """What was begun and has not ended.  Raises as `deletions`."""
+    """Deletions that were begun and have not ended.  Raises as `deletions`."""
     return [one for one in deletions(lake) if not one.done]
 
 

@@ -1,11 +1,12 @@
-"""What the Spark job says in a bucket of how far it is behind, so that gateways make larger
-files meanwhile: a file costs it the same, whatever is in it.
+"""The Spark job's word in a bucket of how far it is behind.
+
+Gateways make larger files meanwhile: a file costs the job the same, whatever is in it.
 
     .gateway-job          a `JobWord` as JSON; Spark passes the object over
     .gateway-job-name     the name of the job that has this prefix, if it has one
 
-The job writes it (`gateway.spark.files.inbox`), every few seconds while it looks.  A gateway reads
-it as often, and only with `ack: journal`: with `ack: spool` senders wait for each file.
+The job writes it (`gateway.spark.files.inbox`), every few seconds while it looks.  A gateway
+reads it as often, and only with `ack: journal`: with `ack: spool` senders wait for each file.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from attrs import define
 from gateway.store.objects.bucket import AlreadyThere, Bucket, BucketError, NotThere
 
 EVERY_SECONDS = 10.0
-"""It is written, and read."""
+"""Seconds between two words, and two reads."""
 _SILENT_SECONDS = 60.0
 """A job that has written nothing for so long does not run, and has taken nothing since."""
 
@@ -30,8 +31,9 @@ _OWNER = ".gateway-job-name"
 
 
 def owner_of(bucket: Bucket, job: str) -> str:
-    """The name of the job that has this prefix for good: *job*, if it has a name and nobody
-    was here before.  Raises `BucketError`.
+    """The name of the job that has this prefix for good.
+
+    It is *job*, if that has a name and no other job was here before.  Raises `BucketError`.
     """
     if job:
         with contextlib.suppress(AlreadyThere):
@@ -43,10 +45,10 @@ def owner_of(bucket: Bucket, job: str) -> str:
 
 
 class JobWord(msgspec.Struct, frozen=True):
-    """What the object says."""
+    """The content of the object."""
 
     at: float
-    """Since the epoch, by the job's clock: whoever reads it sees that it is a new one."""
+    """Seconds since the epoch, by the job's clock: its readers see that it is a new one."""
     waiting: Mapping[str, int] = {}
     """Files in the bucket that are in no table, by node."""
 

@@ -36,7 +36,7 @@ FORM = 1
 _FORMAT_BEFORE = 3
 
 Lsn = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
-"""As a word or a ledger may have one."""
+"""An lsn as a word or a ledger may have it."""
 
 _Spans = list[tuple[int, int]]
 
@@ -52,11 +52,11 @@ class KnownHole:
     """The spool file's name; it lies in `poison/`."""
     why: str
     incarnation: str = ""
-    """Whose they are."""
+    """The incarnation of the lsns."""
 
 
 def somebody() -> str:
-    """Who runs this, and where, for what is written down with a name: `ann@gw-1`."""
+    """The user and the machine, for what is written down with a name: `ann@gw-1`."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a number that has no name
@@ -66,7 +66,7 @@ def somebody() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Lsns that somebody said are lost."""
+    """Lsns that were accepted as lost."""
 
     node: str
     incarnation: str
@@ -108,8 +108,9 @@ class End:
 
 
 def leave_word(path: Path, word: bytes) -> None:
-    """Put *word* there in one step, for whoever reads meanwhile; it may not survive a power
-    cut, and is said again.  Raises OSError.
+    """Put *word* there in one step, as others may read meanwhile.  Raises OSError.
+
+    It may not survive a power cut, and is said again.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.new")
@@ -128,10 +129,10 @@ def accepted_folder(lake: Path) -> Path:
 
 
 class _Ledger(msgspec.Struct):
-    """What others than the job read of it."""
+    """The part of the ledger that others than the job read."""
 
     committed: dict[str, dict[str, _Spans]] = {}
-    """By node and incarnation."""
+    """The committed ranges by node and incarnation."""
     closed: dict[str, int] = {}
     """Files with more of that, and how many events each has."""
     holes: list[KnownHole] = []
@@ -141,7 +142,7 @@ class _Ledger(msgspec.Struct):
 
 
 def known_holes(lake: Path) -> list[KnownHole]:
-    """What the job has moved aside and written down; nothing without a ledger.
+    """The events that the job has moved aside and written down; none without a ledger.
 
     Raises OSError, and ValueError for a ledger that is damaged or of a newer version.
     """
@@ -171,7 +172,7 @@ def ends(lake: Path) -> dict[str, dict[str, End]]:
 
 
 def records(lake: Path) -> dict[str, dict[str, Record]]:
-    """What files have said of incarnations, by node and incarnation.  Raises as `known_holes`."""
+    """The files' records of incarnations, by node and incarnation.  Raises as `known_holes`."""
     ledger = _ledger(lake)
     found: dict[str, dict[str, Record]] = {}
     parts = [closed_in(lake, name).records for name in ledger.closed]
@@ -182,7 +183,7 @@ def records(lake: Path) -> dict[str, dict[str, Record]]:
 
 
 def accepted(lake: Path) -> list[Accepted]:
-    """What was accepted as lost: by the ledger, and by files that wait for the job.
+    """The accepted losses, in the ledger and in files that wait for the job.
 
     Raises as `known_holes`, also of a file that is damaged.
     """
@@ -227,7 +228,7 @@ def sink_of(lake: Path) -> dict[str, str] | None:
 
 
 class ClosedIncarnations(msgspec.Struct):
-    """What a file of closed incarnations has, which is never written again."""
+    """The content of a file of closed incarnations, which is never written again."""
 
     form: int
     committed: dict[str, dict[str, _Spans]]
@@ -240,7 +241,7 @@ def closed_path(lake: Path, name: str) -> Path:
 
 
 def closed_in(lake: Path, name: str) -> ClosedIncarnations:
-    """What it has.  Raises OSError, and ValueError where it is not what its name says."""
+    """The content of the file.  Raises OSError, and ValueError where its name does not fit."""
     return read_closed(closed_path(lake, name).read_bytes(), name)
 
 
@@ -260,7 +261,7 @@ def read_closed(data: bytes, name: str) -> ClosedIncarnations:
 
 
 def closed_name(data: bytes) -> str:
-    """What a file with these bytes is called."""
+    """The name of a file with these bytes."""
     return hashlib.sha256(data).hexdigest()[:32]
 
 

@@ -16,7 +16,7 @@ _UPCOMING = 16
 
 
 class Backlog:
-    """Those of one node.  Any thread may call.
+    """The backlog of one node.  Any thread may call.
 
     *file_bytes* says how large a file becomes, at most about, of a segment's size, that
     of its payloads, and their number; *room* is told.
@@ -42,8 +42,10 @@ class Backlog:
         self._watching.append(call)
 
     def add(self, sealed: Segment) -> None:
-        """It counts towards `spool.max_bytes` from now on: senders fill the journal faster
-        than the thread looks, above all while it writes its first file.
+        """Add a segment, which counts towards `spool.max_bytes` from now on.
+
+        Senders fill the journal faster than the thread looks, above all while it writes its first
+        file.
         """
         with self._condition:
             self.bytes += sealed.bytes
@@ -55,7 +57,7 @@ class Backlog:
             call()
 
     def published(self, sealed: Segment) -> None:
-        """It waits no more."""
+        """Note that a segment waits no more."""
         with self._condition:
             self.bytes -= sealed.bytes
             self._room.files_bytes -= self._becomes(sealed)
@@ -88,12 +90,14 @@ class Backlog:
                     return None
 
     def upcoming(self) -> list[Segment]:
-        """What is to be published after the segment in hand, as far as is known."""
+        """The segments to be published after the one in hand, as far as known."""
         with self._condition:
             return list(islice(self._work, _UPCOMING))
 
     def stop(self) -> None:
-        """What waits is published once; what fails then waits for the next start."""
+        """Stop: each waiting segment is published once; what fails then waits for the
+        next start.
+        """
         with self._condition:
             self._stopping = True
             self._condition.notify()

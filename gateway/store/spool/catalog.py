@@ -1,12 +1,11 @@
-"""The catalog of published files: which journal segments have become which files, so
-that none is published twice.
+"""The catalog of published files: which journal segments have become which files.
 
-One line per file (`catalog_lines`), appended and synced *before* the file gets
-its public name.  So for a segment that is still there after a crash:
+So none is published twice.  One line per file (`catalog_lines`), appended and synced
+*before* the file gets its public name.  So for a segment that is still there after a crash:
 
     no line                 its file was never public: write it again
     a line and a hidden file    the rename did not happen: rename it now
-    a line, no hidden file  it was public, whoever took it since: nothing is left to do
+    a line, no hidden file  it was public, and was taken since: nothing is left to do
 
 Entries whose segments are gone are dropped in time, the oldest first.  The last one
 stays: it has the last lsn when no segment is left.
@@ -32,7 +31,7 @@ from gateway.store.system.disk import read_patiently
 __all__ = ["CATALOG", "Catalog", "Entry", "entries_in", "unpublished"]
 
 CATALOG = ("catalog", ".catalog")
-"""Its names: as it is read, and while a new one is written."""
+"""The catalog's names: as it is read, and while a new one is written."""
 _KEEP = 1000
 
 
@@ -68,7 +67,7 @@ class Catalog:
         self.damaged = not all(lines)
         """Some line is."""
         self.repairs = [f"{self.path}: {repair}" for repair in repairs]
-        """What damaged lines were taken for, a sentence each."""
+        """The readings of damaged lines, a sentence each."""
         self._entries = {entry.first: entry for entry in known}
         self._mended = set(known).difference(line for line in lines if line)
         self._most = 2 * _KEEP
@@ -111,7 +110,7 @@ class Catalog:
 
     @property
     def last_lsn(self) -> int:
-        """Of the newest entry; 0 if there is none."""
+        """The last lsn of the newest entry; 0 if there is none."""
         return max((entry.last for entry in self._entries.values()), default=0)
 
     @property
@@ -121,15 +120,16 @@ class Catalog:
         return max(known, key=lambda entry: entry.last, default=None)
 
     def note(self, link: Link) -> None:
-        """Of the newest file, whose line may not say it; before `settle`."""
+        """Note the newest file's link, which its line may not have; before `settle`."""
         newest = self.newest
         if newest is not None and newest.last == link.last_lsn:
             known = msgspec.structs.replace(newest, link=link.digest)
             self._entries[newest.first] = known
 
     def doubt(self) -> None:
-        """What no line says may have been published without this journal's events;
-        before `settle`.
+        """Doubt entries without a line: they may have been published without this journal's events.
+
+        Called before `settle`.
         """
         for entry in self._mended:
             self._entries[entry.first] = entry.doubted
@@ -157,8 +157,8 @@ class Catalog:
     def has_all_of(self, sealed: Segment) -> bool:
         """Whether the files have what can be read of a segment that is published.
 
-        Not if it was lost when they were published, and put back since; nobody knows
-        if its line was dropped before that.
+        Not if it was lost when they were published, and put back since, or if its line was dropped
+        before that, so that it is not known.
         """
         if self.has_forgotten(sealed):
             return False
@@ -175,8 +175,8 @@ class Catalog:
     def add(self, entry: Entry) -> None:
         """Remember it durably.
 
-        After an OSError nobody knows whether a crash would find the line, so the
-        hidden file must stay as it is; the next call settles it.
+        After an OSError it is not known whether a crash would find the line, so the hidden file
+        must stay as it is; the next call settles it.
         """
         if (file := self._file) is None or len(self._entries) >= self._most:
             file = self._rewrite()
@@ -223,7 +223,7 @@ class Catalog:
 
 
 def entries_in(journal: Path) -> list[Entry]:
-    """What good lines of a node's catalog say, if it has one.  Raises OSError."""
+    """The good lines of a node's catalog, if it has one.  Raises OSError."""
     with contextlib.suppress(FileNotFoundError):
         return entries((journal / CATALOG[0]).read_bytes())
     return []

@@ -1,7 +1,7 @@
-"""The catalog's lines: entries to bytes and back, and what a damaged line said.
+"""The catalog's lines: entries to bytes and back, and the meaning of a damaged line.
 
 Each is an entry as `gateway.sdk.summed` writes it.  A last line without its newline was
-torn by a crash, and nobody relied on it.  Any other line that does not fit its checksum
+torn by a crash, and nothing relied on it.  Any other line that does not fit its checksum
 was synced, so something is published that it would name.  In between other lines that is
 all that lies between their lsns: files are published in order.  Of the last lines only
 names of files can tell, and the mark (`gateway.store.node.mark`).
@@ -23,21 +23,21 @@ from gateway.store.names import file_name, parse_file_name
 
 
 class Damaged(Exception):
-    """Nobody can tell what a damaged line said; the text says what to do."""
+    """The meaning of a damaged line can not be told; the text says what to do."""
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """A file that may be public.
 
-    The digests (`gateway.store.digests`) are empty where nobody knows them: in
-    lines that were mended.
+    The digests (`gateway.store.digests`) are empty where they are not known: in lines that were
+    mended.
     """
 
     first: int
     last: int
     name: str
     events: str = ""
-    """Of its events."""
+    """The digest of its events."""
     link: str = ""
     """The file's link."""
     octets: str = ""
@@ -51,23 +51,23 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def hidden(self) -> str:
-        """Its name until it is complete; what starts with `.` is not there yet."""
+        """The name until it is complete; what starts with `.` is not there yet."""
         return f".{self.name}"
 
     @property
     def incarnation(self) -> str:
-        """Who gave its lsns (`gateway.store.node.incarnation`); empty if nobody knows."""
+        """The incarnation that gave its lsns (`gateway.store.node.incarnation`), if known."""
         parsed = parse_file_name(self.name)
         return parsed.incarnation if parsed else ""
 
     @property
     def doubted(self) -> Entry:
-        """The same where nobody knows which of its events were lost."""
+        """The entry where it is not known which of its events were lost."""
         return msgspec.structs.replace(self, lost=self.last - self.first + 1)
 
 
 def parse(data: bytes) -> list[Entry | None]:
-    """What each line says; None for a damaged one."""
+    """The entry of each line; None for a damaged one."""
     *lines, rest = data.split(b"\n")
     found = [_entry(line) for line in lines]
     # Its last byte may be a newline that was damaged.
@@ -77,7 +77,7 @@ def parse(data: bytes) -> list[Entry | None]:
 
 
 def entries(data: bytes) -> list[Entry]:
-    """What the good lines say."""
+    """The entries of the good lines."""
     return [entry for entry in parse(data) if entry is not None]
 
 

@@ -44,7 +44,7 @@ class _Names:
         self.codes: list[int] = []
         """One per batch."""
         self.odd: dict[int, int] = {}
-        """Of the rows that have another than their batch."""
+        """The codes of the rows that have another value than their batch."""
         self.nulls = False
         self._numbers: dict[str | None, int] = {}
 
@@ -92,11 +92,11 @@ class Columns:
     _seqs: list[int] = field(default_factory=list)
     _seq_arrays: list[np.ndarray[Any, Any]] = field(default_factory=list)
     _maps: dict[tuple[tuple[str, str], ...], int] = field(default_factory=dict)
-    """Attributes, each with its code, …"""
+    """Attributes, each with its code."""
     _map_codes: list[int] = field(default_factory=list)
-    """… one per batch, …"""
+    """The code of each batch's attributes."""
     _own_maps: dict[Origin, int] = field(default_factory=dict)
-    """… and those of origins to whose attributes a batch adds none."""
+    """The codes of origins to whose attributes a batch adds none."""
     _origins: dict[Origin, int] = field(default_factory=dict)
     """Each with its code."""
     _origin_codes: list[int] = field(default_factory=list)
@@ -139,7 +139,7 @@ class Columns:
         self.payload_bytes += sum([batch.payload_bytes for batch in batches])
 
     def _add_origins(self, each: Sequence[Origin], more: Mapping[str, str]) -> None:
-        """Of one batch after another, with what their rows add to their attributes."""
+        """Add the origins of batches, with what their rows add to the attributes."""
         origins, own = self._origins, self._own_maps
         self._origin_codes += [
             origins.setdefault(origin, len(origins)) for origin in each
@@ -158,7 +158,7 @@ class Columns:
         return self._maps.setdefault(tuple(attributes.items()), len(self._maps))
 
     def _add_odd(self, rows: Rows) -> None:
-        """Of the rows that differ from their batch."""
+        """Add the values of rows that differ from their batch."""
         first = self.rows
         for names, odd in (
             (self._types, rows.content_types),
@@ -336,7 +336,7 @@ def leave_pandas_out() -> None:
     """Make pyarrow's first array without pandas, in a process of ours.
 
     pyarrow would import it, where it is installed: 50 MiB and a third of a second, for
-    nothing.  Whoever asks for pandas later has it all the same.
+    nothing.  A later import of pandas has it all the same.
     """
     sys.meta_path.insert(0, _NoPandas)
     try:

@@ -18,14 +18,14 @@ from gateway.store.readers.consumers import Consumers, There
 
 LOOK_SECONDS = 60.0
 _AT_ONCE = 1000
-"""So many go in a look at most: whoever stops waits for no more."""
+"""The most objects that go in a look: a stop waits for no more."""
 _QUIET_SECONDS = 3600.0
 """Where nothing is left, and no files come, it is listed again after so long."""
 
 
 @define(eq=False, slots=False)
 class BucketExpiry:
-    """Of the objects of *nodes*.  *retention*, in seconds, may change.
+    """The expiry of the objects of *nodes*.  *retention*, in seconds, may change.
 
     *comes* says of a node whether files of it may come now.
     """
@@ -35,7 +35,7 @@ class BucketExpiry:
     _consumers: Consumers
     retention: float
     _clock: Callable[[], float]
-    """By which they are old: one that does not leap."""
+    """The clock by which they are old: one that does not leap."""
     _comes: Callable[[str], bool] = lambda _: True
 
     def __attrs_post_init__(self) -> None:

@@ -1,9 +1,10 @@
 """Decodes stored batches into rows, and makes flawed rows of those that can not be.
 
-What was acknowledged is published, and one bad batch stops no other.  A batch that its protocol's decoder can not read (the decoder raises or is missing, or
-gives rows that are not the batch's) becomes as many rows as it has events, all of them
-with the flaw `undecodable`: the first has the batch's body as it is, the others are
-empty.  An event that the journal has lost becomes a row with the flaw `lost`.
+What was acknowledged is published, and one bad batch stops no other.  A batch is bad if its
+protocol's decoder raises or is missing, or gives rows that are not the batch's.  It becomes
+as many rows as it has events, all of them with the flaw `undecodable`: the first has the
+batch's body as it is, the others are empty.  An event that the journal has lost becomes a
+row with the flaw `lost`.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from gateway.store.spool.columns import GROUP_ROWS, Columns, numbers
 UNDECODABLE = "undecodable"
 
 _RUN, _RUN_BYTES, _RUN_EVENTS = 512, 4096, 16
-"""So many batches are decoded together, each at most of this size and so many events …"""
+"""The most batches that are decoded together, and the most bytes and events of each."""
 _LEAST_BATCHES = 16
-"""… and no fewer: that would cost more than it spares."""
+"""The fewest batches that are decoded together: fewer would cost more than it spares."""
 
 #: Where lost events come from; a batch with just this object is lost.
 _LOST = replace(UNKNOWN)
@@ -45,9 +46,9 @@ class Failure:
 
     protocol: str
     lsn: int
-    """Of the first event of the first of them."""
+    """The lsn of the first event of the first of them."""
     why: str
-    """What was wrong with that one."""
+    """The fault of that one."""
     batches: int = 0
     events: int = 0
 
@@ -72,7 +73,7 @@ class Decoder:
         be columns.  It costs as much again.
         """
         self.failures: dict[str, Failure] = {}
-        """By protocol."""
+        """Failures by protocol."""
         self._decoders = decoders
         self._runs: dict[str, Together] = {
             protocol: decode.together
@@ -82,7 +83,7 @@ class Decoder:
         self._careful = careful
 
     def rows(self, stored: Stored) -> Rows:
-        """As many rows as the batch has events.  Raises MemoryError, nothing else."""
+        """The rows of a batch, as many as it has events.  Raises MemoryError, nothing else."""
         batch = stored.batch
         if batch.origin is _LOST:
             return _flawed([b""] * batch.count, LOST)
@@ -121,7 +122,7 @@ class Decoder:
                     yield from self._run(run, together)
 
     def _together(self, stored: Stored) -> Together | None:
-        """What decodes it together with others, if anything may."""
+        """The decoder of it together with others, if there is one."""
         batch = stored.batch
         if not 0 < batch.count <= _RUN_EVENTS or len(batch.body) > _RUN_BYTES:
             return None
@@ -250,7 +251,7 @@ def fill_gaps(
 def _missing(
     first: int, end: int, received_at: int, copies: Mapping[int, Batch]
 ) -> Iterator[Stored]:
-    """From *copies* what they have, and the rest as lost."""
+    """The batches of *copies*, and the rest as lost."""
     for lsn in sorted(each for each in copies if first <= each < end):
         copy = copies[lsn]
         if lsn + copy.count <= end:
@@ -261,7 +262,7 @@ def _missing(
 
 
 def _lost(first: int, end: int, received_at: int) -> Iterator[Stored]:
-    """In batches of a row group each: all that a backlog had may be lost."""
+    """Lost events in batches of a row group each: all that a backlog had may be lost."""
     for lsn in range(first, end, GROUP_ROWS):
         count = min(GROUP_ROWS, end - lsn)
         yield Stored(Batch(_LOST, received_at, count, b"", 0), lsn)

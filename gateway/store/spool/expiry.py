@@ -45,7 +45,7 @@ class _File(NamedTuple):
 
     @property
     def there(self) -> There:
-        """As consumers know it."""
+        """The file as consumers know it."""
         return There(self.path.name, self.bytes, self.since)
 
 
@@ -53,12 +53,11 @@ class _File(NamedTuple):
 class Expiry:
     """The expiry of one archive.  Blocks.
 
-    Since when a file is there, its change time tells, which the wall clock gave it when
-    it was renamed.  That clock may be set forward, and everything would be old at once:
-    what it was set forward is taken off again for as long as files from before may be
-    there.
+    A file's change time tells since when it is there: the wall clock gave it when it was
+    renamed.  That clock may be set forward, and everything would be old at once.  So that is
+    taken off again for as long as files from before may be there.
 
-    *retained* None: nobody needs anything of what goes.
+    *retained* None: nothing of what goes is needed.
 
     *retention* in seconds; *most_bytes* None: no limit.  *on_expired* is called when
     files were removed, and *before* with the names of those that are about to be.
@@ -91,7 +90,7 @@ class Expiry:
         """Whether what was found is of limits that hold no more."""
         self._offset = self._wall_clock() - self._clock()
         self._due: list[_File] = []
-        """What is still to be removed of what the last look found."""
+        """Files of the last look that are still to be removed."""
         self._goes_on = self._clock()
         """When that is gone on with."""
         self._gone: list[int] = []
@@ -99,13 +98,13 @@ class Expiry:
         self._known_bytes = 0
         """The archive's size, which the last look could not help."""
         self._listed: list[_File] = []
-        """What may make room, the oldest first."""
+        """Files that may make room, the oldest first."""
         self._next_listing = self._clock()
         self._held: set[Path] = set()
         """Most of these is needed by readers, as of some minutes ago."""
         self._held_until = self._clock()
         self._unsaid: dict[str, None] = {}
-        """What has gone, and there was no room to say so."""
+        """Names that have gone, and there was no room to say so."""
         self._set_forward: list[tuple[float, float]] = []
         """When, and by how many seconds."""
 
@@ -147,15 +146,16 @@ class Expiry:
         return sum(self._gone)
 
     def _look_anew(self) -> None:
-        """What is due by other limits may stay by these."""
+        """Look anew: what is due by other limits may stay by these."""
         self._configured = False
         self._due.clear()
         self._known_bytes = 0
         self._next = self._clock()
 
     def _is_time(self, now: float, archived_bytes: int) -> bool:
-        """To look again, or because there are more than there may be, and more than the
-        last look has left.
+        """Whether to look again, or whether there are more than the last look has left.
+
+        The latter counts only above the limit.
         """
         if now >= self._next:
             return True
@@ -205,7 +205,7 @@ class Expiry:
             )
 
     def _remove_due(self) -> None:
-        """As far as there is time."""
+        """Remove what is due, as far as there is time."""
         begun = self._clock()
         until = begun + _SECONDS_AT_ONCE
         while self._due and not self._configured:
@@ -281,7 +281,7 @@ class Expiry:
         return noted + len(some) if told else noted
 
     def _remove(self, files: Sequence[_File], *, noted: bool) -> list[_File]:
-        """What can not be read, and is needed, stays.
+        """Remove files; one that can not be read, and is needed, stays.
 
         Returns those for which there was no time: to keep what is needed may take long.
         """
@@ -307,7 +307,7 @@ class Expiry:
         """Say that they go; a disk that is full must not prevent that they do.
 
         It is said once there is room.  Any other failure of the disk does prevent it, or
-        the audit would take them for removed by somebody.  Raises OSError.
+        the audit would take them for removed by others.  Raises OSError.
         """
         try:
             self._before([*self._unsaid, *names])
@@ -337,7 +337,7 @@ class Expiry:
         return sorted(found)
 
     def _steps(self, now: float) -> float:
-        """By how many seconds the wall clock was set forward lately."""
+        """Seconds by which the wall clock was set forward lately."""
         offset = self._wall_clock() - now
         step, self._offset = offset - self._offset, offset
         if step > _STEP_SECONDS:

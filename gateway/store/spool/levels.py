@@ -34,7 +34,7 @@ class Level:
 
 @define(eq=False, slots=False)
 class Levels:
-    """Of a spool and its archive, as of the last look.  Blocks; raises OSError.
+    """The levels of a spool and its archive, as of the last look.  Blocks; raises OSError.
 
     *max_bytes* is `spool.max_bytes`, and may change.
     """
@@ -45,13 +45,13 @@ class Levels:
     max_bytes: int
     _clock: Callable[[], float] = time.monotonic
     _why: Callable[[], str] = lambda: "the Spark job is behind"
-    """What the spool waits for."""
+    """The words for what the spool waits for."""
 
     def __attrs_post_init__(self) -> None:
         self.spool = Level()
         self.archive = Level()
         self.free_bytes: int | None = None
-        """On their disk; None before the first look."""
+        """Bytes free on their disk; None before the first look."""
         self._next_count = 0.0
 
     def measure(self) -> None:
@@ -64,7 +64,7 @@ class Levels:
             self._next_count = ended + _COUNTING_SHARE * (ended - begun)
 
     def left_archive(self, removed_bytes: int) -> None:
-        """So much was removed from the archive, perhaps with what came since the look."""
+        """Note bytes that were removed from the archive, perhaps with what came since the look."""
         archive = self.archive
         archive.bytes = max(0, archive.bytes - removed_bytes)
 

@@ -1,8 +1,8 @@
-"""How fast the journal may take bytes while the spool fills up.
+"""The pace at which the journal may take bytes while the spool fills up.
 
 Without it senders fill the spool as fast as they can, stand until something has left it,
 and fill it again.  So the less room there is, the nearer the rate of what comes is to the
-rate of what leaves: then the last part of the room is never used up, and nobody stands.
+rate of what leaves.  Then the last part of the room is never used up, and no sender stands.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ _SECONDS = 2.0
 _KEPT_FREE = 16
 """One part in so many of the room."""
 _AVERAGE_SECONDS = 2.0
-"""What leaves is an average over about so long: it does so in whole files."""
+"""Seconds of the average of what leaves: it does so in whole files."""
 _PEAK_SECONDS = 8.0
-"""As long lasts what the spool held at most, before the last of them left."""
+"""Seconds for which the spool's peak lasts, before the last of it left."""
 
 
 class Pace:
-    """Of a spool that may hold *most* bytes."""
+    """The pace of a spool that may hold *most* bytes."""
 
     def __init__(self, most: int) -> None:
         self.most = most
-        """It may change."""
+        """The limit, which may change."""
         self._leaving = 0.0
         self._peak = 0.0
         self._last: tuple[float, int] | None = None
@@ -51,5 +51,5 @@ class Pace:
 
 
 def _weight(seconds: float, of: float) -> float:
-    """Of what was seen for so long, in an average over about *of* seconds."""
+    """The weight of what was seen for so long, in an average over about *of* seconds."""
     return -math.expm1(-seconds / of)

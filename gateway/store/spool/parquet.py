@@ -1,7 +1,7 @@
 """Batches to a Parquet file for Spark.
 
 One file holds one journal segment.  It is written row group by row group, so memory
-does not grow with the file: one group is decoded while the one before it is encoded,
+does not grow with the file.  One group is decoded while the one before it is encoded,
 where there is a thread for that.  Every data page carries a CRC, because Spark believes
 flipped bits otherwise.
 """
@@ -28,26 +28,29 @@ from gateway.store.spool.columns import ENCODED, Columns
 from gateway.store.spool.decoding import Decoder
 
 _GATHERED = 1 << 20
-"""So many bytes go to the file at a time: a thread that encodes needs the interpreter for
-each of these writes only, not for each page while another one decodes."""
+"""Bytes that go to the file at a time.
+
+A thread that encodes needs the interpreter for each of these writes only, not for each page
+while another one decodes."""
 
 _BATCH_ROWS = 1 << 12
-"""So many values of a column are encoded at once, and a page has whole batches: of small
-events more than pyarrow's 1024 cost less each, and of large ones pages would be too large
-with yet more."""
+"""Values of a column that are encoded at once; a page has whole batches.
+
+More than pyarrow's 1024 cost less each of small events; of large ones pages would be too
+large with yet more."""
 
 _DICTIONARY = [f.name for f in SCHEMA if pa.types.is_dictionary(f.type)]
 
 
 @dataclass(slots=True)
 class Written:
-    """What went into a file."""
+    """The content of a file."""
 
     events: int = 0
     flaws: Counter[str] = field(default_factory=Counter)
     """How many events are flawed, by reason."""
     digest: str = ""
-    """Of the events (`gateway.store.digests`)."""
+    """The digest of the events (`gateway.store.digests`)."""
     previous: str = ""
     """The link of the file before it."""
 
@@ -101,16 +104,14 @@ def write(
     decoded: Callable[[], None] = lambda: None,
     executor: Executor | None = None,
 ) -> Written:
-    """Write a whole file to *sink* (a writable binary file object), which stays open unless
-    something goes wrong.
+    """Write a whole file to *sink*, a writable binary file object.
 
-    *previous*, asked when all rows are written, gives the link of the file before it
-    (`gateway.store.digests`), and *incarnation* is who publishes it
-    (`gateway.store.node.incarnation`); both are empty if that is not known, and so is its *record*.
-    *progress* is
-    called after each group of rows, and *decoded* when the last one has its values.  With
-    an *executor*, of one thread, a group is encoded and written to *sink* in that, and
-    digested there or here.
+    It stays open unless something goes wrong.  *previous*, asked when all rows are written,
+    gives the link of the file before it (`gateway.store.digests`), and *incarnation* is who
+    publishes it (`gateway.store.node.incarnation`).  Both are empty if that is not known, and so
+    is its *record*.  *progress* is called after each group of rows, and *decoded* when the last
+    one has its values.  With an *executor*, of one thread, a group is encoded and written to
+    *sink* in that, and digested there or here.
     """
     done = Written()
     batches = iter(batches)
@@ -164,8 +165,8 @@ def _gathering(sink: Any) -> Iterator[pa.NativeFile]:
 class _Encoding:
     """Encodes groups of rows in their order: each one here, or while the next is decoded.
 
-    The executor's thread writes a group and then digests it.  Whoever would have to wait for
-    that thread digests the group instead, so that two threads always have something to do.
+    The executor's thread writes a group and then digests it.  If this thread would have to wait
+    for that one it digests the group instead, so that both always have something to do.
     """
 
     def __init__(
@@ -185,8 +186,9 @@ class _Encoding:
         self._digested: list[Future[None]] = []
         """The last group, perhaps behind the one before it."""
         self._undigested: list[tuple[pa.ChunkedArray, pa.ChunkedArray]] = []
-        """Payloads and times that nobody has begun to digest, the oldest first: the last
-        group's, and for a moment those of the one before it."""
+        """Payloads and times that are not being digested yet, the oldest first.
+
+        They are the last group's, and for a moment those of the one before it."""
 
     def __enter__(self) -> Self:
         return self
@@ -227,7 +229,7 @@ class _Encoding:
         self._digest_of_all.add(*self._undigested.pop(0))
 
     def _settle(self) -> None:
-        """Wait until the last group is written; digest it meanwhile if nobody has begun."""
+        """Wait until the last group is written; digest it meanwhile if that was not begun."""
         if self._written is None:
             return
         *before, digested = self._digested

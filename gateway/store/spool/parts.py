@@ -24,7 +24,7 @@ _OWN = (
     digests.DELETED_KEY,
     incarnation.CONTINUES_KEY,
 )
-"""What a part of a file does not say as the whole one did."""
+"""Keys that a part of a file does not have as the whole one did."""
 
 
 def part_of(

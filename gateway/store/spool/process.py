@@ -2,10 +2,10 @@
 
     python -m gateway.store.spool.process FD
 
-What comes over that descriptor (of a `multiprocessing` pipe) is the options of each
-protocol's listeners, and then a `Task` for each file, and its path with the link of the
-file before it.  What goes is a file's path with `Progress` for each row group, and then
-with the `WrittenFile`, or what went wrong.
+Over that descriptor (of a `multiprocessing` pipe) come the options of each protocol's
+listeners.  Then come a `Task` for each file, and its path with the link of the file before it.
+Back go a file's path with `Progress` for each row group, and then with the `WrittenFile`,
+or what went wrong.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 _NICE = 10
 _IDLE_SECONDS = 1.0
-"""With nothing to do for so long, it gives back the memory that files took."""
+"""Idle seconds after which it gives back the memory that files took."""
 
 
 def decoders(protocols: Mapping[str, Sequence[Any]]) -> dict[str, Decode]:
-    """What reads the batches of each protocol, whose listeners have these options.
+    """The decoders of the protocols, whose listeners have these options.
 
-    Raises whatever a plug-in does: rows are not to be flawed because it can not be
-    imported just now.
+    Raises what a plug-in does: rows are not to be flawed because it can not be imported just
+    now.
     """
     found = installed()
     missing = protocols.keys() - found.protocols.keys()
@@ -56,7 +56,7 @@ def decoders(protocols: Mapping[str, Sequence[Any]]) -> dict[str, Decode]:
 
 
 def work(connection: Any) -> None:
-    """Until the daemon ends, which raises EOFError or OSError."""
+    """Work until the daemon ends, which raises EOFError or OSError."""
     protocols = connection.recv_bytes()
     known = cache(lambda: decoders(pickle.loads(protocols)))  # noqa: S301 - ours
     with contextlib.suppress(Exception):  # it is said with the task
@@ -77,7 +77,7 @@ def work(connection: Any) -> None:
 
 
 class _Threads:
-    """Those that write files, and one that encodes the rows of all in turn."""
+    """The threads that write files, and one that encodes the rows of all in turn."""
 
     def __init__(self, nice: int) -> None:
         begin = partial(_let_others_go_first, nice)
@@ -100,11 +100,11 @@ def _let_others_go_first(nice: int) -> None:
 
 
 class _Files:
-    """Those in hand, `AT_ONCE` at most; the daemon sees to that.
+    """The files in hand, `AT_ONCE` at most; the daemon sees to that.
 
     The rows of one are decoded at a time: two that decode at once would only wait for each
     other.  As long as each is done before the next begins, the event loop goes before them,
-    whose senders wait; else they have as much of the processor as that has, or it would
+    whose senders wait.  Else they have as much of the processor as that has, or it would
     take more than they write.  No thread may ask for a higher priority than it has: so
     there are some of each.
     """
@@ -142,7 +142,7 @@ class _Files:
             self._connection.send((task.path, what))
 
     def _attempt(self, task: Task, encoder: Executor) -> WrittenFile | Exception:
-        """What becomes of it; that it failed is told when it is asked for."""
+        """The result of a task; that it failed is told when it is asked for."""
         links = self._links[task.path]
         asked = cache(links.get)
         failed: Exception

@@ -31,9 +31,9 @@ from gateway.store.system.silence import Silence
 
 _MODULE = "gateway.store.spool.process"
 _HUNG_SECONDS = 300.0
-"""Without a row group, where one takes a tenth of a second; of what is no hang see `silence`."""
+"""Seconds without a row group, which takes a tenth of one; `silence` says what is no hang."""
 _SILENT_SECONDS = 5.0
-"""It tells of each group of rows, so one that is only slow is not silent for so long."""
+"""Seconds of silence of one that is not only slow: it tells of each group of rows."""
 _LOOK_SECONDS = 1.0
 _STOPPING_SECONDS = 10.0
 """The same while the daemon is stopping."""
@@ -48,8 +48,8 @@ _MEMORY = {
 }
 """Unless the environment says otherwise.  Its threads take turns with large pieces, of which
 each thread's own heap, and Arrow's, would keep some for itself (a third of all).  Huge
-pages, where the system has them, cost a twentieth less CPU.  So does what the process keeps
-for the next group of rows, as the system need not clear it: pieces that are smaller than a
+pages, where the system has them, cost a twentieth less CPU.  So does memory that the process keeps
+for the next group of rows, as the system need not clear it.  These are pieces that are smaller than a
 segment, and 16 MiB that nothing needs."""
 _END_SECONDS = 1.0
 _MOST_PROCESSES = 4
@@ -66,11 +66,11 @@ def usual_number() -> int:
 
 
 class Processes:
-    """Up to *most* of them; further ones start when several segments wait, and end when
-    that is over.
+    """Processes, *most* of them.
 
-    *protocols*: of each protocol whose batches may come, the options of its listeners; what
-    of them can not be pickled raises.  See `Writer`.
+    Further ones start when several segments wait, and end when that is over.  *protocols* are
+    the options of the listeners of each protocol whose batches may come; one that can not be
+    pickled raises.  Implements `Writer`.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Processes:
         self._all.append(_Process(self._protocols))
 
     def finish(self, task: Task, previous: str) -> WrittenFile:
-        """See `Writer`.  Raises `Lost`, too."""
+        """Finish as `Writer` does.  Raises `Lost`, too."""
         self._begin(task)
         if task not in self._begun:  # all are at what was to come after it
             self._drop(next(reversed(self._begun.values())))
@@ -148,7 +148,7 @@ class Processes:
         process.end(0)
 
     def _rest(self, process: _Process) -> None:
-        """It may be needed; of several the one that was not for long ends."""
+        """Keep a process that may be needed; of several the one that was not for long ends."""
         process.used = time.monotonic()
         idle = [each for each in self._all if not each.paths]
         if len(idle) > 1:
@@ -200,11 +200,11 @@ class _Process:
             )
         self._untold: bytes | None = protocols
         self.paths: dict[Task, Path] = {}
-        """Of the files that it may have begun."""
+        """Paths of the files that it may have begun."""
         self.used = time.monotonic()
         self.silence = Silence(self.pid)
         self._syncing: dict[Path, int] = {}
-        """Of files whose bytes are on their way to the disk: how many."""
+        """Bytes of each file that are on their way to the disk."""
 
     @property
     def pid(self) -> int:
@@ -236,7 +236,7 @@ class _Process:
         return path, said
 
     def _next(self, patience: Callable[[], float]) -> tuple[Path, Any]:
-        """Of which file it says what."""
+        """The file, and what is said of it."""
         while not self._connection.poll(min(_LOOK_SECONDS, patience())):
             syncs = sum(self._syncing.values()) / _SLOW_DISK_BYTES
             if (silent := self.silence.look()) >= patience() + syncs:

@@ -1,22 +1,23 @@
-"""What readers of streams still need of files that leave the archive: their rows, in
-files of their own, below `retained/<node>/`.
+"""Rows that readers of streams still need of files that leave the archive.
+
+They are in files of their own, below `retained/<node>/`.
 
     archive ── expires ──► retained     only rows that a protocol still needs
     kept-<first lsn>-<last lsn>-<generation>.parquet
 
 A file holds the needed rows of that range of lsns, with the columns that they had, and
-nothing else has rows of it: so a stream that keeps its events for ever keeps its own
+nothing else has rows of it.  So a stream that keeps its events for ever keeps its own
 bytes on the disk, and not those of all that was stored beside it.  What is not needed any
 more goes: a file without needed rows is removed, one that has others as well is written
 anew, and neighbours that are small become one.  A rewritten range has a higher generation,
 so no name ever has other rows.
 
-Every lsn of a range was looked at: files become one only if no lsn is between theirs, for
-what lies elsewhere, in `poison/` say, may come back and must be kept then.  So that files
+Every lsn of a range was looked at: files become one only if no lsn is between theirs.  One
+that lies elsewhere, in `poison/` say, may come back and must be kept then.  So that files
 with needed rows stay neighbours, the name of one takes in a range beside it of which
 nothing is needed.
 
-A crash between any two steps leaves rows twice, never in no place: a file gets its name
+A crash between any two steps leaves rows twice, never in no place.  A file gets its name
 when it is on the disk, and then those go that it replaces.  `recover` finishes that.
 """
 
@@ -42,21 +43,22 @@ from gateway.store.system.disk import RealDisk
 
 _FILE_BYTES = 128 << 20
 """Neighbours become one file as long as they have no more.  This, like `_MOVED_BYTES`,
-is of rows as they are unpacked, which is what it costs to write them anew: the same bytes
+is of rows as they are unpacked, which is what it costs to write them anew.  The same bytes
 on the disk may be thirty times as many.
 """
 _SMALL = 8
-"""So many small neighbours become one file."""
+"""Small neighbours that become one file."""
 _MOVED = 0.7
 """A file of which so much is needed is moved as it is, if it is not small."""
 _MOVED_BYTES = 16 << 20
 _WORTHLESS = 0.5
-"""A file of which no more is needed is written anew at once, …"""
+"""The needed part below which a file is written anew at once."""
 _SECONDS = 1.0
-"""… and those of which more is in the rest of so much time of a look: one at least.
+"""Seconds of a look in which others are written anew: one at least.
+
 Files whose size is not known yet are opened for so long as well."""
 _ROUND = 30
-"""In so many looks every file is looked at, ten in a look at least."""
+"""Looks in which every file is looked at, ten in a look at least."""
 _LOOK_BYTES = 1 << 30
 """No more files are read in a look when they had so much."""
 
@@ -72,13 +74,13 @@ class _KeptFile:
 
 
 def _kept_files(directory: Path, names: Iterable[str]) -> list[_KeptFile]:
-    """Those of these names, in order of lsn."""
+    """The files of these names, in order of lsn."""
     found = ((parse_kept_name(name), name) for name in names)
     return sorted(_KeptFile(*each, directory / name) for each, name in found if each)
 
 
 class _Gone(Exception):
-    """A file was removed by somebody else."""
+    """A file was removed by others."""
 
 
 @contextlib.contextmanager
@@ -95,7 +97,7 @@ def _reading() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _noted(failed: list[OSError]) -> Iterator[None]:
-    """What fails for one is tried for the others."""
+    """Note a failure and go on: it is tried for the others."""
     try:
         yield
     except OSError as why:
@@ -119,7 +121,7 @@ class Retained:
     """Keeps what is needed of one node's files.  Blocks; raises OSError.
 
     *needed* by protocol: without any, nothing is kept.  *archive* holds files of other
-    nodes as well; nobody reads those here.
+    nodes as well, which are not read here.
     """
 
     _log = Logger()
@@ -140,7 +142,7 @@ class Retained:
         self._told: set[str] = set()
         """Damaged files of which the log knows."""
         self._unpacked: dict[str, int] = {}
-        """By name of a kept file, its bytes unpacked, once they were asked for."""
+        """The unpacked bytes of kept files by name, once they were asked for."""
         self._next = 0
         """The lsn at which the next look goes on."""
 
@@ -320,7 +322,7 @@ class Retained:
         return changed
 
     def _some(self, kept: Sequence[_KeptFile]) -> list[_KeptFile]:
-        """Those whose turn it is."""
+        """The files whose turn it is."""
         most = max(10, len(kept) // _ROUND)
         begin = bisect_right(kept, self._next - 1, key=lambda one: one.first)
         some: list[_KeptFile] = []
@@ -350,7 +352,7 @@ class Retained:
         return needed / rows
 
     def _drop(self, one: _KeptFile) -> bool:
-        """Give back what nobody needs of a file; false: it is not there, or damaged."""
+        """Give back what is not needed of a file; false: it is not there, or damaged."""
         if not self._disk.exists(one.path):
             return False  # its name has taken in what lay beside it
         source = self._source(one)
@@ -500,7 +502,7 @@ def _has(kept: Sequence[_KeptFile], archived: str) -> bool:
 
 
 def _replaced(kept: Iterable[_KeptFile]) -> Iterator[_KeptFile]:
-    """Those in whose place another was written."""
+    """The files in whose place another was written."""
     around: list[_KeptFile] = []
     for one in sorted(kept, key=lambda one: (one.first, -one.last, -one.generation)):
         while around and around[-1].last < one.first:

@@ -20,8 +20,7 @@ _GROUP_ROWS, _GROUP_BYTES = 100_000, 32 << 20
 """A row group is written when it has one of these."""
 
 Needed: TypeAlias = Mapping[str, Callable[[str], "int | None"]]
-"""By protocol, for a channel: the lsn from which on its events must stay readable; None:
-none of them."""
+"""The lsn from which on a channel's events must stay readable, by protocol; None: none of them."""
 
 _NOTHING = 1 << 62
 
@@ -85,7 +84,7 @@ def _open(data: bytes | pa.NativeFile) -> pq.ParquetFile:
 
 
 def _mask(file: pq.ParquetFile, number: int, needed: Needed) -> Any:
-    """Which rows of a row group are needed."""
+    """A mask of the needed rows of a row group."""
     try:
         names = file.read_row_group(number, columns=["protocol", "channel", "lsn"])
     except (pa.ArrowException, OSError) as why:

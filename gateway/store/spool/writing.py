@@ -29,8 +29,10 @@ from gateway.store.spool.decoding import Decoder, Failure, fill_gaps
 from gateway.store.system.disk import read_patiently
 
 AT_ONCE = 2
-"""So many files a process has in hand: one is decoded while the end of the one before it
-is encoded, synced and entered in the catalog."""
+"""The files that a process has in hand.
+
+One is decoded while the end of the one before it is encoded, synced and entered in the
+catalog."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +44,12 @@ class Task:
     """Events before it are public already."""
     last_lsn: int
     path: Path
-    """Of the file; if there is one, it is replaced."""
+    """The path of the file; if there is one, it is replaced."""
     node: str
     compression: str
     incarnation: str
     record: Record
-    """What the file says of that."""
+    """The incarnation's record in the file."""
     copies: Mapping[int, Batch] = field(default_factory=dict, compare=False, repr=False)
     """Batches that need not be read of the segment, by lsn: it does not give them back."""
 
@@ -57,7 +59,7 @@ class Progress:
     """The writing of a file got on."""
 
     to_sync: int = 0
-    """So many bytes are to be on the disk before anything else is said of it."""
+    """Bytes that are to be on the disk before anything else is said of it."""
 
 
 @dataclass(slots=True)
@@ -65,15 +67,15 @@ class WrittenFile:
     """A complete file whose bytes are synced; its name is not."""
 
     events: str
-    """The digest of its events (`gateway.store.digests`), …"""
+    """The digest of its events (`gateway.store.digests`)."""
     link: str
-    """… and its link."""
+    """The file's link."""
     octets: str
     """BLAKE3 of all its bytes."""
     flaws: Counter[str]
     """How many of its events are flawed, by reason."""
     damage: Sequence[segment.Damage]
-    """What the segment did not give back."""
+    """The parts that the segment did not give back."""
     readable: bool
     """Whether the disk gave back every byte of the segment."""
     unreadable: str | None
@@ -112,10 +114,12 @@ class Writer(Protocol):
         """The daemon is stopping: wait for nothing that hangs.  Any thread may call."""
 
     def silence(self) -> str | None:
-        """Who has got nowhere for long, with what is wanted now.  Any thread may call."""
+        """The process that has got nowhere for long, with what is wanted now.  Any
+        thread may call.
+        """
 
     def close(self) -> None:
-        """What was begun and not finished is dropped."""
+        """Drop what was begun and not finished."""
 
 
 class Here:
@@ -126,7 +130,7 @@ class Here:
         self._decoders = decoders
 
     def begin(self, task: Task) -> None:
-        """See `Writer`; there is nobody else who could."""
+        """Nothing to do: there is no other that could begin."""
 
     def finish(self, task: Task, previous: str) -> WrittenFile:
         return write(task, self._disk, self._decoders, lambda: previous)
@@ -136,7 +140,7 @@ class Here:
     def hurry(self) -> None: ...
 
     def silence(self) -> str | None:
-        """See `Writer`; nothing that is in this thread is known to another."""
+        """None: nothing that is in this thread is known to another."""
         return None
 
     def close(self) -> None: ...
@@ -154,9 +158,10 @@ def write(
     """Write the file of a segment; *decoders* by protocol.
 
     *previous* is asked for the link of the file before it when all rows are written.
-    *progress* is called with 0 for each group of rows, and with how many bytes are synced
-    next; *decoding* is held while there is something to decode; *executor*, of one thread,
-    encodes and writes one while the next is decoded.  Blocks; raises OSError, MemoryError, and leaves no file then.
+    *progress* is called with 0 for each group of rows, and with how many bytes are synced next.
+    *decoding* is held while there is something to decode.  *executor*, of one thread, encodes
+    and writes one while the next is decoded.  Blocks; raises OSError, MemoryError, and leaves no
+    file then.
     """
     more = (previous, progress, decoding, executor)
     try:
@@ -220,7 +225,7 @@ def _write(
 
 
 def _scan(data: bytes, task: Task) -> tuple[segment.Scan, str | None]:
-    """What is left of a segment, and why it is nothing at all, if so."""
+    """The rest of a segment, and why it is nothing at all, if so."""
     last, name = task.last_lsn, task.segment.name
     try:
         return segment.Scan(data, name=name, before=last + 1, durable=last), None
@@ -237,7 +242,7 @@ class _Sink(io.RawIOBase):
         self.file = file
         self.size = 0
         self.digest = blake3()
-        """Of what was written."""
+        """The digest of what was written."""
 
     def writable(self) -> bool:
         return True

@@ -1,7 +1,7 @@
 """Gives the system back the memory that a burst took and nothing holds any more.
 
-The C library returns only the end of its heap: one small object behind the bodies of a
-burst keeps the pages of all of them, until somebody asks (`malloc_trim` of glibc).
+The C library returns only the end of its heap.  One small object behind the bodies of a
+burst keeps the pages of all of them, until it is told to look (`malloc_trim` of glibc).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Bursts:
     _stood: bool = False
 
     def note(self, in_use: int) -> None:
-        """So many bytes are, at this look."""
+        """Note the bytes in use at this look."""
         self._most = max(self._most, in_use)
         low = self._most - in_use >= max(_LEAST_BYTES, self._most // 2)
         stands = in_use == self._before and in_use >= _LEAST_BYTES

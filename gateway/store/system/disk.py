@@ -14,14 +14,14 @@ from pathlib import Path
 from gateway.sdk.disk import Disk, File
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-"""What a write fails with when disk or quota are full."""
+"""Errors of a write when disk or quota are full."""
 
 _IOV_MAX = 1024
 _PIECE = 1 << 10
 """Pieces up to this size, on average, are written as one: a copy costs less."""
 _SECTOR = 4096
 _FETCHED = 128 << 10
-"""Of what is asked for at once Linux reads no more than the device's `read_ahead_kb`."""
+"""Bytes of one call: Linux reads no more at once than the device's `read_ahead_kb`."""
 _TRIES = 5
 _PAUSE_SECONDS = 1.0
 _GET_GENERATION = 0x80087601
@@ -107,7 +107,7 @@ class RealDisk:
         return path.read_bytes()
 
     def fetch(self, path: Path) -> int:
-        """See `Disk`; where the system has no such call, nothing is read."""
+        """Fetch as `Disk` does; where the system has no such call, nothing is read."""
         with contextlib.suppress(OSError), path.open("rb", buffering=0) as file:
             fd, size = file.fileno(), os.fstat(file.fileno()).st_size
             if hasattr(os, "posix_fadvise"):
@@ -117,10 +117,9 @@ class RealDisk:
         return 0
 
     def read_around(self, path: Path) -> bytes:
-        """See `Disk`.
+        """Read as `Disk` does.
 
-        Whoever reads it knows damage by checksums, and one bad sector is no reason to
-        lose all the rest.
+        Its readers know damage by checksums, and one bad sector is no reason to lose all the rest.
         """
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -145,7 +144,7 @@ class RealDisk:
         return path.stat().st_ctime
 
     def identity(self, path: Path) -> tuple[int, int]:
-        """See `Disk`: those of its inode, whose number is given again once it is removed.
+        """The identity as `Disk` has it: of its inode, whose number is given again once removed.
 
         The number of the device is no part of it: that changes when a machine is started.
         """
@@ -194,7 +193,7 @@ class RealDisk:
 
 
 def what_to_do(why: OSError) -> str:
-    """The second half of a sentence about a call that failed; empty if nobody knows."""
+    """Advice on a call that failed, as the second half of a sentence; empty if there is none."""
     advice = _ADVICE.get(why.errno or 0)
     return f".  What to do: {advice}" if advice else ""
 

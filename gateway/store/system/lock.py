@@ -18,17 +18,17 @@ _LOOK_SECONDS = 0.05
 
 
 class Locked(Exception):
-    """Somebody else has it; the text says who."""
+    """Another process has it; the text says which."""
 
 
 class Lock:
-    """What holds a directory: until `release`, or until the process dies."""
+    """A lock of a directory, until `release`, or until the process dies."""
 
     def __init__(self) -> None:
         self._fds: list[int] = []
 
     def take(self, path: Path, flags: int) -> int:
-        """Open *path* and lock it; raises BlockingIOError if somebody else has it."""
+        """Open *path* and lock it; raises BlockingIOError if another process has it."""
         fd = os.open(path, flags | os.O_CLOEXEC, 0o640)
         self._fds.append(fd)
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -43,7 +43,7 @@ class Lock:
 def lock(path: Path, what: str) -> Lock:
     """Lock the directory of *path*, and the lock file there.
 
-    *what* is told to whoever comes second.  Raises `Locked`, OSError.
+    *what* is told to a process that comes second.  Raises `Locked`, OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with _holding(path) as held:
@@ -54,7 +54,7 @@ def lock(path: Path, what: str) -> Lock:
 
 
 def lock_file(path: Path, what: str) -> Lock:
-    """Likewise a file alone, in a directory that others may use."""
+    """Lock a file alone, in a directory that others may use."""
     with _holding(path) as held:
         _take_file(held, path, what)
     return held
@@ -62,7 +62,7 @@ def lock_file(path: Path, what: str) -> Lock:
 
 @contextlib.contextmanager
 def _holding(path: Path) -> Iterator[Lock]:
-    """What takes none of it where it can not take all."""
+    """A lock that takes nothing where it can not take all."""
     held = Lock()
     try:
         yield held
@@ -82,7 +82,7 @@ def _take_file(held: Lock, path: Path, what: str) -> None:
 
 
 def holder(path: Path) -> str | None:
-    """Who has the directory of *path*, as `Locked` says it; None: nobody.  Raises OSError."""
+    """The holder of the directory of *path*, as `Locked` names it, if any.  Raises OSError."""
     if not path.parent.exists() or not is_locked(path.parent):
         return None
     return _in_use(path)
@@ -107,7 +107,7 @@ def lock_directory(path: Path) -> Lock:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether somebody has this directory.  Raises OSError."""
+    """Whether a process has this directory.  Raises OSError."""
     try:
         lock_directory(path).release()
     except Locked:
@@ -116,7 +116,7 @@ def is_locked(path: Path) -> bool:
 
 
 def wait_for(path: Path, seconds: float) -> bool:
-    """Wait until nobody has this directory, so long at most; whether nobody has it.
+    """Wait until no process has this directory, *seconds* at most; whether that is so.
 
     Raises OSError.
     """
@@ -149,7 +149,7 @@ def _holder(path: Path) -> str:
 
 @contextlib.contextmanager
 def alone_with(path: Path) -> Iterator[bool]:
-    """Lock a directory for a while; False where somebody else has it.  Raises OSError."""
+    """Lock a directory for a while; False where another process has it.  Raises OSError."""
     try:
         held = lock_directory(path)
     except Locked:

@@ -1,4 +1,4 @@
-"""What the store asks of the machine that it runs on; a simulation has one of its own."""
+"""The machine that the store runs on; a simulation has one of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gateway.store.system.threads import RealThreads, Threads
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Its disk, its clocks and its threads."""
+    """The disk, the clocks and the threads."""
 
     disk: Disk = field(default_factory=RealDisk)
     clock: Callable[[], float] = time.time

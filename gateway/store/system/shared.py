@@ -1,10 +1,9 @@
-"""A dict and a queue that one thread changes while others look through them, without a
-lock.
+"""A dict and a queue that one thread changes while others look through them, without a lock.
 
 Any thread may add, take and look up single things: each is one call, which the
 interpreter does not interrupt.  Going through them is many, and between two of them
 another thread may add or take something: then Python raises RuntimeError in the middle.
-So whoever goes through one takes a `snapshot`, which is one call again.
+So take a `snapshot` to go through one, which is one call again.
 """
 
 from __future__ import annotations

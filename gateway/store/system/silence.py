@@ -1,9 +1,9 @@
-"""For how long a process of ours has got nowhere, as far as the kernel can tell.
+"""The time for which a process of ours has got nowhere, as far as the kernel can tell.
 
 A slow machine is no hang.  Time in which the process was ready to run, and waited for a
-CPU that others had, does not count; and whatever it reads or writes is progress, as are
-the modules that it imports when it starts.  A process that is stopped, or hangs in the
-disk, does neither; one that calculates without an end waits no longer than it does that.
+CPU that others had, does not count.  All that it reads or writes is progress, as are the
+modules that it imports when it starts.  A process that is stopped, or hangs in the disk,
+does neither.  One that calculates without an end waits no longer than it does that.
 
 Linux says so (/proc/PID/task/TID/schedstat, /proc/PID/io); elsewhere every second counts.
 """
@@ -17,11 +17,11 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 _MOVED = ("rchar", "wchar", "read_bytes", "write_bytes")
-"""What of /proc/PID/io grows as bytes are read and written, in part of a call as well."""
+"""Keys of /proc/PID/io that grow as bytes are read and written, in part of a call as well."""
 
 
 class Silence:
-    """Of one process.  One thread calls; others may read `seconds`."""
+    """The silence of one process.  One thread calls; others may read `seconds`."""
 
     def __init__(
         self,
@@ -34,9 +34,9 @@ class Silence:
         self.end()
 
     def end(self) -> None:
-        """It has been heard of just now."""
+        """End it: the process was heard of just now."""
         self.seconds = 0.0
-        """As of the last look."""
+        """Seconds as of the last look."""
         self._at = self._clock()
         self._waits, self._bytes = self._waited(), self._moved()
 
@@ -55,7 +55,7 @@ class Silence:
         return self.seconds
 
     def _waited(self) -> dict[str, float]:
-        """For how many seconds each thread was ready to run, and did not."""
+        """Seconds for which each thread was ready to run, and did not."""
         found: dict[str, float] = {}
         with contextlib.suppress(OSError):
             for task in (self._directory / "task").iterdir():

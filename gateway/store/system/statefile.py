@@ -4,7 +4,7 @@
     write   the hidden name, `.NAME` → sync → rename → sync directory (`replace_file`)
 
 A crash leaves the old one or the new one.  One that is damaged says nothing, as one that
-is not there: whoever has a state here can do without it, and errs on the safe side.
+is not there: the owner of a state can do without it, and errs on the safe side.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 
 
 def decode(path: Path, data: bytes, kind: type[_T]) -> _T | None:
-    """What a file with these bytes says; None if it is damaged.  Raises `OtherForm`."""
+    """The state in these bytes; None if it is damaged.  Raises `OtherForm`."""
     with of_file(path):
         return summed.decode(data[:-1], kind)
 
 
 def look(path: Path, kind: type[_T]) -> _T | None:
-    """What a file says, for whoever only looks; None if it is not there, or damaged.
+    """The state in a file, for one that only looks; None if it is not there, or damaged.
 
     Raises OSError.
     """
@@ -42,7 +42,7 @@ def look(path: Path, kind: type[_T]) -> _T | None:
 
 
 def of_nodes(folder: Path, name: str, kind: type[_T]) -> Iterator[tuple[str, _T]]:
-    """What the nodes' files of that name say, each in a folder of its node's."""
+    """The states in the nodes' files of that name, each in a folder of its node's."""
     for path in folder.glob(f"*/{name}"):
         if (found := look(path, kind)) is not None:
             yield path.parent.name, found
@@ -57,7 +57,7 @@ class StateFile(Generic[_T]):
     _disk: Disk
 
     def read(self) -> tuple[_T | None, str | None]:
-        """What it says, if it is there, and a sentence if that can not be told."""
+        """The state, if it is there, and a sentence if it can not be told."""
         if not self._disk.exists(self.path):
             return None, None
         data, _ = read_patiently(self._disk, self.path)
