@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from typing import Literal
 
 __all__ = ["Figure", "Statistics", "StatusSection", "Value"]
@@ -23,7 +23,7 @@ _METRIC = re.compile("[a-z_][a-z0-9_]*")
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Figure:
     """A number that people and programs may look at."""
 
@@ -52,22 +52,22 @@ class Figure:
     buckets: Sequence[float] = ()
     """Bounds of a histogram's buckets."""
 
-    @property
+    @cached_property
     def own_name(self) -> str:
         """The name in its section."""
         return self.key.partition(".")[2]
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The metric's name without its labels."""
         return self.metric.partition("{")[0]
 
-    @property
+    @cached_property
     def labels(self) -> list[str]:
         """The metric's labels."""
         return re.findall(r"\w+", self.metric.partition("{")[2])
 
-    @property
+    @cached_property
     def counter(self) -> bool:
         """Whether it only grows."""
         return self.name.endswith("_total")
@@ -79,7 +79,7 @@ class Figure:
             return "counter"
         return "histogram" if self.buckets else "gauge"
 
-    @property
+    @cached_property
     def unit(self) -> Literal["", "bytes", "seconds", "time"]:
         """The unit, by the end of its name."""
         name = (self.name or self.key).removesuffix("_total")
@@ -90,10 +90,11 @@ class Figure:
                 return unit
         return ""
 
-    @property
+    @cached_property
     def help(self) -> str:
         """The text as a sentence without markup, for /metrics."""
-        return _plain(self.text)
+        said = _LINK.sub(r"\1", self.text).replace("`", "")
+        return f"{said[0].upper()}{said[1:]}."
 
     def __post_init__(self) -> None:
         """Refuse a name that no scraper could read: it would take all others with it."""
@@ -121,7 +122,7 @@ class Statistics:
         return {one.own_name: value for one, value in self.values}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StatusSection:
     """Figures of one thing: a section of /api/status, a card on the live page."""
 
@@ -131,6 +132,10 @@ class StatusSection:
     figures: Sequence[Figure]
     only: str = ""
     """Where there is such a section, as "with a listener of its own"; empty: everywhere."""
+
+    @cached_property
+    def _rows(self) -> dict[str, Figure]:
+        return {one.own_name: one for one in self.figures}
 
     def of(
         self,
@@ -143,7 +148,7 @@ class StatusSection:
 
         Raises KeyError for a value that no figure has, TypeError for one that is no number.
         """
-        rows = {one.own_name: one for one in self.figures}
+        rows = self._rows
         if unknown := values.keys() - rows.keys():
             raise KeyError(f"no figure {self.name}.{min(unknown)}")
         for name, value in values.items():
@@ -152,9 +157,3 @@ class StatusSection:
                 raise TypeError(f"figure {self.name}.{name} is no number: {value!r}")
         found = [(one, values[name]) for name, one in rows.items() if name in values]
         return Statistics(self.name, title or self.title, found, troubles)
-
-
-@cache
-def _plain(text: str) -> str:
-    said = _LINK.sub(r"\1", text).replace("`", "")
-    return f"{said[0].upper()}{said[1:]}."
