@@ -24,11 +24,11 @@ class ListenerStatus:
     """One configured listener."""
 
     name: str
-    """Its name in the configuration."""
+    """The name in the configuration."""
     protocol: str
-    """What it speaks: the name of an installed one."""
+    """The name of the installed protocol."""
     address: str
-    """As bound, so that port 0 shows the real port."""
+    """The address as bound, so that port 0 shows the real port."""
     connections: int
     """Open now."""
     events: int
@@ -43,12 +43,12 @@ class ListenerStatus:
 
 @dataclass(frozen=True, slots=True)
 class JournalStatus:
-    """What is durable and how much of it waits for the spool."""
+    """The journal: what is durable, and how much of it waits for the spool."""
 
     durable_lsn: int
-    """Of the newest event that survives a power cut; 0 when there is none yet."""
+    """The lsn of the newest event that survives a power cut; 0 when there is none yet."""
     bytes: int
-    """On disk, sealed and open segments together."""
+    """Bytes on disk, sealed and open segments together."""
     why_full: str | None = None
     """Why it takes no more batches, or stores none, or None while it does."""
     oldest_wait_seconds: float = 0.0
@@ -57,10 +57,10 @@ class JournalStatus:
 
 @dataclass(frozen=True, slots=True)
 class SpoolStatus:
-    """What waits for Spark."""
+    """The spool: what waits for Spark."""
 
     published_lsn: int
-    """Of the newest event in a published file; 0 when there is none yet."""
+    """The lsn of the newest event in a published file; 0 when there is none yet."""
     files: int
     bytes: int
     limit_bytes: int | None = None
@@ -73,7 +73,7 @@ class SpoolStatus:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveStatus:
-    """What Spark has committed and retention has not removed yet."""
+    """The archive: what Spark has committed and retention has not removed yet."""
 
     files: int
     bytes: int
@@ -81,23 +81,24 @@ class ArchiveStatus:
 
 @dataclass(frozen=True, slots=True)
 class ChainStatus:
-    """The newest link of the chain of spool files, for whoever keeps it elsewhere."""
+    """The newest link of the chain of spool files, to be kept elsewhere."""
 
     last_lsn: int = 0
-    """Of the newest file; 0 when there is none yet."""
+    """The last lsn of the newest file; 0 when there is none yet."""
     link: str = ""
-    """Of that file (`gateway.store.digests`); zeros when there is none, empty if it is not known."""
+    """The link of that file (`gateway.store.digests`); zeros when there is none, empty
+    if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class IncarnationStatus:
-    """Who gives lsns here: an event's name is node, incarnation and lsn."""
+    """The incarnation that gives lsns here: an event's name is node, incarnation and lsn."""
 
     id: str = ""
     since: int = 1
     """The first lsn that it may have given."""
     earlier: Sequence[str] = ()
-    """Those before it in its directory for which it vouches, oldest first; fifty at most."""
+    """Earlier ones in its directory for which it vouches, oldest first; fifty at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +112,9 @@ class ReloadStatus:
     successful: bool = True
     """Nothing was wrong with it, nor with certificates and other files that it names."""
     applied: bool = True
-    """It is in force, but for what `restart` names."""
+    """Whether it is in force, but for what `restart` names."""
     problems: Sequence[str] = ()
-    """What was wrong."""
+    """The problems of the configuration that was read."""
     changed: Sequence[str] = ()
     """Keys whose new values came into force."""
     restart: Sequence[str] = ()
@@ -142,10 +143,10 @@ class Status:
     batches: Sequence[Mapping[str, float]] = ()
     """The Spark job's last ones, the newest last: `at`, `seconds`, `rows`, `files`."""
     payloads: bool = False
-    """Who may look may also push, kick, and see payloads."""
+    """Whether all who may look may also push, kick, and see payloads."""
     reload: ReloadStatus = ReloadStatus()
     more: Sequence[Statistics] = ()
-    """What else there is to know: of the protocols, of state, of subscribers."""
+    """Further sections: of the protocols, of state, of subscribers."""
 
     @property
     def ready(self) -> bool:
@@ -177,7 +178,7 @@ def value_of(status: Status, key: str) -> Value:
 
 
 def as_json(status: Status) -> bytes:
-    """What `/api/status` answers: every field, `ready`, and the page's `cards`.
+    """The answer of `/api/status`: every field, `ready`, and the page's `cards`.
 
     `freshness` without its sentence, which comes by itself: `sentence`.
     """

@@ -207,7 +207,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_certificates(parser: argparse.ArgumentParser, default: Any = None) -> None:
-    """Add the options of TLS with an admin port."""
     add = partial(parser.add_argument, type=Path, metavar="PEM", default=default)
     add(
         "--ca",

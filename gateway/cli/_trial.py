@@ -44,8 +44,6 @@ class CanNot(Exception):
 
 @define(eq=False)
 class Outcome:
-    """The result of a trial."""
-
     _daemon: FakeDaemon
     rows: list[Row]
     refused: str
@@ -63,8 +61,6 @@ class Outcome:
 
 
 class _Daemon:
-    """One listener, and the connections that were made to it."""
-
     def __init__(self, listener: Listener, folder: Path) -> None:
         protocol = installed().protocols[listener.protocol]
         try:

@@ -62,7 +62,6 @@ _LIFE = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command line."""
     _data_dir.add_arguments(parser, several=True)
     _add_gateways(parser, default=[], no_file=None)
     add, flag = parser.add_argument, partial(parser.add_argument, action="store_true")

@@ -37,7 +37,6 @@ Exit status: 0 nothing is missing and all is known; 1 something is; 2 wrong use.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command line."""
     parser.add_argument(
         "--fill",
         action="store_true",

@@ -181,7 +181,6 @@ def _write_own(file: Path, protocols: Sequence[str]) -> Iterator[str]:
 
 
 def _port(listener: dict[str, Any]) -> str:
-    """Where it listens, as clients have it."""
     return re.sub("^tcp:", "", str(listener["listen"]))
 
 

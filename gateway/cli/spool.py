@@ -211,7 +211,6 @@ def _cat(args: argparse.Namespace) -> int:
 
 
 def _file(args: argparse.Namespace) -> Path:
-    """The file that was meant: a path, or a name in spool or archive."""
     path = Path(args.file)
     if path.exists() or path.name != args.file:
         return _there(path)

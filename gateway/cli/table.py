@@ -60,7 +60,6 @@ Row = dict[str, Any]
 
 
 def _first_of(*names: str) -> Callable[[Row], Any]:
-    """The first of these columns that has a value in a row."""
     return lambda row: next((row[one] for one in names if row.get(one)), None)
 
 

@@ -96,8 +96,6 @@ class Input(_Strict):
 
 
 class Case(_Strict):
-    """One test."""
-
     name: str
     listener: str
     input: Input
@@ -109,8 +107,6 @@ class Case(_Strict):
 
 
 class Cases(_Strict):
-    """A file."""
-
     config: str
     tests: Annotated[list[Case], Field(min_length=1)]
 
@@ -267,7 +263,6 @@ def _columns(rows: Sequence[Row]) -> dict[str, None]:
 
 
 def _compare(wanted: Mapping[str, Any], row: Row) -> Iterator[str]:
-    """How the row differs in the columns that are named."""
     for column, value in wanted.items():
         if column not in row:
             yield f"no column {column!r}; there is: {', '.join(row)}"

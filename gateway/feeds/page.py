@@ -148,7 +148,6 @@ class _Viewer:
         self._next = clock.callLater(_TICK_SECONDS, self._tick)
 
     def _close(self) -> None:
-        """End the page's sources."""
         self._viewers.discard(self)
         for source in self._sources:
             source.close()

@@ -24,7 +24,6 @@ class Query:
 
     @property
     def conditions(self) -> dict[str, str]:
-        """Columns and what they must be."""
         found = {name: getattr(self, name) for name in _CONDITIONS}
         return {name: value for name, value in found.items() if value is not None}
 

@@ -44,7 +44,6 @@ class Reader:
                 continue  # it expired meanwhile
 
     def close(self) -> None:
-        """Hold no file open."""
         self._tables = None
 
     def _read(self, lsn: int, end: int) -> Chunk:

@@ -101,7 +101,6 @@ class Ring:
             self._more()
 
     def _begin(self, number: int) -> None:
-        """All chunks before this one are begun."""
         while self._begun < min(number, self.next):
             self._untaken -= self._chunks[self._begun - self._gone].size
             self._begun += 1
@@ -156,7 +155,6 @@ class Ring:
             self._drop_unwanted()
 
     def leave(self, follower: Follower) -> None:
-        """A follower needs no chunk any more."""
         self.followers.discard(follower)
         for at in range(max(follower.number - self._gone, 0), len(self._chunks)):
             self._chunks[at].waiting -= 1

@@ -17,7 +17,7 @@ class _Function(Kind):
     abilities = frozenset({"elsewhere", "variant"})
 
     def settings(self, spark: Any, data_dir: Path, version: str) -> dict[str, str]:
-        """See `Kind`: nobody waits for Java to hear of a wrong name."""
+        """Settings as `Kind` says; a wrong name is told before Java starts."""
         from gateway.spark.own import function_of
 
         function_of(spark.sink)

@@ -96,7 +96,6 @@ class Kept:
         self._last_error = ""
 
     def start(self) -> None:
-        """Start it, for the first time or again."""
         self.state, self._up_at, self._silent_looks = State.STARTING, None, None
         self._last_error = ""
         nothing = os.open(os.devnull, os.O_RDONLY)
@@ -135,7 +134,6 @@ class Kept:
             self._signal("KILL")
 
     def stop(self) -> None:
-        """Have it stop cleanly, within bounds."""
         match self.state:
             case State.WAITING:
                 self._timer.cancel()
@@ -225,8 +223,6 @@ def _signal_of(why: Exception) -> int | None:
 
 
 class _Process(ProcessProtocol):
-    """One process from its start to its end."""
-
     def __init__(self, kept: Kept) -> None:
         self._kept = kept
         self._begun = {1: b"", 2: b""}

@@ -159,7 +159,6 @@ class _Pen:
 
 
 def _object(text: str, whose: str) -> dict[str, object]:
-    """A line as an object: as it is, or else its text and the time."""
     try:
         said = json.loads(text)
     except ValueError:

@@ -35,8 +35,6 @@ class Piece(Struct):
 
 
 class _Making:
-    """A piece, while frames are added to it."""
-
     __slots__ = ("_compressor", "_parts", "count", "held", "not_zero", "payload_bytes",
                  "size")  # fmt: skip
 
@@ -83,7 +81,6 @@ class Cutter:
         return len(self._frame) + self._stream.size + self._making.held
 
     def __iter__(self) -> Iterator[Piece | float]:
-        """The pieces, and in between the costs so far."""
         """The pieces, and in between the costs so far."""
         limits, stream = self._limits, self._stream
         counts = iter(self._counts)

@@ -12,8 +12,6 @@ from gateway.sdk.sending import Feeding
 
 
 class Sending(Feeding):
-    """One run."""
-
     def __init__(self, args: Namespace) -> None:
         # One lot more than may be in flight, so that no window waits for us.
         super().__init__(args, access_log, size=args.window, lots=args.pipelining + 1)

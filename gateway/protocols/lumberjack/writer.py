@@ -61,7 +61,6 @@ class Writer:
 
     @property
     def waiting(self) -> bool:
-        """A window was sent and is not acknowledged."""
         return bool(self._flight)
 
     @property
@@ -70,11 +69,9 @@ class Writer:
 
     @property
     def batches(self) -> Sequence[Batch]:
-        """The batches that are not acknowledged, oldest first."""
         return self._batches
 
     def connected(self) -> bytes:
-        """Nothing: there is no greeting."""
         return b""
 
     def add(self, batch: Batch) -> None:

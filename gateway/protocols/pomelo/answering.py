@@ -173,7 +173,6 @@ class Answering:
         self._close(question, None, "late")
 
     def refuse(self, question: Question) -> None:
-        """Do not put it to the service."""
         self._close(question, None, "refused")
 
     def ask(self, question: Question) -> None:

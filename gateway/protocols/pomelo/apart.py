@@ -36,7 +36,6 @@ class Apart:
         self._clients: dict[str, _Record] = {}
 
     def asked_alone(self, client: str, now: float) -> bool:
-        """Whether its requests share no post."""
         known = self._clients.get(client)
         if known is None or now - known.at > _FORGIVEN_SECONDS:
             return False

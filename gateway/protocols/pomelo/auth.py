@@ -27,8 +27,6 @@ class Unavailable(Exception):
 
 @dataclass(slots=True, frozen=True)
 class Admitted:
-    """A client that is admitted."""
-
     uid: str | None = None
     principal: str | None = None
     """The client's proven name; None if it proved nothing."""

@@ -108,7 +108,6 @@ class Client:
         self._stream = stream
 
     def opened(self) -> None:
-        """The connection is ready for packages."""
         assert self._stream is not None
         self._stream.send(self._session.handshake())
 

@@ -47,16 +47,12 @@ class HandshakeDone(Struct):
 
 
 class Response(Struct):
-    """A response."""
-
     id: int
     """The id of its request."""
     body: bytes
 
 
 class Push(Struct):
-    """A push."""
-
     route: str
     body: bytes
 

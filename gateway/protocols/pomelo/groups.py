@@ -44,8 +44,6 @@ class _Group:
 
 
 class Groups:
-    """All groups of one gateway."""
-
     def __init__(self) -> None:
         self._groups: dict[str, _Group] = {}
         self._of: dict[Member, tuple[_Group, ...]] = {}

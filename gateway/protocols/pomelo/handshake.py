@@ -310,8 +310,6 @@ def _shown(protos: Protos) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Handshake:
-    """A handshake that succeeded."""
-
     reply: bytes
     terms: Terms
     attributes: dict[str, str]

@@ -115,7 +115,6 @@ class Hook:
         return told
 
     def close(self) -> None:
-        """Let go of its connections."""
         self._backend.close()
 
 

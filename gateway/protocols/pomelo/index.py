@@ -28,7 +28,6 @@ class AttributeIndex:
             _add(values, member, name)
 
     def leave(self, member: Member) -> None:
-        """Remove a client that has gone."""
         for name, values in self._names.items():
             value = member.origin.attributes.get(name)
             if value is not None and (members := values.get(value)) is not None:

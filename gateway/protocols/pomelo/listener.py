@@ -161,7 +161,6 @@ class Pomelo:
 
     @property
     def age(self) -> float:
-        """Seconds since it began."""
         return self.clock.seconds() - self._began
 
     def forget(self, server: PomeloServer) -> None:

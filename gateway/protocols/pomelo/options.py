@@ -101,7 +101,6 @@ class Outbox(Section):
     )
 
     def agrees(self, other: Outbox) -> bool:
-        """Whether one outbox can serve both."""
         return self.model_copy(update={"directory": other.directory}) == other
 
 
@@ -134,7 +133,6 @@ class Backend(Section):
     )
 
     def misfits(self) -> Iterator[tuple[Place, str]]:
-        """Answers for clients that are not JSON."""
         try:
             ascii_json(self.late)
         except ValueError as why:

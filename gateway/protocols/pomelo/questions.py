@@ -90,7 +90,6 @@ class Questions:
         return False
 
     def give_up(self) -> None:
-        """Wait no longer for any answer."""
         for question in list(self.open):
             self._services[question.said["route"]].give_up(question)
 

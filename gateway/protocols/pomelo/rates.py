@@ -28,8 +28,6 @@ _LOOK_AGAIN = 1024
 
 
 class Verdict(Enum):
-    """The verdict on messages."""
-
     TAKEN = "taken"
     REFUSED = "refused"
     """Too many."""
@@ -78,7 +76,6 @@ class Bucket:
         return max(self._messages, self._bytes, self._refused) <= now
 
     def is_empty(self, now: float) -> bool:
-        """Nothing may be taken."""
         return max(self._messages, self._bytes) - now > self.rate.burst - _ROUNDING
 
     def unread(self, since: float, now: float) -> None:

@@ -15,8 +15,6 @@ _NOTIFIES = 100
 
 
 class Sending(Feeding):
-    """One run."""
-
     def __init__(self, args: Namespace) -> None:
         size = _NOTIFIES if args.notify else 1
         super().__init__(args, moves, size=size, lots=args.depth)

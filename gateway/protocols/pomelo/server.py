@@ -124,7 +124,6 @@ class PomeloServer(Closing, Yielding):
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of an incomplete package that are buffered."""
         return self._session.held_bytes
 
     @property
@@ -372,7 +371,6 @@ class PomeloServer(Closing, Yielding):
         self._regulate()
 
     def lost(self, failure: Failure, pending: _Pending) -> None:
-        """A batch can not be stored."""
         if not self._closed:
             self._not_stored(pending, failure.getErrorMessage())
 

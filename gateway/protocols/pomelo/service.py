@@ -160,7 +160,6 @@ class PomeloService(Service):
         }
 
     def statistics(self) -> Iterator[Statistics]:
-        """The figures of all listeners, pushes and services."""
         yield statistics(
             self.registry,
             Figures.of(self._servers, self._retired),

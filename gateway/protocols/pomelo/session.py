@@ -129,7 +129,6 @@ class Session:
 
     @property
     def begun(self) -> bool:
-        """The client has sent something."""
         return self._terms is not None or self._decoder.held_bytes > 0
 
     @property

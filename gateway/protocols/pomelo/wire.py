@@ -66,8 +66,6 @@ before."""
 
 @dataclass(slots=True)
 class Package:
-    """A package."""
-
     kind: int
     body: bytes
 
@@ -94,8 +92,6 @@ class Messages:
 
 @dataclass(slots=True)
 class Message:
-    """A message from a server."""
-
     id: int
     """The id of the request that it answers; 0 for a push."""
     route: Route | None

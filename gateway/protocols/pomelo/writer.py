@@ -50,7 +50,6 @@ class Writer:
 
     @property
     def batches(self) -> Sequence[Batch]:
-        """The batches that are not acknowledged, oldest first."""
         return list(self._batches)
 
     def connected(self) -> bytes:

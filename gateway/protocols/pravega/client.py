@@ -61,7 +61,6 @@ class EventWriter(ABC):
 
     @property
     def in_flight(self) -> int:
-        """How many events were sent on this connection and are not acknowledged."""
         return len(self._in_flight) if self.ready else 0
 
     def set_aside(self) -> None:
@@ -75,8 +74,7 @@ class EventWriter(ABC):
         return len(self._in_flight) + len(self._unsent)
 
     @abstractmethod
-    def connected(self) -> bytes:
-        """The bytes to send first on each connection."""
+    def connected(self) -> bytes: ...
 
     @abstractmethod
     def received(self, data: bytes) -> int:
@@ -106,7 +104,6 @@ class EventWriter(ABC):
             yield self._block(block)
 
     def _left(self) -> int:
-        """How many more events may be in flight."""
         if self.at_once is None:
             return len(self._unsent)
         return self.at_once - len(self._in_flight)
@@ -125,8 +122,7 @@ class EventWriter(ABC):
         self.ready = True
 
     @abstractmethod
-    def _forget(self, message: bytes) -> None:
-        """Remove an event from those to be sent."""
+    def _forget(self, message: bytes) -> None: ...
 
     def _pop(self) -> bytes:
         return (self._in_flight or self._unsent).popleft()

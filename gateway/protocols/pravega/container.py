@@ -420,7 +420,6 @@ class Container:
         return sum(map(len, self._waiting.values()))
 
     def stop_waiting(self, pending: PendingRead) -> None:
-        """Take a read off those that wait."""
         name = pending.read.segment
         others = self._waiting.get(name)
         if others is not None:

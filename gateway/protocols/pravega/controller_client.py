@@ -38,8 +38,6 @@ class CallFailed(Exception):
 
 
 class ControllerClient:
-    """A connection to a controller."""
-
     def __init__(
         self,
         host: str,

@@ -82,12 +82,10 @@ class DraftBlock:
 
     @property
     def data(self) -> bytes:
-        """The events, with their headers."""
         return b"".join(self._events)
 
     @property
     def complete(self) -> bool:
-        """Whether the end and all events have come."""
         return self.size == self.total
 
     def event(self, message: bytes) -> None:

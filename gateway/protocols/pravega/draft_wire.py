@@ -73,12 +73,10 @@ def event(data: bytes) -> bytes:
 
 
 def setup_append(writer: bytes, segment: str) -> bytes:
-    """Encode a SetupAppend message."""
     return frame(SETUP_APPEND, writer, _name(segment))
 
 
 def append_setup(segment: str, writer: bytes, level: int) -> bytes:
-    """Encode an AppendSetup message."""
     return frame(APPEND_SETUP, _name(segment), _LEVEL.pack(writer, level))
 
 
@@ -88,7 +86,6 @@ def block(kind: int, writer: bytes, offset: int, length: int) -> bytes:
 
 
 def data_appended(writer: bytes, level: int) -> bytes:
-    """Encode a DataAppended message."""
     return frame(DATA_APPENDED, _LEVEL.pack(writer, level))
 
 

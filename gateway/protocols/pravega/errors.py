@@ -62,8 +62,7 @@ class Fenced(SegmentError):
     """Another connection has written with the same writer id since."""
 
 
-class TableNotEmpty(SegmentError):
-    """The table has entries."""
+class TableNotEmpty(SegmentError): ...
 
 
 class TooLarge(SegmentError):

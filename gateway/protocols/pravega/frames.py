@@ -53,7 +53,6 @@ class Frames:
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes are buffered, of an incomplete frame or of one that is given."""
         return len(self._buffer) + self._given
 
     @property

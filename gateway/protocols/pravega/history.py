@@ -286,7 +286,6 @@ class _PublishedPiece:
 
     @property
     def group(self) -> int:
-        """The number of its row group in the file."""
         return self._span.group
 
     @property

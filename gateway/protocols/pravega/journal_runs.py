@@ -63,12 +63,10 @@ class JournalRun:
 
     @property
     def first(self) -> int:
-        """The offset of the oldest byte."""
         return self._offsets[0]
 
     @property
     def last(self) -> int:
-        """The offset of the newest byte."""
         return self._offsets[-1] + self._sizes[-1] - 1
 
     @property

@@ -64,7 +64,6 @@ class Rule(Section):
     )
 
     def misfits(self) -> Iterator[tuple[Place, str]]:
-        """A rule that allows nothing is a mistake."""
         if not (self.read or self.write or self.manage or self.groups):
             yield (), "allows nothing: it needs read, write, manage or groups"
 

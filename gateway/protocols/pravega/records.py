@@ -317,8 +317,6 @@ Record: TypeAlias = (
 
 
 class Body(msgspec.Struct, array_like=True):
-    """A batch."""
-
     form: int
     number: int
     records: list[Record]

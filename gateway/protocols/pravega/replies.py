@@ -101,7 +101,6 @@ class Replies:
         )
 
     def clear(self) -> None:
-        """Drop all: the connection is closed."""
         self._queue.clear()
         self.held_bytes = 0
 

@@ -156,8 +156,6 @@ def _spans(file: pq.ParquetFile, number: int, protocol: str) -> _Numbers:
 
 
 class RowGroup:
-    """A row group with rows of a protocol."""
-
     def __init__(self, file: pq.ParquetFile, number: int, protocol: str) -> None:
         self.followed = False
         """Whether a reader has looked for what is behind it."""

@@ -16,8 +16,6 @@ _LOTS = 4
 
 
 class Sending(Feeding):
-    """One run."""
-
     def __init__(self, args: Namespace) -> None:
         size = max(1, args.window // _LOTS)
         super().__init__(args, readings, size=size, lots=_LOTS)

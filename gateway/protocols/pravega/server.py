@@ -63,8 +63,6 @@ names that tokens prove.
 
 
 class _Session(Protocol):
-    """The session of either protocol version."""
-
     @property
     def held_bytes(self) -> int: ...
     @property
@@ -176,7 +174,6 @@ class PravegaServer(Closing, Yielding):
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes of incomplete messages are buffered."""
         if self._session is None:
             return 0
         return self._session.held_bytes + sum(map(len, self._input))

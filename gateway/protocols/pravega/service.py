@@ -56,7 +56,6 @@ class PravegaService(Service):
             self.controller.tokens.configure(listener.options.access)
 
     def ports(self, listener: Listener[Options]) -> Iterator[Port]:
-        """The segment store, and the controller of the listener that has one."""
         # The checks also keep clients out of the controller's own tables.
         checks = self.controller.tokens.checks
         yield Port(accept=PravegaListener(listener, self.container, checks))
@@ -104,7 +103,6 @@ class PravegaService(Service):
         self.history.refresh()
 
     def statistics(self) -> Iterator[Statistics]:
-        """Figures of the container and the controller."""
         container = self.container
         state, controller = container.state, self.controller
         yield SEGMENTS.of(

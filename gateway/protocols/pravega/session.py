@@ -269,7 +269,6 @@ class Session:
         return segment is not None and segment.kept is not None
 
     def answer(self, read: Read, answer: Answer) -> Sequence[bytes | memoryview]:
-        """Encode the reply to a read, in pieces."""
         name, offset, request = read.segment, read.offset, read.request_id
         reply: Message
         match answer:

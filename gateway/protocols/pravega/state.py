@@ -81,7 +81,6 @@ class State:
     # -- records ---------------------------------------------------------------
 
     def apply(self, made: Iterable[Record], now: int) -> None:
-        """The next change, with these records."""
         self.number += 1
         for record in made:
             if self.observer is not None:
@@ -132,7 +131,6 @@ class State:
 
     @contextmanager
     def table_of(self, name: str, now: int) -> Iterator[Table]:
-        """A table that a record changes here."""
         segment = self.changed(name, now)
         if segment.table is None:
             segment.table = Table()

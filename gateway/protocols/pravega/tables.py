@@ -26,8 +26,6 @@ _REPLY_BYTES = 1 << 20
 
 
 class Table:
-    """One table segment."""
-
     __slots__ = (
         "_keys", "_sorted", "_versions", "bytes", "entries", "key_bytes", "position",
     )  # fmt: skip

@@ -208,8 +208,7 @@ class SegmentIsSealed(_Error):
 
 
 @reply(52)
-class SegmentAlreadyExists(_Error):
-    """A segment of this name exists."""
+class SegmentAlreadyExists(_Error): ...
 
 
 @reply(53)

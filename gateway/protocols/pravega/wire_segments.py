@@ -55,8 +55,7 @@ class SealSegment(SegmentRequest):
 
 
 @request(30, Need.MANAGE)
-class DeleteSegment(SegmentRequest):
-    """Deletes a segment."""
+class DeleteSegment(SegmentRequest): ...
 
 
 @request(32, Need.MANAGE)
@@ -184,18 +183,15 @@ class SegmentCreated(SegmentMessage):
 
 
 @reply(29)
-class SegmentSealed(SegmentMessage):
-    """The segment is sealed."""
+class SegmentSealed(SegmentMessage): ...
 
 
 @reply(31)
-class SegmentDeleted(SegmentMessage):
-    """The segment or table is deleted."""
+class SegmentDeleted(SegmentMessage): ...
 
 
 @reply(33)
-class SegmentPolicyUpdated(SegmentMessage):
-    """The policy is stored."""
+class SegmentPolicyUpdated(SegmentMessage): ...
 
 
 @reply(35)
@@ -215,8 +211,7 @@ class SegmentAttributeUpdated(Message):
 
 
 @reply(39)
-class SegmentTruncated(SegmentMessage):
-    """The segment is truncated."""
+class SegmentTruncated(SegmentMessage): ...
 
 
 @reply(42)

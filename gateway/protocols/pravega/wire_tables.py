@@ -46,8 +46,6 @@ class CreateTableSegment(SegmentRequest):
 
 @request(71, Need.MANAGE)
 class DeleteTableSegment(SegmentMessage):
-    """Deletes a table."""
-
     must_be_empty: Bool
     token: Text = ""
 
@@ -130,8 +128,7 @@ class TableEntriesUpdated(Message):
 
 
 @reply(77)
-class TableKeysRemoved(SegmentMessage):
-    """The keys are removed."""
+class TableKeysRemoved(SegmentMessage): ...
 
 
 @reply(79)

@@ -28,7 +28,6 @@ class Writer:
 
     @property
     def in_flight(self) -> int:
-        """How many events were sent and are not acknowledged."""
         return self._events.in_flight
 
     @property
@@ -42,11 +41,9 @@ class Writer:
         return [*self._batches, *self._waiting]
 
     def connected(self) -> bytes:
-        """The bytes to send first on a new connection."""
         return self._events.connected()
 
     def add(self, batch: Batch) -> None:
-        """Queue events to write."""
         self._waiting.append(batch)
 
     def take(self) -> bytes:

@@ -128,7 +128,6 @@ class _Service(Service):
         )
 
     def statistics(self) -> Iterator[Statistics]:
-        """Figures of the named senders."""
         offsets = self._offsets
         yield SENDERS.of(
             {

@@ -43,7 +43,6 @@ class Consumer:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes held of elements that come in parts."""
         return self._unfinished.octets
 
     def discard(self) -> None:

@@ -167,7 +167,6 @@ class Decoder:
 
     @property
     def unread_bytes(self) -> int:
-        """Bytes that were fed and are not decoded yet."""
         if self._outer is None:
             return len(self._buffer) - self._at
         buffer, at = self._outer

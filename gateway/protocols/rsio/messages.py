@@ -222,8 +222,6 @@ class OnNextPart(_Message, frozen=True):
 
 
 class OnNextLastPart(_Message, frozen=True):
-    """The last part of an element."""
-
     code = Code.ON_NEXT_LAST_PART
     subscriber: _Id
     element: _Id

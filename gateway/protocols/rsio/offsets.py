@@ -157,8 +157,6 @@ class Claim:
 
 @define(eq=False, weakref_slot=False)
 class _Progress:
-    """How far one key is, and which instance of its sender has it."""
-
     durable: int
     recorded: bytes | None = None
     """The instance whose record is in the journal."""

@@ -20,8 +20,6 @@ _COMPRESS_FROM_BYTES = 256
 
 
 class State(Enum):
-    """State of a connection."""
-
     NEW = auto()
     GREETING = auto()
     """Waiting for the peer's hello."""

@@ -85,7 +85,6 @@ class Producer:
         return SubscribeReceived(stream)
 
     def request(self, request: messages.Request) -> Signal | None:
-        """The peer requests more elements."""
         stream = self.streams.get(request.subscriber)
         if stream is None:
             return None

@@ -62,7 +62,6 @@ class Publishing:
     _closed: bool = field(default=False, init=False)
 
     def subscribed(self, stream: Served) -> None:
-        """The peer subscribes: accept the stream, or fail it."""
         state = _Feed(self, stream)
         try:
             source = self._publishers.subscribe(
@@ -93,7 +92,6 @@ class Publishing:
             self._ready.append(stream)
 
     def cancelled(self, stream: Served) -> None:
-        """A stream is over: close its source."""
         self._streams.discard(stream)
         state, stream.context = stream.context, None
         if isinstance(state, _Feed) and state.source is not None:

@@ -32,8 +32,6 @@ class _Sender(Sender):
 
 
 class Sending(Feeding):
-    """One run."""
-
     def __init__(self, args: Namespace) -> None:
         super().__init__(args, meters, size=_LOT, lots=_LOTS)
         unique = random.SystemRandom().getrandbits(48)

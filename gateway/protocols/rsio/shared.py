@@ -77,7 +77,6 @@ class Shared:
 
     @property
     def offered(self) -> set[Extension]:
-        """The extensions that our hello lists."""
         offered = {
             Extension.KEEPALIVE, Extension.GOODBYE_ACK, Extension.CODES, Extension.LIMITS,
         }  # fmt: skip

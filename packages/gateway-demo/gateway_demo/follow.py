@@ -29,8 +29,7 @@ class Progress(Protocol):
     def in_tables(self) -> int: ...
 
     @property
-    def done(self) -> bool:
-        """Everything was sent and is in the tables."""
+    def done(self) -> bool: ...
 
     def line(self) -> str: ...
 

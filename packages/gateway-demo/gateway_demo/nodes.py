@@ -18,8 +18,6 @@ __all__ = ["Node", "Nodes", "make", "write"]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A gateway."""
-
     name: str
     config: Path
     data: Path

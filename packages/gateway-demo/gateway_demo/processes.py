@@ -87,7 +87,6 @@ class Process:
         return self.log.read_text(errors="replace")
 
     def end_of_log(self) -> str:
-        """Where that is, and its last lines."""
         text = self.told().splitlines()[-_LAST_LINES:]
         lines = os.linesep.join(f"  | {line}" for line in text)
         return f"the end of {self.log}:\n{lines or '  (it said nothing)'}"
@@ -199,8 +198,6 @@ class Job(Process):
 
 
 class Demo(ABC):
-    """The processes of a demo, which end with it."""
-
     def __init__(self) -> None:
         self.senders: list[Sender] = []
 
@@ -240,8 +237,6 @@ class Demo(ABC):
 
 
 class Processes(Demo):
-    """All processes of one demo."""
-
     def __init__(self, setup: Setup) -> None:
         super().__init__()
         self.setup = setup

@@ -32,7 +32,6 @@ class Progress:
 
     @property
     def done(self) -> bool:
-        """Everything was sent and is in the tables."""
         return self.sent and self.in_tables >= self._durable
 
     def line(self) -> str:

@@ -58,8 +58,6 @@ class NotADemo(Exception):
 
 @dataclass(frozen=True)
 class Traffic:
-    """The traffic of one sender."""
-
     title: str
     listener: str
     """Name of the listener in the configuration."""
@@ -70,8 +68,6 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Setup:
-    """A prepared demo."""
-
     directory: Path
     """Certificates, configuration, and the logs of all processes."""
     config: Path

@@ -38,7 +38,6 @@ Units = Callable[[], Iterator[bytes]]
 
 
 def repeated(unit: Callable[[], bytes] | bytes) -> Units:
-    """The same bytes again and again."""
     return lambda: itertools.repeat(unit if isinstance(unit, bytes) else unit())
 
 

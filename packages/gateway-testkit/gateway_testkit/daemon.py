@@ -149,7 +149,6 @@ class Daemon:
         return self.process.pid
 
     def launch(self) -> None:
-        """Start it, and do not wait."""
         self.process = spawn(self.command, self._log, self.environment)
 
     def start(self) -> Self:
@@ -223,7 +222,6 @@ class Daemon:
         raise KeyError(name)
 
     def address(self, name: str) -> tuple[str, int]:
-        """Host and port of a listener."""
         host, _, port = self.listener(name)["address"].rpartition(":")
         return host, int(port)
 

@@ -70,7 +70,6 @@ class Inode(msgspec.Struct, frozen=True):
         return content
 
     def synced(self) -> Inode:
-        """The file after a sync that succeeded."""
         settled = [c if c.in_doubt else replace(c, settled=True) for c in self.changes]
         base = self.base
         while settled and settled[0].settled:

@@ -77,7 +77,6 @@ class QueuedReactor(Clock):
         call(*args, **kwargs)
 
     def run(self, until: Callable[[], object]) -> None:
-        """Turn until a condition holds."""
         while not until():
             self.turn()
 

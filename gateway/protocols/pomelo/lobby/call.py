@@ -66,8 +66,6 @@ class Call(msgspec.Struct, omit_defaults=True):
 
 
 class Done(msgspec.Struct, omit_defaults=True):
-    """The answer to a call."""
-
     gateway: str
     """The node of who did it."""
     run: str

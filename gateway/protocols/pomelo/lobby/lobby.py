@@ -50,7 +50,6 @@ class Heard:
     """The reason why some of it is not done, or may not be; None: it is done."""
 
     def as_json(self) -> dict[str, Any]:
-        """The gateway, and what it did, or why not."""
         said = {"gateway": self.gateway, "at": self.at, "error": self.error}
         told = {name: text for name, text in said.items() if text is not None}
         return told | dict(self.counts)

@@ -90,7 +90,6 @@ class Neighbour:
         return done
 
     def close(self) -> None:
-        """Let go of its connections."""
         self._backend.close()
 
 

@@ -79,7 +79,6 @@ class File:
         return chunk
 
     def close(self) -> None:
-        """Read nothing more."""
         self._file.close()
 
 

@@ -240,7 +240,6 @@ class Kick(Row):
         return self.session
 
     def begin(self, registry: Registry) -> Delivery:
-        """Kick those who are connected now."""
         if self.session is not None:
             members = registry.session(self.session)
         else:
@@ -318,7 +317,6 @@ def change(request: bytes) -> Membership:
 
 
 def membership_of(asked: GroupChange) -> Membership:
-    """The same for what a request, or an answer, asks for."""
     return membership(asked.join, asked.leave, Given(asked.session, asked.uid))
 
 

@@ -122,8 +122,6 @@ class _Pattern:
 
 
 class _Compiled:
-    """A rule, ready to be asked."""
-
     def __init__(self, rule: Rule) -> None:
         self._who = [
             re.compile(_expression(one, ".*"), re.DOTALL) for one in rule.principals

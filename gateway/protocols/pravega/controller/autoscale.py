@@ -51,7 +51,6 @@ class _Rate:
         self._noted: deque[tuple[float, int]] = deque(maxlen=_NOTES)
 
     def note(self, now: float, value: int) -> None:
-        """Note the length, or the number of events, now."""
         self._noted.append((now, value))
 
     def over(self, minutes: float) -> float | None:
@@ -77,7 +76,6 @@ class _Rate:
         return max(2, int(max(rates) / target)) if rates else 0
 
     def is_low(self, target: float) -> bool:
-        """Whether it should be merged with a neighbour."""
         rates = [(self.over(minutes), times) for minutes, times in _MERGE]
         return self.longest() < target / 2 and all(
             rate is not None and rate < times * target for rate, times in rates

@@ -49,7 +49,6 @@ def pairs(catalog: Catalog, key: Key) -> Iterator[tuple[Part, str]]:
 
 
 def staged_names(catalog: Catalog, key: Key) -> list[str]:
-    """The names of a transaction's segments."""
     return [name for _, name in pairs(catalog, key)]
 
 
@@ -65,7 +64,6 @@ class _PendingCommits:
         """The log says that they can not be merged now."""
 
     def cancel(self) -> None:
-        """Cancel the timer that looks at them."""
         if self.timer is not None and self.timer.active():
             self.timer.cancel()
 

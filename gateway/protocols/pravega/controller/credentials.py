@@ -24,7 +24,6 @@ class Credentials:
 
     @property
     def required(self) -> bool:
-        """Whether calls must bring credentials."""
         return bool(self._users or self._tokens)
 
     def name(self, authorization: str) -> str | None:

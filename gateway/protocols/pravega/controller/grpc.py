@@ -106,8 +106,6 @@ class _Open:
 
 
 class Calls:
-    """The calls of one connection."""
-
     def __init__(self, *, message_bytes: int, streams: int) -> None:
         """Limit the calls at once to *streams*, and the bytes of each to *message_bytes*."""
         self._limit = message_bytes

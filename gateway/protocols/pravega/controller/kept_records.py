@@ -10,8 +10,6 @@ from gateway.protocols.pravega.controller.epochs import Part, equal_ranges
 
 
 class Stream(msgspec.Struct, omit_defaults=True):
-    """A stream."""
-
     first: int = 0
     """Number of its first segment; earlier streams of this name had lower numbers."""
     count: int = 0

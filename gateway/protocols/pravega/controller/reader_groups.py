@@ -113,7 +113,6 @@ class ReaderGroups:
 
     @methods(messages.StreamInfo, "listSubscribers")
     def subscribers(self, request: messages.StreamInfo, caller: Caller) -> Message:
-        """The groups that tell how far they have read a stream."""
         if self._catalog.stream(request.scope, request.stream) is None:
             return messages.SubscribersResponse(status=_NO_STREAM)
         wanted = request.scope, request.stream

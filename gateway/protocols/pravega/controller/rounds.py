@@ -65,7 +65,6 @@ class Rounds:
             self._next = self._container.clock.callLater(seconds, then)
 
     def _turn(self) -> bool:
-        """Whether there is more to do in this round."""
         done = 0
         for cost in self._round:
             done += cost

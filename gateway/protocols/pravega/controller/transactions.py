@@ -255,7 +255,6 @@ class Transactions:
                 self._abort(key, found)
 
     def forget_all(self, scope: str, stream: str) -> None:
-        """Forget the transactions of a sealed stream that is going to be deleted."""
         keys = [key for key, _ in self._of(scope, stream)]
         for key in keys:
             _cancel(self._leases, key)
@@ -305,7 +304,6 @@ class Transactions:
         self._catalog.delete_segments(staged_names(self._catalog, key))
 
     def _forget_ended(self) -> None:
-        """Delete the records of old transactions that have ended."""
         known = self._catalog.transactions
         now, over = self._catalog.container.now, len(known) - _MOST_ENDED
         gone: list[Key] = []

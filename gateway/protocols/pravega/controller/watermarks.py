@@ -223,7 +223,6 @@ class Watermarks:
         return found is None or found.born <= self._at_start
 
     def _segment(self, scope: str, name: str) -> Segment:
-        """The segment of a stream's marks."""
         catalog = self._catalog
         if catalog.stream(scope, MARK + name) is None:
             catalog.add_internal(scope, MARK + name)
@@ -310,7 +309,6 @@ def _object(data: bytes) -> bytes:
 def encoded(
     lower: int, upper: int, cut: Mapping[Part, int], scope: str, stream: str
 ) -> bytes:
-    """A mark, as clients read it."""
     entries = b"".join(
         _object(_RANGE.pack(part.id, part.low, part.high)) + _OFFSET.pack(offset)
         for part, offset in cut.items()

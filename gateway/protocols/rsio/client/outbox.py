@@ -47,12 +47,10 @@ class Outbox:
 
     @property
     def unsent(self) -> int:
-        """How many elements were not sent yet."""
         return self.confirmed + len(self._elements) - self.sent
 
     @property
     def largest(self) -> int:
-        """The octets of the largest element that is not confirmed."""
         return max(map(len, self._elements), default=0)
 
     def add(self, element: bytes) -> None:

@@ -324,7 +324,6 @@ class Peer:
             self._transport.close()
 
     def writable(self, ready: bool) -> None:  # noqa: FBT001 - a state, not a mode
-        """Whether the transport takes more."""
         self.can_write = ready
         if ready:
             if self._session.producer.parts and not self._sending_parts:

@@ -116,7 +116,6 @@ class Publishing:
 
     @property
     def largest(self) -> int:
-        """The octets of the largest element that waits."""
         return max(self._size, self.outbox.largest)
 
     def _check_size(self, element: bytes) -> None:
@@ -192,7 +191,6 @@ class Publishing:
         self._changed.notify_all()
 
     def writable(self) -> None:
-        """The transport takes more."""
         self._changed.notify_all()
 
     def cancelled(self) -> None:

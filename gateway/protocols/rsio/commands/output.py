@@ -68,7 +68,6 @@ class Output:
         return "stdout"
 
     def doWrite(self) -> None:
-        """Write as much as standard output takes."""
         try:
             self._write(_AT_ONCE)
         except OSError:

@@ -392,7 +392,6 @@ class _Tapping:
 
     @property
     def _done(self) -> bool:
-        """The last one that was asked for has been shown."""
         last, end = self._form.last.lsn, str(self._args.last or "")
         return last is not None and end.isdecimal() and last >= int(end)
 

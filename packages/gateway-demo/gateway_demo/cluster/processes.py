@@ -30,8 +30,6 @@ _WORKERS = 2
 
 
 class Processes(Nodes):
-    """All processes of one demo."""
-
     def __init__(self, setup: Setup) -> None:
         super().__init__()
         self.setup = setup
@@ -128,12 +126,10 @@ class Processes(Nodes):
     # -- losing -----------------------------------------------------------------------
 
     def lose_gateway(self, node: Node) -> None:
-        """Kill it, and delete its disk."""
         self.kill(node)
         shutil.rmtree(node.data)
 
     def lose_worker(self) -> Process:
-        """Kill the last one, for good."""
         worker = self.workers[-1]
         self.away.add(worker.name)
         worker.kill()

@@ -16,8 +16,6 @@ __all__ = ["NodeProgress", "Progress"]
 
 @dataclass(frozen=True, slots=True)
 class NodeProgress:
-    """The progress of one node."""
-
     name: str
     running: bool
     received: int
@@ -72,12 +70,10 @@ class Progress:
 
     @property
     def received(self) -> int:
-        """Events of all nodes that run."""
         return sum(one.received for one in self.nodes)
 
     @property
     def done(self) -> bool:
-        """Everything was sent and is in the table."""
         return self.sent and all(one.running and not one.lag for one in self.nodes)
 
     def line(self) -> str:

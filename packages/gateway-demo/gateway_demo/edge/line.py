@@ -24,7 +24,6 @@ class Line:
         self.mend()
 
     def mend(self) -> None:
-        """Let new connections through."""
         listening = socket.create_server(("127.0.0.1", self.begin))
         self._listening = listening
         threading.Thread(target=self._accept, args=[listening], daemon=True).start()

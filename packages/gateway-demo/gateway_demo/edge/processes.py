@@ -18,8 +18,6 @@ _JOB_SECONDS = 240.0
 
 
 class Processes(Nodes):
-    """All processes of one demo."""
-
     def __init__(self, setup: Setup) -> None:
         super().__init__()
         self.setup = setup

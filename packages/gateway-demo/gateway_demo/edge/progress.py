@@ -16,8 +16,6 @@ __all__ = ["EdgeProgress", "Progress"]
 
 @dataclass(frozen=True, slots=True)
 class EdgeProgress:
-    """The progress of one edge."""
-
     name: str
     running: bool
     acknowledged: int
@@ -72,7 +70,6 @@ class Progress:
 
     @property
     def done(self) -> bool:
-        """Everything was sent and is in the tables."""
         return self.sent and all(
             one.running and one.at_hub == one.acknowledged <= one.in_tables
             for one in self.edges
