@@ -31,14 +31,12 @@ OPENERS = re.compile(
 """Pronouns and prepositions: a docstring begins with the thing, and not with these."""
 
 LEFT: dict[str, int] = {
-    "gateway/admin": 19,
     "gateway/audit": 126,
     "gateway/daemon": 3,
     "gateway/forward": 82,
     "gateway/net": 153,
     "gateway/protocols/forward": 37,
     "gateway/sdk": 65,
-    "gateway/sinks": 2,
     "gateway/spark": 121,
     "gateway/store": 354,
 }
