@@ -5,7 +5,7 @@ removed, exchanged or changed is evident.
 
 The files of spool, archive and `poison/` are read, in order of lsn.  What must be there
 besides is known from the catalog and the mark.  The head of the chain may be gone: what
-retention has removed is written down (`gateway.store.spool.expired`), and with `spool.after:
+retention has removed is written down (`gateway.store.node.expired`), and with `spool.after:
 delete` the Spark job removes what it has committed.  Versions without digests wrote down
 neither, so files that nobody knows a digest of may be gone as well.
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -31,11 +31,12 @@ from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.lsns import Lsns
 from gateway.store.node import mark
-from gateway.store.node.incarnation import INCARNATION, Incarnation
+from gateway.store.node.catalog import catalogs_in
+from gateway.store.node.expired import expired_in
+from gateway.store.node.incarnation import Incarnation
 from gateway.store.readers.deleted import deletions, digests_before, stamps
 from gateway.store.readers.lake import committed
-from gateway.store.spool import expired
-from gateway.store.spool.catalog import CATALOG, Entry, entries_in
+from gateway.store.spool.mending import Entry
 from gateway.store.system.statefile import of_nodes
 
 _LOOKS = 4
@@ -44,7 +45,7 @@ _PAUSE_SECONDS = 0.3
 
 @dataclass(slots=True)
 class Chain:
-    """What was found of one node's files."""
+    """One node's files, as they were found."""
 
     node: str
     files: int = 0
@@ -61,7 +62,7 @@ class Chain:
 
 @dataclass(slots=True)
 class Chains:
-    """Of all nodes."""
+    """The chains of all nodes."""
 
     chains: list[Chain]
     unknown: list[str] = field(default_factory=list)
@@ -75,7 +76,7 @@ class Chains:
 
 @dataclass(slots=True)
 class _File:
-    """A file as it is."""
+    """A file as it was read."""
 
     file: SpoolFile
     link: str
@@ -88,7 +89,7 @@ class _File:
 
 @dataclass(slots=True)
 class _Known:
-    """What is written down of one node's files."""
+    """One node's files, as they are written down."""
 
     entries: dict[str, Entry] = field(default_factory=dict)
     """The catalog's, by name."""
@@ -102,7 +103,7 @@ class _Known:
     """Of the journal, which knows whose files are its own."""
 
     def may_be_gone(self, *, ours: bool) -> Lsns:
-        """Of those that the journal knows, or of all others."""
+        """The lsns that may be gone of incarnations that the journal knows, or of all others."""
         this = self.this
         return Lsns.joined(
             lsns
@@ -253,17 +254,12 @@ def _known(directories: Directories, *, deleting: bool) -> dict[str, _Known]:
     for node, marked in of_nodes(directories.state, mark.NAME, mark.Mark):
         one = found.setdefault(node, _Known())
         one.published, one.link = marked.published, marked.link
-    for path in directories.journal.glob(f"*/{CATALOG[0]}"):
-        one = found.setdefault(path.parent.name, _Known())
-        one.entries = {entry.name: entry for entry in entries_in(path.parent)}
-    for node, this in of_nodes(directories.journal, INCARNATION[0], Incarnation):
-        found.setdefault(node, _Known()).this = this
-    gone: list[tuple[str, Mapping[str, Lsns]]] = [
-        (node, read.lsns)
-        for node, read in of_nodes(directories.state, expired.NAME, expired.Expired)
-    ]
-    gone += committed(directories.lake).items() if deleting else ()
-    for node, incarnations in gone:
+    for node, lines in catalogs_in(directories.journal).items():
+        one = found.setdefault(node, _Known())
+        one.entries = {entry.name: entry for entry in lines.all(Entry)}
+        one.this = lines.newest(Incarnation)
+    gone = [expired_in(directories), *([committed(directories.lake)] * deleting)]
+    for node, incarnations in (each for one in gone for each in one.items()):
         mine = found.setdefault(node, _Known()).gone
         for by, lsns in incarnations.items():
             mine[by] = mine.get(by, Lsns()) | lsns

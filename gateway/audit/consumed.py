@@ -1,4 +1,4 @@
-"""What has left archive or bucket where no job of ours takes files (`spool.after: keep`).
+"""Files that have left archive or bucket where no job of ours takes them (`spool.after: keep`).
 
 What consumers have read, their marks say (`gateway.store.readers.consumers`); what has left an archive
 for its age, or for want of room, is known by its lsns.  Both by incarnation.
@@ -6,17 +6,16 @@ for its age, or for want of room, is known by its lsns.  Both by incarnation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from gateway.audit.lake import Problem
 from gateway.store.lsns import Lsns
+from gateway.store.node.expired import expired_in
 from gateway.store.readers.consumers import OBJECT, Mark, marks_at
-from gateway.store.spool import expired
 from gateway.store.system.disk import RealDisk
-from gateway.store.system.statefile import of_nodes
 
 if TYPE_CHECKING:
     from gateway.audit.sites import Site
@@ -38,10 +37,9 @@ class Consumed:
             for name in _names(site):
                 self._add(site, name)
             if site.bucket is None:
-                of = of_nodes(site.directories.state, expired.NAME, expired.Expired)
-                for node, one in of:
+                for node, of in expired_in(site.directories).items():
                     left = self._left.setdefault(node, {})
-                    for by, lsns in one.lsns.items():
+                    for by, lsns in of.items():
                         left.setdefault(by, Lsns()).update(lsns)
 
     def _add(self, site: Site, name: str) -> None:
@@ -70,9 +68,11 @@ class Consumed:
         """What a consumer has read of an incarnation of a node."""
         return self._read.get(node, {}).get(life, Lsns())
 
-    def left(self, node: str, life: str) -> Lsns:
-        """What may have left an archive for good, of an incarnation."""
-        return self._left.get(node, {}).get(life, Lsns())
+    def left(self, node: str) -> Mapping[str, Lsns]:
+        """The lsns that may have left an archive for good, by incarnation; one that is not
+        there may be among those that went on from it.
+        """
+        return self._left.get(node, {})
 
 
 def _names(site: Site) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""Which events journal segments and spool files really hold, whatever their names say.
+"""The events that journal segments and spool files really hold, whatever their names say.
 
 Nothing is written.  The gateway and the Spark job may be at work meanwhile: a file
 that is gone when it is opened has moved on, and the next place has it
@@ -7,7 +7,6 @@ that is gone when it is opened has moved on, and the next place has it
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +20,9 @@ from gateway.store.finder import SpoolFile, scans
 from gateway.store.journal import segment
 from gateway.store.journal.recovery import DAMAGED
 from gateway.store.lsns import Lsns
-from gateway.store.spool import catalog_lines
+from gateway.store.node.catalog import CATALOG, look
+from gateway.store.node.incarnation import Incarnation
+from gateway.store.spool.mending import Entry
 
 
 @dataclass(slots=True)
@@ -30,7 +31,9 @@ class JournalContent:
 
     events: dict[str, Lsns] = field(default_factory=dict)
     """By incarnation."""
-    published: list[catalog_lines.Entry] = field(default_factory=list)
+    this: Incarnation | None = None
+    """The incarnation that gives lsns there; None if that is not known."""
+    published: list[Entry] = field(default_factory=list)
     damaged: list[tuple[int, int, Path]] = field(default_factory=list)
     """Damaged segments: first lsn, last lsn that it can have held, file."""
     problems: list[Problem] = field(default_factory=list)
@@ -43,9 +46,7 @@ def read_journal(directory: Path) -> dict[str, JournalContent]:
     }
 
 
-def runs_in(
-    file: SpoolFile, entry: catalog_lines.Entry | None = None
-) -> list[tuple[int, int]]:
+def runs_in(file: SpoolFile, entry: Entry | None = None) -> list[tuple[int, int]]:
     """The lsns that are really in a file, in their order, as (first, last).
 
     Every byte is read: its events must be those of its own digest, and of *entry* of the
@@ -82,13 +83,11 @@ def runs_in(
 
 def _read_node(directory: Path) -> JournalContent:
     seen = JournalContent()
-    path = directory / "catalog"
-    with contextlib.suppress(FileNotFoundError):
-        for number, entry in enumerate(catalog_lines.parse(path.read_bytes()), 1):
-            if entry is None:
-                seen.problems.append(Problem(str(path), f"line {number} is damaged"))
-            else:
-                seen.published.append(entry)
+    lines = look(directory)
+    seen.this, seen.published = lines.newest(Incarnation), lines.all(Entry)
+    for number in lines.damaged_numbers:
+        path = directory / CATALOG[0]
+        seen.problems.append(Problem(str(path), f"line {number} is damaged"))
     pairs: dict[str, list[tuple[int, int]]] = {}
 
     def refused(path: Path, why: segment.InvalidSegment) -> None:

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
+from itertools import pairwise
 from typing import NamedTuple
 
 from gateway.store.node.incarnation import Incarnation, Record
@@ -177,8 +178,13 @@ class Known:
 class Lives:
     """What is known of one node's incarnations beside their events."""
 
-    def __init__(self, node: str) -> None:
+    def __init__(self, node: str, heard: Sequence[Heard] = ()) -> None:
         self.node = node
+        said = [one.word for one in heard]
+        self._words = {each.incarnation: each.words for each in said if not each.exact}
+        """How many words the directory had written by the newest one of each."""
+        self._words_before = {each.incarnation: each.words_before for each in said}
+        """How many it had written when each was started, as far as is known."""
         self.by: dict[str, Known] = {}
         self.gave: dict[str, int] = {}
         """The last lsn of some, as those say which go on from them."""
@@ -198,6 +204,7 @@ class Lives:
         for each, since in ((this.id, this.since), *this.began.items()):
             self._begins(each, since)
         self.of(this.id).here = True
+        self._words_before[this.id] = this.words
         self._directory([*this.earlier, this.id], this.lost, all_of_them=True)
         for each, last in this.lost.items():
             self.of(each).said = max(self.of(each).said, last)
@@ -212,6 +219,8 @@ class Lives:
             known.lately |= one.lately
             known.began = one.at - (word.at - word.began)
             known.decommissioned |= bool(word.decommissioned)
+            for each, since in zip(word.earlier, word.begins, strict=False):
+                self._begins(each, since)
         for one in heard:
             self._directory([*one.word.earlier, one.word.incarnation])
 
@@ -261,6 +270,7 @@ class Lives:
         """These were in one, oldest first; of the *lost* it has not all.  Where they are not
         *all of them*, others may have given lsns between.
         """
+        lost = {*lost, *self._ahead(ids)}
         head, (*earlier, successor) = ids[-1], ids
         first, behind = self.of(head).since, head
         self.of(head).heads.add(head)
@@ -277,6 +287,15 @@ class Lives:
             if known.since:
                 successor, first = each, known.since
             behind = each
+
+    def _ahead(self, ids: Sequence[str]) -> Iterator[str]:
+        """The ones that wrote a word of which the directory that goes on knows nothing: it is
+        older than that word, also where no lsn tells.
+        """
+        for each, behind in pairwise(ids):
+            known = self._words_before.get(behind)
+            if known is not None and self._words.get(each, 0) > known:
+                yield each
 
     def _gave(self, each: str, last: int) -> None:
         self.gave[each] = max(last, self.gave.get(each, 0))
@@ -300,6 +319,13 @@ class Lives:
         """The gateway that was heard lately and has what is left of it, if one was."""
         heads = (self.of(head) for head in self.of(incarnation).heads)
         return next((one for one in heads if one.lately), None)
+
+    def of_its_directory(
+        self, incarnation: str, others: Iterable[str]
+    ) -> Sequence[str]:
+        """The ones of the *others* that are known to have had its directory, too."""
+        heads = self.of(incarnation).heads
+        return [each for each in others if heads & self.of(each).heads]
 
     def reason(self, incarnation: str, last: int) -> Reason:
         """Whether anybody knows where it ended, which gave lsns up to *last*."""

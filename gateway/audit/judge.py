@@ -258,9 +258,12 @@ class _Judge:
         """Its day was over for so long; or it has left an archive of which no job made
         tables, and is behind all that is in some.
         """
-        counts, gone = self._counts.get(each), self._view.consumed.left
+        counts, lives = self._counts.get(each), self._lives
         behind = Lsns([((counts.last if counts else 0) + 1, GREATEST)])
-        return self._gone(each, expired=True) | (gone(self._name, each) & behind)
+        gone = self._view.consumed.left(self._name)
+        its = [each] if each in gone else lives.of_its_directory(each, gone)
+        left = Lsns.joined(gone[one] for one in its)
+        return self._gone(each, expired=True) | (left & behind)
 
     def deleted_on_purpose(self, each: str, left: Lsns) -> Lsns:
         return self._gone(each, expired=False)

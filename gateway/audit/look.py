@@ -27,7 +27,7 @@ from gateway.audit.sites import (
 )
 from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.lsns import Lsns
-from gateway.store.spool.catalog_lines import Entry
+from gateway.store.spool.mending import Entry
 from gateway.store.system.lock import is_locked
 
 

@@ -40,8 +40,9 @@ from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.lsns import Lsns
 from gateway.store.names import SpoolFile as SpoolName
 from gateway.store.names import parse_file_name
+from gateway.store.node.catalog import catalogs_in
 from gateway.store.objects.bucket import Bucket
-from gateway.store.spool.catalog import CATALOG, Entry, entries_in
+from gateway.store.spool.mending import Entry
 
 _CACHE_BYTES = 256 * 2**20
 
@@ -83,8 +84,8 @@ def compare_payloads(
     Raises OSError.
     """
     found = Payloads()
-    catalogs = sorted(directories.journal.glob(f"*/{CATALOG[0]}"))
-    entries = {one.name: one for path in catalogs for one in entries_in(path.parent)}
+    catalogs = catalogs_in(directories.journal).values()
+    entries = {one.name: one for lines in catalogs for one in lines.all(Entry)}
     known: dict[SpoolName, str] = {
         parsed: entry.events
         for entry in entries.values()

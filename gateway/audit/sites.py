@@ -31,8 +31,8 @@ from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.hub import arrivals
 from gateway.store.lsns import Lsns
-from gateway.store.node import incarnation, mark
-from gateway.store.node.incarnation import Incarnation, Record
+from gateway.store.node import mark
+from gateway.store.node.incarnation import Record
 from gateway.store.objects import word
 from gateway.store.objects.bucket import Bucket
 from gateway.store.readers.deleted import Deletion, deletions
@@ -267,8 +267,6 @@ class Home:
 
     site: Site
     content: JournalContent
-    this: Incarnation | None
-    """Who gives lsns there; None if that is not known."""
 
 
 class Journals:
@@ -289,8 +287,7 @@ class Journals:
                 self.marked.setdefault(node, []).append(said)
         for site in self._sites:
             for node, content in read_journal(site.directories.journal).items():
-                this = incarnation.look(site.directories.journal_of(node))
-                home = Home(site, content, this)
+                home = Home(site, content)
                 self._homes.setdefault(node, []).append(home)
 
     @property
@@ -317,15 +314,16 @@ def lives_of(
     node: str, journals: Journals, words: Words, ledgers: Ledgers, asked: Asked
 ) -> Lives:
     """What all of them say of a node's incarnations."""
-    lives = Lives(node)
+    heard = words.heard.get(node, ())
+    lives = Lives(node, heard)
     for home in journals.homes(node):
-        if home.this is not None:
-            lives.journal(home.this)
+        if (this := home.content.this) is not None:
+            lives.journal(this)
     lives.records(ledgers.records.get(node, {}))
     lives.ends(ledgers.ends.get(node, {}))
     if (said := asked.words.get(node)) is not None:
         lives.asked(said.incarnation, said.since, said.earlier)
-    lives.words(words.heard.get(node, ()))
+    lives.words(heard)
     lives.settle()
     return lives
 
@@ -343,6 +341,7 @@ def _both(
             )
             for each in one.events.keys() | other.events.keys()
         },
+        None,
         [*one.published, *other.published],
         [*one.damaged, *other.damaged],
         [*one.problems, *other.problems, Problem(str(last), why)],

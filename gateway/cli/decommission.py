@@ -88,14 +88,15 @@ def _own(site: Site, node: str, reason: str) -> Word | None:
     Raises `WrongUse` where the node runs, or has not published all.
     """
     from gateway.store.finder import spool_files
-    from gateway.store.node import incarnation, mark
+    from gateway.store.node import catalog, mark
+    from gateway.store.node.incarnation import Incarnation
     from gateway.store.objects.word import MOST_EARLIER, Word
     from gateway.store.system.lock import is_locked
     from gateway.store.system.statefile import look
 
     places = site.directories
     journal = places.journal_of(node)
-    if (this := incarnation.look(journal)) is None:
+    if (this := catalog.look(journal).newest(Incarnation)) is None:
         return None
     if is_locked(journal):
         raise WrongUse(

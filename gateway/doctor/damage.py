@@ -22,8 +22,8 @@ from gateway.store.journal import segment
 from gateway.store.journal.recovery import DAMAGED
 from gateway.store.names import parse_file_name
 from gateway.store.node import mark
-from gateway.store.spool import catalog_lines, expired
-from gateway.store.spool.catalog import CATALOG
+from gateway.store.node.catalog import CATALOG, look
+from gateway.store.spool import mending
 from gateway.store.system import statefile
 from gateway.store.system.disk import RealDisk
 
@@ -51,23 +51,22 @@ def examine(config: Config) -> Iterator[Look]:
 
 
 def _catalog(config: Config, places: Directories) -> Iterator[Look]:
-    path = places.journal_of(config.node) / CATALOG[0]
+    journal = places.journal_of(config.node)
+    path = journal / CATALOG[0]
     try:
-        lines = catalog_lines.parse(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
-        return  # that a file is where a directory belongs, segments will say
+        lines = look(journal)  # that a file is where it belongs, segments will say
     except OSError as why:
         advice = "the disk does not give it back: `dmesg`; put back a copy"
         yield fail("catalog", f"{path}: {why.strerror}", advice)
         return
-    damaged = [number for number, line in enumerate(lines, 1) if line is None]
+    damaged = lines.damaged_numbers
     if not damaged:
         return
     names = [*list_names(places.spool), *list_names(places.archive)]
     published = _marked(places.state_of(config.node)).published
     try:
-        catalog_lines.mend(lines, config.node, names, published)
-    except catalog_lines.Damaged as why:
+        mending.mend(lines.numbered(mending.Entry), config.node, names, published)
+    except mending.Damaged as why:
         yield fail("catalog", f"{path}: {why}", "the daemon does not start until then")
         return
     numbers = ", ".join(map(str, damaged[:8]))
@@ -175,16 +174,15 @@ def _flaw(path: Path, events: int) -> str | None:
 
 def _state(config: Config, places: Directories) -> Iterator[Look]:
     state = places.state_of(config.node)
-    for name, kind in ((mark.NAME, mark.Mark), (expired.NAME, expired.Expired)):
-        path = state / name
-        try:
-            good = statefile.decode(path, path.read_bytes(), kind) is not None
-        except FileNotFoundError:
-            continue
-        except OSError:
-            good = False
-        if not good:
-            yield warn("state", f"{path} is damaged", "the daemon writes it anew")
+    path = state / mark.NAME
+    try:
+        good = statefile.decode(path, path.read_bytes(), mark.Mark) is not None
+    except FileNotFoundError:
+        good = True
+    except OSError:
+        good = False
+    if not good:
+        yield warn("state", f"{path} is damaged", "the daemon writes it anew")
     for name in saved_names(state, RealDisk()):
         path = state / f"{name}.state"
         try:

@@ -23,7 +23,8 @@ from gateway.sdk.files import PublishedFile
 from gateway.store.directories import Directories
 from gateway.store.journal import segment
 from gateway.store.names import parse_file_name, parse_kept_name
-from gateway.store.spool.catalog import entries_in, unpublished
+from gateway.store.node.catalog import look
+from gateway.store.spool.published import Entry, unpublished
 
 _READS = 4
 """Of a segment that grows, until two tell the same of it."""
@@ -153,7 +154,7 @@ def waiting(journal: Path) -> Iterator[tuple[Path, segment.Scan, int, int]]:
     """A node's segments with events that are in no file: of each the scan, the first such
     lsn, and how many there are.  What can not be read is passed over.  Raises OSError.
     """
-    published = entries_in(journal)
+    published = look(journal).all(Entry)
     for path, scan in scans(journal, lambda path, why: None):
         first = unpublished(published, scan.header.first_lsn)
         if (count := scan.survey().next_lsn - first) > 0:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from gateway.event import MAX_LSN
+from gateway.store.lsns import Lsns
 
 INCARNATION = r"[a-z2-7]{10}"
 """The form of an incarnation's id, as a regular expression."""
@@ -80,6 +81,14 @@ class SpoolFile(NamedTuple):
     def events(self) -> int:
         """How many events it has."""
         return self.last - self.first + 1
+
+
+def lsns_by_life(files: Iterable[SpoolFile]) -> dict[str, Lsns]:
+    """The lsns of these files, by `NODE_INCARNATION`."""
+    found: dict[str, Lsns] = {}
+    for file in files:
+        found.setdefault(str(file.life), Lsns()).add(file.first, file.last)
+    return found
 
 
 def parse_file_name(name: str) -> SpoolFile | None:

@@ -10,7 +10,7 @@ Each step is a type, and the next one can not be made without it:
                ever given here: the journal's, the catalog's, the mark's, and those in file
                names, which outlive a journal directory that was lost
     _Told      what is damaged or lost was told, before anything is changed
-    _Settled   catalog, incarnation and journal are durably so; the mark, too, before a
+    _Settled   catalog and journal are durably so; the mark, too, before a
                name goes that was all that told of a lsn
     Opened     what was being published is finished (`Publisher.recover`), and batches
                can be appended
@@ -41,12 +41,12 @@ from gateway.store.journal.segment import parse_name
 from gateway.store.journal.spares import is_spare
 from gateway.store.names import last_lsn, parse_file_name, parse_hidden_name
 from gateway.store.node import incarnation, lineage
+from gateway.store.node.catalog import CATALOG, Catalog
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.node.mark import Mark, Marker
 from gateway.store.objects.bucket import Bucket, BucketError
-from gateway.store.spool import Catalog, Publisher
-from gateway.store.spool.catalog import CATALOG
-from gateway.store.spool.catalog_lines import Damaged, Entry, entries
+from gateway.store.spool import PublishedFiles, Publisher
+from gateway.store.spool.mending import Damaged, Entry
 from gateway.store.spool.writing import Here, Writer
 from gateway.store.system.disk import read_patiently
 from gateway.store.system.machine import Machine
@@ -190,15 +190,16 @@ class _Read:
         self.new_mark = not disk.exists(self.marker.path)
         self.mark, self.damaged_mark = self.marker.read()
         mark = self.mark
-        self.before, self.damaged_id = incarnation.read(journal, disk)
+        self.catalog = Catalog(journal, disk, machine.threads)
+        self.before = self.catalog.newest(Incarnation)
         """Who gave lsns here."""
         try:
-            self.catalog = Catalog(
-                journal, disk, node, names.here, mark.published, self._given_by
+            self.files = PublishedFiles(
+                self.catalog, disk, node, names.here, mark.published, self._given_by
             )
         except Damaged as why:
             raise Unreadable(str(why)) from None
-        self.given = max(self.catalog.last_lsn, names.last)
+        self.given = max(self.files.last_lsn, names.last)
         """Everything up to this lsn is in files."""
         if mark.durable > self.given and not any(_ours_in(journal, disk)):
             raise MissingJournal(journal, self.given + 1, mark.durable)
@@ -216,12 +217,10 @@ class _Read:
 
     def _given_by(self, lsn: int) -> str:
         """Which incarnation gave an lsn of this journal, as far as its record says."""
-        if (known := self.before) is None:
-            path = self.start.journal / CATALOG[0]
-            there = self.start.disk.exists(path)
-            lines = read_patiently(self.start.disk, path)[0] if there else b""
-            known = lineage.in_lines(entries(lines))
-        return self._nobody if known is None else known.of_lsn(lsn) or known.id
+        known = self.before or lineage.in_lines(self.catalog.all(Entry))
+        if known is None:
+            return self.mark.incarnation or self._nobody
+        return known.of_lsn(lsn) or known.id
 
     @cached_property
     def _nobody(self) -> str:
@@ -238,8 +237,8 @@ class _Judged:
     def __init__(self, read: _Read) -> None:
         self.read = read
         start, mark, names, found = read.start, read.mark, read.names, read.found
-        catalog = read.catalog
-        before = read.before or lineage.in_lines(catalog)
+        files = read.files
+        before = read.before or lineage.in_lines(files)
         self.keep = start.remembering or bool(read.remembered)
         """Published segments stay until a checkpoint covers them."""
         ends = [each.last_lsn for each in found.segments]
@@ -258,10 +257,14 @@ class _Judged:
             ended=_vouches(mark, before) and not _files_are_ahead(read),
         )
         # Whose own record could not be saved for want of room.
-        begun = begun.aware_of(_in_names(found.segments, catalog))
+        begun = begun.aware_of(_in_names(found.segments, files))
         # state/ is never shared: who wrote the mark was here before.
         self.incarnation = begun.aware_of([*mark.earlier, mark.incarnation])
         """Who goes on; not yet saved."""
+        if mark.incarnation:
+            self.incarnation = msgspec.structs.replace(
+                self.incarnation, words=mark.words
+            )
         if not (
             mark.exact or begun.knows(mark.incarnation)
         ):  # an older copy, or an empty directory: it ends with nobody to vouch
@@ -276,22 +279,22 @@ class _Judged:
             )
             self.notice = lost if self.notice is None else f"{self.notice}.  {lost}"
         self.repairs = [
-            *catalog.repairs,
-            *catalog.count_public(start.node, found.segments, names.here),
-            *filter(None, [read.damaged_mark, read.damaged_id]),
+            *files.repairs,
+            *files.count_public(start.node, found.segments, names.here),
+            *filter(None, [read.damaged_mark]),
         ]
         if read.new_mark and read.before is not None and (self.durable_lsn or ends):
             forgotten = start.remembering and not read.remembered
             why = _FORGOTTEN if forgotten else _NO_MARK
             self.repairs.append(f"{read.marker.path}{why}")
         if not begun.knows(mark.incarnation):
-            catalog.doubt()
+            files.doubt()
         self.repairs += _put_back(read)
 
 
-def _in_names(segments: Iterable[Segment], catalog: Iterable[Entry]) -> Iterator[str]:
+def _in_names(segments: Iterable[Segment], files: Iterable[Entry]) -> Iterator[str]:
     """The incarnations that gave what is in a journal, or was."""
-    yield from (entry.incarnation for entry in catalog if entry.events)
+    yield from (entry.incarnation for entry in files if entry.events)
     for each in segments:
         if (name := parse_name(each.path.name)) is not None:
             yield name.incarnation
@@ -310,8 +313,8 @@ def _forgot(read: _Read) -> bool:
     if before is None:
         return False
     # Of damaged lines the mark knows what they said.
-    known = mark.published if read.catalog.damaged else 0
-    known = max(known, read.catalog.read_lsn, read.found.reached)
+    known = mark.published if read.files.damaged else 0
+    known = max(known, read.files.read_lsn, read.found.reached)
     if before.knows(mark.incarnation) and (mark.durable > known or read.found.lost_end):
         return True
     return _files_are_ahead(read)
@@ -325,13 +328,13 @@ def _files_are_ahead(read: _Read) -> bool:
         return False
     files = filter(None, map(parse_file_name, read.names.here))
     ahead = max((one.last for one in files if one.incarnation == before.id), default=0)
-    known = max(read.catalog.read_lsn, read.found.reached, read.mark.published)
+    known = max(read.files.read_lsn, read.found.reached, read.mark.published)
     return ahead > max(known, read.mark.given)
 
 
 def _put_back(read: _Read) -> Iterator[str]:
     for each in read.found.segments:
-        if not read.catalog.has_all_of(each):
+        if not read.files.has_all_of(each):
             yield _PUT_BACK.format(
                 path=each.path,
                 first=each.first_lsn,
@@ -360,15 +363,15 @@ class _Told:
 
 def _needed(judged: _Judged) -> set[str]:
     """The protocols of batches that are still to be published or remembered."""
-    found, catalog = judged.read.found, judged.read.catalog
+    found, files = judged.read.found, judged.read.files
     return {
         protocol
         for each in found.segments
         if judged.keep
         or not each.events
         or not (
-            catalog.unpublished(each.first_lsn) > each.last_lsn
-            or catalog.has_forgotten(each)
+            files.unpublished(each.first_lsn) > each.last_lsn
+            or files.has_forgotten(each)
         )
         for protocol in found.protocols[each.path]
     }
@@ -381,16 +384,14 @@ class _Settled:
         """Raises OSError."""
         self.judged = judged = told.judged
         read = judged.read
-        start, mark = read.start, read.mark
+        mark = read.mark
         self.link = _newest_link(read)
-        read.catalog.note(self.link)
-        # In this order: who knows the mark's incarnation does not doubt the catalog again.
-        read.catalog.settle()
-        self.incarnation = lineage.saved(
-            judged.incarnation, read.before, start.journal, start.disk
-        )
-        """Who goes on, saved if there was room for that."""
-        self.lineage = lineage.Lineage(self.incarnation, start.journal, start.disk)
+        read.files.note(self.link)
+        read.files.settle()
+        self.incarnation = judged.incarnation
+        """Who goes on, saved if there was room for that: names of segments say it, too."""
+        read.catalog.settle(self.incarnation)
+        self.lineage = lineage.Lineage(self.incarnation, read.catalog)
         settled = read.found.settle()
         # After what was read is synced, before a name is gone that was all that told of a
         # lsn.
@@ -423,7 +424,7 @@ def _newest_link(read: _Read) -> Link:
 
     The file is the last to ask: it may be damaged since, as those in `poison/` are.
     """
-    start, mark, newest = read.start, read.mark, read.catalog.newest
+    start, mark, newest = read.start, read.mark, read.files.newest
     if newest is None:
         return Link(0, NOTHING)
     if newest.link:
@@ -467,6 +468,8 @@ class Opened:
         start, found, first_lsn = read.start, read.found, judged.first_lsn
         disk, machine = start.disk, start.machine
         self.publisher = publisher = _publisher(settled)
+        self.catalog = read.catalog
+        """What the node keeps beside its segments; any thread may ask it."""
         self.lineage = settled.lineage
         """Who gives the lsns from here on."""
         # Before anything is removed: it gives no name again.
@@ -546,7 +549,7 @@ def _publisher(settled: _Settled) -> Publisher:
     return Publisher(
         start.node,
         start.directories.spool,
-        read.catalog,
+        read.files,
         disk,
         start.writer or Here(disk, start.decoders),
         start.compression,
@@ -561,7 +564,7 @@ def _publisher(settled: _Settled) -> Publisher:
 def _ours_in(journal: Path, disk: Disk) -> Iterator[str]:
     """The names of the files there that make a journal."""
     yield from _segments_in(journal, disk)
-    for name in (*CATALOG, *incarnation.INCARNATION):
+    for name in CATALOG:
         if disk.is_file(journal / name):
             yield name
 

@@ -37,31 +37,27 @@ from gateway.store.directories import Directories
 from gateway.store.hub.arrivals import Arrivals
 from gateway.store.journal import Journal, Loss, Segment
 from gateway.store.lsns import Lsns
-from gateway.store.node import removal_clock
+from gateway.store.node.expired import ExpiredRecord
 from gateway.store.node.orphans import Orphan, publish_orphans
-from gateway.store.node.owners import Owners
+from gateway.store.node.owners import Owners, kept_until
 from gateway.store.node.removal_clock import RemovalClock, Seen
 from gateway.store.objects.bucket import Bucket, BucketError
 from gateway.store.objects.bucket_looks import BucketLooks
 from gateway.store.objects.s3 import bucket_of
 from gateway.store.objects.word import EVERY_SECONDS as EVERY_WORD_SECONDS
-from gateway.store.objects.word import Relay, Speaker
+from gateway.store.objects.word import MOST_EARLIER, Relay, Speaker
 from gateway.store.opening import Opened, Start, open_node
 from gateway.store.readers.consumers import Consumers, marks_at
 from gateway.store.readers.job_word import EVERY_SECONDS, JobBacklog
 from gateway.store.spool import Published, Spool
 from gateway.store.spool.backlog import Backlog
 from gateway.store.spool.consumed import LOOK_SECONDS, BucketExpiry
-from gateway.store.spool.expired import ExpiredRecord
-from gateway.store.spool.kept import NAME as KEPT
-from gateway.store.spool.kept import kept_until
 from gateway.store.spool.processes import Processes, usual_number
 from gateway.store.spool.retained import Retained
 from gateway.store.spool.uploads import Uploaded, Uploads
 from gateway.store.system.lock import alone_with, is_locked, lock, lock_directory
 from gateway.store.system.machine import Machine
 from gateway.store.system.room import SPARE_BYTES, Room
-from gateway.store.system.statefile import StateFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,6 +289,13 @@ class OpenedStorage:
             threads=machine.threads,
             copies=publisher.copies,
         )
+        self.removal_clock = RemovalClock(
+            partial(found.catalog.newest, Seen),
+            found.catalog.put,
+            callbacks.noticed,
+            clock=machine.clock,
+            monotonic=machine.monotonic,
+        )
         self.orphans = self._orphans() if self.publish_orphans else []
         self.arrivals = Arrivals(
             settings.node,
@@ -360,7 +363,7 @@ class OpenedStorage:
             settings.directories,
             machine.disk,
             self.is_live,
-            self._find_kept(),
+            self._kept_until(),
             self.arrivals.has,
         )
         uploads = self._uploads(owners)
@@ -373,7 +376,7 @@ class OpenedStorage:
             self.journal,
             checkpoint,
             uploads,
-            ExpiredRecord(settings.directories.state, machine.disk),
+            ExpiredRecord(found.catalog, settings.directories.archive, machine.disk),
             self.callbacks,
             settings.acknowledge_when_published,
             self.reactor,
@@ -418,16 +421,7 @@ class OpenedStorage:
             retained=retained,
             uploads=uploads,
             consumers=consumers,
-            removal_clock=self.removal_clock("", self.callbacks.noticed),
-        )
-
-    def removal_clock(self, which: str, told: Callable[[str], None]) -> RemovalClock:
-        """By which what is old goes; *which* makes the name of its file another one."""
-        settings, machine = self.settings, self.machine
-        state = settings.directories.state_of(settings.node)
-        file = StateFile(state / f"{removal_clock.NAME}{which}", Seen, machine.disk)
-        return RemovalClock(
-            file, told, clock=machine.clock, monotonic=machine.monotonic
+            removal_clock=self.removal_clock,
         )
 
     def _consumers(self) -> Consumers:
@@ -435,16 +429,15 @@ class OpenedStorage:
         marks = partial(marks_at, self.bucket, directories.consumers, disk)
         return Consumers(marks, self.settings.spool.consumers)
 
-    def _find_kept(self) -> int:
+    def _kept_until(self) -> int:
         """Up to which lsn the archive has the only copy of our files."""
-        state = self.settings.directories.state_of(self.settings.node)
         keeps = self.settings.spool.after == "keep" and self.bucket is None
-        published = self.found.published_lsn
+        catalog, published = self.found.catalog, self.found.published_lsn
         try:
-            return kept_until(state, self.machine.disk, published, keeps=keeps)
+            return kept_until(catalog, published, keeps=keeps)
         except OSError as why:  # no room: that must not stop a start
             self.callbacks.noticed(
-                f"{state / KEPT} can not be written, the next start tries again: {why}"
+                f"{catalog.path} can not be written, the next start tries again: {why}"
             )
             return published
 
@@ -543,8 +536,7 @@ class Storage:
                 lambda: [settings.node, *arrivals.all_nodes()],
                 spool.consumers,
                 settings.spool.retention,
-                # Of its own, as another thread asks it; the archive's tells of a leap.
-                opened.removal_clock("-bucket", lambda _: None),
+                opened.removal_clock,
                 lambda node: (
                     node == settings.node
                     or arrivals.comes(node)
@@ -582,6 +574,8 @@ class Storage:
             own = msgspec.structs.replace(
                 word,
                 published=min(word.published, handed_over()),
+                earlier=word.earlier[-MOST_EARLIER:],
+                begins=(),
                 left={life: tuple(lsns)[:_MOST_RANGES] for life, lsns in left.items()},
             )
             node = self._opened.settings.node
@@ -603,6 +597,7 @@ class Storage:
             lambda: spool.published_lsn,
             opened.machine.clock,
             Relay(self.directories.arrivals),
+            opened.found.marker.next_word,
         )
         if bucket is None or spool.uploads is None:
             return speaker, None

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from catalogs import write
 from gateway.audit.acknowledged import event_id, read_ids, search
 from gateway.event import Batch, Origin, Rows, Stored
 from gateway.store.directories import Directories
@@ -40,7 +41,7 @@ def places(tmp_path: Path) -> Directories:
     places = Directories.under(tmp_path)
     for path in (places.journal / "gw", places.spool, places.lake / "events"):
         path.mkdir(parents=True)
-    Incarnation(A, 1, 0).save(places.journal / "gw", RealDisk())
+    write(places.journal / "gw", Incarnation(A, 1, 0))
     return places
 
 

@@ -14,16 +14,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from catalogs import write
 from gateway.audit import audit
 from gateway.audit.chain import verify_chains
 from gateway.audit.content import find_resent
 from gateway.audit.payloads import compare_payloads
 from gateway.store.directories import Directories
-from gateway.store.node import incarnation
-from gateway.store.node.incarnation import INCARNATION
+from gateway.store.node.catalog import look
+from gateway.store.node.incarnation import Incarnation
 from gateway.store.objects.bucket import ARCHIVE
-from gateway.store.system import statefile
-from gateway.store.system.disk import RealDisk
 from gateway_testkit.bucket import MemoryBucket
 from lives import current, publish
 
@@ -206,16 +205,15 @@ def test_a_rebuilt_node_begins_a_chain_of_its_own(tmp_path: Path) -> None:
 def test_a_new_disk_is_no_removed_chain(tmp_path: Path) -> None:
     """It went on behind what a bucket has: files before that were never here."""
     publish(tmp_path, b"a", b"b", b"c")
-    path = tmp_path / "journal" / "gw" / INCARNATION[0]
-    this = statefile.look(path, incarnation.Incarnation)
+    journal = tmp_path / "journal" / "gw"
+    this = look(journal).newest(Incarnation)
     assert this is not None
     shutil.rmtree(tmp_path / "state")
-    (tmp_path / "journal/gw/catalog").unlink()
+    (journal / "catalog").unlink()
     for file in sorted(tmp_path.glob("spool/events-*"))[:2]:
         file.unlink()
     assert chained(tmp_path)[1]
-    born = incarnation.Incarnation(this.id, 3, this.directory)
-    born.save(path.parent, RealDisk())
+    write(journal, Incarnation(this.id, 3, this.directory))
     notes, problems = chained(tmp_path)
     assert problems == []
     assert any(

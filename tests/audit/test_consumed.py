@@ -9,14 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from catalogs import expire, write
 from gateway.audit import audit
 from gateway.audit.report import Report
 from gateway.cli import main
 from gateway.store.directories import Directories
+from gateway.store.lsns import Lsns
+from gateway.store.node.expired import Expired
+from gateway.store.node.incarnation import Incarnation
 from gateway.store.objects.bucket import Bucket
 from gateway.store.readers.consumers import Marks, marks_at
 from gateway.store.readers.lake import accepted
-from gateway.store.spool.expired import ExpiredRecord
 from gateway.store.system.disk import RealDisk
 from gateway_testkit.bucket import MemoryBucket
 from gateway_testkit.daemon import listener
@@ -46,8 +49,7 @@ class Kept:
         if self.bucket is not None:
             self.bucket.remove(path.name)
             return
-        record = ExpiredRecord(self.places.state, RealDisk())
-        record.note([path.name])
+        expire(self.places.root, [path.name])
         path.unlink()
 
     @property
@@ -114,7 +116,7 @@ def test_a_life_of_which_nothing_is_left_is_asked_for(kept: Kept) -> None:
     if kept.bucket is not None:
         kept.bucket.remove(paths[1].name)
     else:
-        (kept.places.state / "gw" / "expired").unlink()
+        (kept.places.journal_of("gw") / "catalog").unlink()
         paths[1].unlink()
 
     def check() -> None:
@@ -127,6 +129,22 @@ def test_a_life_of_which_nothing_is_left_is_asked_for(kept: Kept) -> None:
     check()
     kept.add(1, 5, by=B)
     check()
+
+
+def test_what_has_left_of_one_whose_line_was_folded(tmp_path: Path) -> None:
+    """Its lsns are in the line of the one that goes on from it, in the same directory: so
+    they count, and none of another directory's."""
+    kept = Kept(tmp_path)
+    kept.add(11, 5, by=B)
+    journal = kept.places.journal_of("gw")
+    write(journal, Expired(f"gw_{B}", Lsns([(1, 10)])))
+    write(journal, Incarnation(B, 11, 0, (A,), begins=(1,)))
+    kept.places.state_of("gw").mkdir(parents=True)
+    assert kept.report().expired == 10
+    kept.add(4, 1, by="z" * 10)
+    assert [
+        life.incarnation for life in kept.report().nodes[0].lives if life.holes
+    ] == ["z" * 10]
 
 
 def test_what_has_left_the_archive_is_told(

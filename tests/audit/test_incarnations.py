@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from catalogs import write
 from gateway.audit import Report, audit
 from gateway.audit.sites import Site
 from gateway.cli import main
@@ -25,7 +26,6 @@ from gateway.store.directories import Directories
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.objects import word
 from gateway.store.readers.lake import INTERNAL, accepted_folder
-from gateway.store.system.disk import RealDisk
 from gateway_testkit.bucket import MemoryBucket
 from lives import current, publish
 
@@ -64,9 +64,7 @@ def table(
 
 def journal(data: Path, this: Incarnation) -> None:
     """That of a gateway which has started, and stored nothing yet."""
-    path = data / "journal" / "gw"
-    path.mkdir(parents=True, exist_ok=True)
-    this.save(path, RealDisk())
+    write(data / "journal" / "gw", this)
 
 
 def ledger(data: Path, **content: Any) -> None:

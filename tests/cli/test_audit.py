@@ -11,12 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from catalogs import expire
 from gateway.audit import audit
 from gateway.audit.lake import Lake
 from gateway.store.directories import Directories
 from gateway.store.names import parse_file_name
-from gateway.store.spool.expired import ExpiredRecord
-from gateway.store.system.disk import RealDisk
 from incarnations import A, segment_name
 
 Run = Callable[..., tuple[int, str, str]]
@@ -478,8 +477,7 @@ def test_events_that_no_job_takes_are_in_the_archive(
     assert says() == (0, "complete: 6 events, each exactly once")
     found = gateway("audit", "--config", config, "--acknowledged", ids, where=False)
     assert "senders: 1 of 1 acknowledged events found" in found[1]
-    record = ExpiredRecord(system.root / "state", RealDisk())
-    record.note([paths[0].name])
+    expire(system.root, [paths[0].name], "gw")
     (node.archive / paths[0].name).unlink()
     gone = "complete: 5 events, each exactly once; 1 event expired by retention"
     assert says() == (0, gone)

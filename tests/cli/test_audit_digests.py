@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from catalogs import expire, lines_of, published_in
 from gateway.audit import payloads
 from gateway.sdk.summed import encode
 from gateway.store.digests import (
@@ -24,8 +25,7 @@ from gateway.store.digests import (
 )
 from gateway.store.names import file_name, parse_file_name
 from gateway.store.node.mark import Mark, Marker
-from gateway.store.spool.catalog_lines import Entry, entries
-from gateway.store.spool.expired import ExpiredRecord
+from gateway.store.spool.mending import Entry
 from gateway.store.system.disk import RealDisk
 from incarnations import A, rows_of
 
@@ -363,8 +363,7 @@ def test_what_retention_removed_is_told_as_such(
     system: Any, files: list[Path], gateway: Run
 ) -> None:
     """The chain begins at the oldest file that is there."""
-    record = ExpiredRecord(system.root / "state", RealDisk())
-    record.note([path.name for path in files[:2]])
+    expire(system.root, [path.name for path in files[:2]], "gw-1")
     for path in files[:2]:
         path.unlink()
     status, out, _ = gateway("audit", "--chain", "--link", link(files[2]))
@@ -381,8 +380,7 @@ def test_what_another_incarnation_had_expired_is_no_excuse(
     system: Any, files: list[Path], gateway: Run
 ) -> None:
     """A rebuilt machine gives its lsns again: those of the one before left the archive."""
-    record = ExpiredRecord(system.root / "state", RealDisk())
-    record.note([file_name("gw-1", A, 1, 90)])
+    expire(system.root, [file_name("gw-1", A, 1, 90)], "gw-1")
     files[1].unlink()
     status, out, _ = gateway("audit", "--chain")
     assert status == 1
@@ -419,10 +417,10 @@ def test_the_job_may_delete_what_it_has_committed(
 def forget_digests(system: Any) -> None:
     """The catalog of an earlier version, and its mark."""
     catalog = system.root / "journal/gw-1/catalog"
-    lines = entries(catalog.read_bytes())
-    catalog.write_bytes(
-        b"".join(encode(Entry(one.first, one.last, one.name)) for one in lines)
-    )
+    lines = published_in(catalog.parent)
+    others = lines_of(catalog, b"incarnation")
+    others += [encode(Entry(one.first, one.last, one.name)) for one in lines]
+    catalog.write_bytes(b"".join(others))
     last = lines[-1].last
     marker = Marker(system.root / "state/gw-1", RealDisk())
     marker.write(Mark(last, last, last), now=True)
@@ -482,7 +480,8 @@ def test_a_chain_that_the_gateway_lost_is_told(system: Any, gateway: Run) -> Non
     newest = node.publish(count=4)
     into_tables(system, newest, body=False)
     newest.unlink()
-    (node.journal / "catalog").unlink()
+    catalog = node.journal / "catalog"
+    catalog.write_bytes(b"".join(lines_of(catalog, b"incarnation")))
     Marker(system.root / "state/gw-1", RealDisk()).write(Mark(7, 7, 7), now=True)
     assert system.node().publish(count=1).name.endswith("8.parquet")
     status, out, _ = gateway("audit", "--chain")

@@ -35,7 +35,7 @@ from gateway.store.journal import log
 from gateway.store.node import incarnation
 from gateway.store.opening import Start, open_node
 from gateway.store.spool import parquet, parse_file_name
-from gateway.store.spool.catalog_lines import Entry
+from gateway.store.spool.mending import Entry
 from gateway.store.system.machine import Machine
 from gateway_testkit.crashes import crashes
 from gateway_testkit.disk import Fault, RecordingDisk
@@ -355,7 +355,7 @@ def check(disk: RecordingDisk) -> None:
 
     files = public(disk)
     assert disk.names(SPOOL) == sorted(files), "hidden files are left"
-    assert disk.names(JOURNAL) == ["catalog", "incarnation"], "segments are left"
+    assert disk.names(JOURNAL) == ["catalog"], "segments are left"
     for name, content in seen.items():
         assert files.get(name, taken.get(name)) == content, f"{name} changed"
     for name, content in taken.items():

@@ -217,7 +217,7 @@ def assert_all_is_there(running: Running, before: dict[int, bytes]) -> None:
         assert b",".join(rows[n] for n in range(lsn, lsn + 4)) == body
     assert not running.fatal
     left = {path.name for path in running.directories.journal_of("gw").iterdir()}
-    assert left == {"catalog", "incarnation"}
+    assert left == {"catalog"}
 
 
 @pytest.mark.parametrize("at_once", [1, pytest.param(50, marks=pytest.mark.long), 300])

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway.store.spool import catalog, catalog_lines
+from gateway.store.node import catalog
+from gateway.store.spool import published
+from gateway.store.spool.mending import Entry
 from gateway_testkit.crashes import crashes
 from gateway_testkit.disk import Fault
 
@@ -236,7 +238,8 @@ def test_no_crash_in_a_recovery_makes_a_memory_forget(
 @pytest.fixture
 def short_catalog(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is shortened to two entries, of those that may go."""
-    monkeypatch.setattr(catalog, "_KEEP", 2)
+    monkeypatch.setattr(published, "_KEEP", 2)
+    monkeypatch.setattr(catalog, "_SPARE", 0)
 
 
 @pytest.mark.usefixtures("quick_files", "short_catalog")
@@ -250,7 +253,7 @@ def test_the_catalog_forgets_only_what_can_not_come_back(crash: Any) -> None:
         gateway.publish()
 
     disk = run(crash, long)
-    assert len(catalog_lines.entries(disk.read(crash.journal / "catalog"))) < 6
+    assert len(catalog.look(crash.journal, disk).all(Entry)) < 6
     crashed = crash.crashed(disk, most=16, every=crash.step)
     assert crash.check_all(crashed) > 300 // crash.step
 
@@ -268,7 +271,7 @@ def test_the_catalog_knows_what_waits_for_a_checkpoint(crash: Any) -> None:
                 gateway.save()
 
     disk = run(crash, long, remembers=True)
-    assert len(catalog_lines.entries(disk.read(crash.journal / "catalog"))) < 8
+    assert len(catalog.look(crash.journal, disk).all(Entry)) < 8
     states = crash.check_all(crash.crashed(disk, most=16, every=crash.share))
     assert states > 300 // crash.share
 

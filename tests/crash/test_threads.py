@@ -113,7 +113,7 @@ def test_no_thread_is_too_early(
     running.stop()
     assert running.acknowledged == submitted
     assert not running.fatal
-    assert running.recorded.names(crash.journal) == ["catalog", "incarnation"]
+    assert running.recorded.names(crash.journal) == ["catalog"]
     crash.check_all(
         crash.crashed(running.recorded, most=4, every=crash.step, begin=seed)
     )

@@ -19,7 +19,6 @@ from gateway.sdk.protocol import Protocol
 from gateway.store.journal import segment
 from gateway.store.node.mark import Mark, Marker
 from gateway.store.opening import Opened
-from gateway.store.spool.expired import ExpiredRecord
 from gateway.store.system.disk import RealDisk
 from gateway.store.system.lock import lock_directory
 
@@ -247,19 +246,13 @@ def test_a_spool_file_with_too_few_events(make: Make, data: Path) -> None:
 
 
 def test_damaged_small_files(make: Make, data: Path) -> None:
-    """The mark and the expired files; a state file stops the start."""
+    """The mark; a state file stops the start."""
     state = data / "state/gw-1"
     flip(state / "mark", 12)
     look = one(make(), "state")
     assert (look.state, look.advice) == ("warn", "the daemon writes it anew")
     (state / "mark").unlink()
-    ExpiredRecord(data / "state", RealDisk()).note(
-        [path.name for path in (data / "archive").iterdir()]
-    )
     assert one(make(), "state").state == "ok"
-    flip(state / "expired", 12)
-    assert one(make(), "state").state == "warn"
-    (state / "expired").unlink()
     (state / "plain.state").write_bytes(b"gwstate\n")
     look = one(make(), "state")
     assert look.state == "fail"

@@ -174,4 +174,4 @@ def test_who_has_nothing_to_remember_keeps_nothing(start: Callable[..., Any]) ->
     daemon = start()
     daemon.terminate()
     kept = {path.name for path in (daemon.data / "state" / "gw-1").iterdir()}
-    assert kept == {"mark", "removal-clock"}
+    assert kept == {"mark"}

@@ -152,7 +152,7 @@ class Daemon(daemon.Daemon):
         return [
             path.name
             for path in (self.data / "journal" / "gw-1").iterdir()
-            if path.name not in ("catalog", "incarnation")
+            if path.name != "catalog"
         ]
 
 

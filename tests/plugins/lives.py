@@ -6,7 +6,8 @@ from pathlib import Path
 
 from gateway.event import Batch, Origin, Rows
 from gateway.store.directories import Directories
-from gateway.store.node import incarnation
+from gateway.store.node import catalog
+from gateway.store.node.incarnation import Incarnation
 from gateway.store.opening import Start, open_node
 from gateway.store.system.machine import Machine
 
@@ -36,6 +37,6 @@ def publish(data: Path, *bodies: bytes) -> list[Path]:
 
 def current(data: Path) -> str:
     """The id of the incarnation that its journal has now."""
-    found = incarnation.look(data / "journal" / "gw")
+    found = catalog.look(data / "journal" / "gw").newest(Incarnation)
     assert found is not None
     return found.id

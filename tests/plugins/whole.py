@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 import pytest
 from twisted.application.service import Service
 
+from catalogs import expire, write
 from daemons import Daemon, listener, spawn
 from gateway import config
 from gateway.audit import audit
@@ -39,14 +40,14 @@ from gateway.store import storage
 from gateway.store.directories import Directories
 from gateway.store.hub.arrivals import Arrivals
 from gateway.store.names import Life, file_name, parse_file_name
-from gateway.store.node import incarnation, mark
+from gateway.store.node import catalog, mark
+from gateway.store.node.incarnation import Incarnation
 from gateway.store.node.lineage import Lineage
 from gateway.store.objects.word import Speaker
 from gateway.store.readers import deleted
 from gateway.store.readers.consumers import FileMarks
 from gateway.store.readers.deleted import Deletion
 from gateway.store.readers.lake import INTERNAL
-from gateway.store.spool.expired import ExpiredRecord
 from gateway.store.system import disk, statefile
 from gateway.store.system.disk import RealDisk
 from gateway_testkit.bucket import MemoryBucket
@@ -114,11 +115,10 @@ class Place:
         shutil.rmtree(to, ignore_errors=True)
         shutil.copytree(self.data, to)
         journal, here = to / "journal/gw-1", RealDisk()
-        if (this := incarnation.look(journal)) is not None:
+        if (this := catalog.look(journal).newest(Incarnation)) is not None:
             number, generation = here.identity(journal)
-            msgspec.structs.replace(this, directory=number, generation=generation).save(
-                journal, here
-            )
+            moved = {"directory": number, "generation": generation}
+            write(journal, msgspec.structs.replace(this, **moved))
         return Place(to)
 
     def files(self) -> list[Path]:
@@ -278,15 +278,16 @@ def complete(place: Place) -> dict[str, Any]:
         lambda one: one.with_done(path.name for path in data.glob("archive/*"))
     )
     expired = file_name(EDGE, ITS, 1, 5)
-    ExpiredRecord(place.directories.state, here).note([expired])
+    expire(data, [expired], "gw-1")
     hub = Arrivals("gw-1", place.directories, here, lambda _: None)
     hub.bring(Brought(EDGE, ITS)).close()
     deletion = Deletion("delete-1", "asked", "ann@vm", 1_795_959_182.0, "case 1")
     deleted.save(here, lake, deletion)
-    now = incarnation.look(place.directories.journal_of("gw-1"))
+    journal = place.directories.journal_of("gw-1")
+    now = catalog.look(journal).newest(Incarnation)
     assert now is not None
     bucket = MemoryBucket()
-    lineage = Lineage(now, place.directories.journal_of("gw-1"), here)
+    lineage = Lineage(now, catalog.Catalog(journal, here))
     Speaker(bucket, "gw-1", lineage, "journal", lambda: 96, lambda: 48).say()
     objects = data.parent / "bucket"
     objects.mkdir()

@@ -26,8 +26,8 @@ from gateway.protocols.pomelo.listener import Pomelo
 from gateway.sdk.pressure import Valve
 from gateway.store.digests import NOTHING, Link
 from gateway.store.journal import Journal, Log
+from gateway.store.node.expired import ExpiredRecord
 from gateway.store.spool import Spool
-from gateway.store.spool.expired import ExpiredRecord
 from gateway.store.spool.expiry import Expiry
 from gateway.store.spool.levels import Levels
 from gateway.store.spool.pace import Pace
@@ -313,14 +313,14 @@ def let_segments_stay_young(patch: pytest.MonkeyPatch) -> None:
 PLANTED = [
     (let_segments_stay_young, 0, r"it does not drain: published up to"),
     (let_anybody_in, 8, r"-certified\S* stores what None has sent"),
-    (ask_for_no_names, 60, r"-certified\S* stores what CN=another has sent"),
+    (ask_for_no_names, 16, r"-certified\S* stores what CN=another has sent"),
     (
         wait_for_whoever_reads_nothing,
-        10,
+        6,
         r"a peer reads nothing for \S+ s, and is kept",
     ),
     (answer_before_the_file, 0, r"is acknowledged too early"),
-    (answer_for_what_is_lost, 200, r"is acknowledged too early"),
+    (answer_for_what_is_lost, 1, r"is acknowledged too early"),
     (ignore_memory, 2, r"journal\.memory_bytes: \d+ is more than \d+, at step \d+"),
     (forget_to_count_less, 3, r"\d+ bytes count as held, and \d+ are"),
     (never_pause, 24, r"limits\.unacknowledged_bytes of \S+: \d+ is more than \d+, at"),

@@ -14,7 +14,7 @@ import pytest
 from gateway.protocols.rsio.offsets import Offsets
 from gateway.store.journal import log
 from gateway.store.spool import publisher
-from gateway.store.spool.catalog import Catalog
+from gateway.store.spool.published import PublishedFiles
 from simulation import disk
 from simulation.world import simulate
 
@@ -72,11 +72,11 @@ def lose_directory_syncs(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_the_catalog(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Catalog, "add", do_nothing)
+    patch.setattr(PublishedFiles, "add", do_nothing)
 
 
 def publish_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Catalog, "find", do_nothing)
+    patch.setattr(PublishedFiles, "find", do_nothing)
     patch.setattr(publisher.Publisher, "_unpublished_part", lambda self, each: each)
 
 

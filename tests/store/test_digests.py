@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from blake3 import blake3
 
+from catalogs import published_in
 from fenced import blocks
 from gateway.event import Batch, Origin
 from gateway.store.digests import NOTHING, EventsDigest, are_same, of_file
 from gateway.store.directories import Directories
 from gateway.store.node.mark import Mark
 from gateway.store.opening import Opened
-from gateway.store.spool.catalog_lines import entries
 
 TIME = pa.timestamp("us", "UTC")
 
@@ -123,7 +123,7 @@ def test_each_file_has_the_link_of_the_one_before(
     assert said(paths[0], b"gateway.previous") == NOTHING
     for before, after in pairwise(paths):
         assert said(after, b"gateway.previous") == link(before)
-    catalog = entries((directories.journal_of("gw") / "catalog").read_bytes())
+    catalog = published_in(directories.journal_of("gw"))
     assert [(one.events, one.link) for one in catalog] == [
         (by_hand(path), link(path)) for path in paths
     ]
@@ -136,7 +136,7 @@ def test_a_catalog_that_is_gone_breaks_no_chain(
     """The newest file is read for its link."""
     opened = start("plain")
     path = publish(opened, b"a,b")
-    opened.marker.write(Mark(2, 2, 2), now=True)
+    opened.marker.write(opened.mark(2), now=True)
     (directories.root / where).mkdir(exist_ok=True)
     path = path.rename(directories.root / where / path.name)
     (directories.journal_of("gw") / "catalog").unlink()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from catalogs import lines_of
 from gateway.store.directories import Directories
 from gateway.store.node.mark import Mark
 from gateway.store.opening import Opened
@@ -51,6 +52,12 @@ def put_back(start: Start, path: Path, whole: bytes, *, late: bool) -> Opened:
     return opened
 
 
+def halves(catalog: Path) -> tuple[bytes, list[bytes]]:
+    """The lines of a catalog that say something else, and those of files."""
+    [other] = lines_of(catalog, b"incarnation")
+    return other, lines_of(catalog, b"file")
+
+
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 @pytest.mark.parametrize("remembering", [True, False])
 @pytest.mark.parametrize("late", [True, False])
@@ -63,10 +70,10 @@ def test_what_a_damaged_line_named_is_neither_published_twice_nor_removed(
     wholes = take_all(start, directories)
     journal = directories.journal_of("gw")
     path = journal / segment_name(number)
-    lines = (journal / "catalog").read_bytes().splitlines(keepends=True)
+    others, lines = halves(journal / "catalog")
     bad = lines[number - 1]
     lines[number - 1] = bad[:20] + bytes([bad[20] ^ 1]) + bad[21:]
-    (journal / "catalog").write_bytes(b"".join(lines))
+    (journal / "catalog").write_bytes(others + b"".join(lines))
     opened = put_back(start, path, wholes[path], late=late)
     for sealed in opened.segments:
         opened.publisher.remove(sealed)
@@ -81,7 +88,8 @@ def test_a_damaged_first_line_does_not_vouch_for_lines_that_were_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """They were older; what they named is kept as well when it is put back."""
-    monkeypatch.setattr("gateway.store.spool.catalog._KEEP", 3)
+    monkeypatch.setattr("gateway.store.spool.published._KEEP", 3)
+    monkeypatch.setattr("gateway.store.node.catalog._SPARE", 0)
     opened = start("plain")
     for _ in range(10):
         store(opened, "plain", b"a")
@@ -90,10 +98,10 @@ def test_a_damaged_first_line_does_not_vouch_for_lines_that_were_dropped(
     whole = path.read_bytes()
     publish_all(start("plain"))
     shutil.rmtree(directories.spool)
-    lines = (journal / "catalog").read_bytes().splitlines(keepends=True)
+    others, lines = halves(journal / "catalog")
     assert len(lines) < 9
     lines[0] = b"0" + lines[0][1:] if lines[0][:1] != b"0" else b"1" + lines[0][1:]
-    (journal / "catalog").write_bytes(b"".join(lines))
+    (journal / "catalog").write_bytes(others + b"".join(lines))
     path.write_bytes(whole)
     opened = start("plain")
     assert opened.unpublished == []
@@ -112,8 +120,8 @@ def test_what_a_missing_line_named_is_not_removed_either(
     wholes = take_all(start, directories)
     journal = directories.journal_of("gw")
     path = journal / segment_name(4)
-    lines = (journal / "catalog").read_bytes().splitlines(keepends=True)
-    (journal / "catalog").write_bytes(b"".join(lines[:left]))
+    others, lines = halves(journal / "catalog")
+    (journal / "catalog").write_bytes(others + b"".join(lines[:left]))
     put_back(start, path, wholes[path], late=late)
     assert path.with_name(f"{path.name}.damaged").read_bytes() == wholes[path]
 
@@ -136,8 +144,8 @@ def test_a_public_file_behind_a_hole_is_not_written_again(
     journal = directories.journal_of("gw")
     for number in (1, 2, 3):
         (journal / segment_name(number)).unlink()
-    first, *others = (journal / "catalog").read_bytes().splitlines(keepends=True)
-    (journal / "catalog").write_bytes(first + bytes(sum(map(len, others))))
+    others, (first, *lines) = halves(journal / "catalog")
+    (journal / "catalog").write_bytes(others + first + bytes(sum(map(len, lines))))
     opened = start("plain", remembering=True)
     assert opened.unpublished == []
     assert any(f"no line names {file.name}" in repair for repair in opened.repairs)

@@ -19,12 +19,13 @@ from gateway.spark.commit.ledger import Ledger
 from gateway.store.hub.arrivals import Record
 from gateway.store.lsns import Lsns
 from gateway.store.names import Life
-from gateway.store.node import incarnation
+from gateway.store.node.catalog import look
+from gateway.store.node.expired import Expired
+from gateway.store.node.incarnation import Incarnation
 from gateway.store.node.mark import Mark
 from gateway.store.objects.word import Word
 from gateway.store.readers.consumers import Mark as Read
 from gateway.store.readers.deleted import deletions
-from gateway.store.spool.expired import Expired
 from gateway.store.system import statefile
 from whole import EDGE, ITS, Place, starting
 
@@ -55,7 +56,7 @@ def test_a_start_gives_back_what_was_acknowledged(stored: Place, facts: Any) -> 
     stored.start()
     assert [[lsn, payload.decode()] for lsn, payload in stored.rows()] == facts["rows"]
     assert stored.complete(content=True)
-    now = incarnation.look(stored.directories.journal_of("gw-1"))
+    now = look(stored.directories.journal_of("gw-1")).newest(Incarnation)
     assert now is not None
     assert facts["incarnation"] in now.earlier
 
@@ -73,8 +74,8 @@ def test_what_others_keep_is_read(stored: Place, facts: Any) -> None:
     assert read == Read({f"gw-1_{by}": Lsns([(first, last)])})
     hub = statefile.look(stored.directories.arrivals / EDGE, Record)
     assert hub == Record(ITS, {ITS: 0})
-    expired = statefile.look(stored.directories.state_of(EDGE) / "expired", Expired)
-    assert expired == Expired({ITS: Lsns([(1, 5)])})
+    expired = look(stored.directories.journal_of("gw-1")).all(Expired)
+    assert expired == [Expired(f"{EDGE}_{ITS}", Lsns([(1, 5)]))]
     [deletion] = deletions(stored.data / "lake")
     assert (deletion.id, deletion.reason) == ("delete-1", "case 1")
     [word] = (stored.data.parent / "bucket").iterdir()

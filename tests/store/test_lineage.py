@@ -12,25 +12,27 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from catalogs import lines_of, published_in
 from gateway.audit import audit
+from gateway.audit.incarnations import Heard, Lives, Reason
 from gateway.event import Batch, Origin, Rows
 from gateway.sdk.disk import Disk, File
 from gateway.store.directories import Directories
 from gateway.store.journal import Loss
 from gateway.store.names import file_name, parse_file_name
-from gateway.store.node import incarnation
+from gateway.store.node.catalog import look
 from gateway.store.node.incarnation import (
     CONTINUES_KEY,
     FIRST_KEY,
-    INCARNATION,
     KEY,
     Incarnation,
 )
 from gateway.store.node.mark import Marker
+from gateway.store.objects.word import Speaker, read_all
 from gateway.store.opening import Opened, Start, open_node
-from gateway.store.spool.catalog_lines import entries
 from gateway.store.system.disk import RealDisk
 from gateway.store.system.machine import Machine
+from gateway_testkit.bucket import MemoryBucket
 from incarnations import B
 
 
@@ -67,8 +69,8 @@ def batch(body: bytes) -> Batch:
 
 
 def current(data: Path) -> Incarnation:
-    found, problem = incarnation.read(data / "journal/gw", RealDisk())
-    assert found is not None, problem
+    found = look(data / "journal/gw").newest(Incarnation)
+    assert found is not None
     return found
 
 
@@ -101,7 +103,7 @@ def test_each_start_is_an_incarnation(tmp_path: Path) -> None:
     assert publish(data, b"b").notice is None
     second = current(data)
     assert (second.since, second.earlier) == (2, (first.id,))
-    lines = entries((data / "journal/gw/catalog").read_bytes())
+    lines = published_in(data / "journal/gw")
     assert [line.incarnation for line in lines] == [first.id, second.id]
     assert published(data) == {"1": first.id, "2": second.id}
     assert audit(Directories.under(data), pause=lambda _: None).complete
@@ -178,7 +180,7 @@ def test_a_lsn_belongs_to_the_incarnation_that_gave_it(
     publish(data, b"z")
     own = [*ids, current(data).id]
     assert [*published(data).values()] == own
-    lines = entries((data / "journal/gw/catalog").read_bytes())
+    lines = published_in(data / "journal/gw")
     assert [line.incarnation for line in lines] == own
     assert current(data).begins == (1, 2, 4, 5)[: len(ids)]
     if way == "copied":
@@ -234,11 +236,10 @@ def test_a_lost_id_is_found_in_the_catalog(tmp_path: Path, damage: str) -> None:
     """Another one begins, which knows all before it."""
     publish(tmp_path, b"a")
     first = current(tmp_path)
-    path = tmp_path / "journal/gw" / INCARNATION[0]
-    if damage == "removed":
-        path.unlink()
-    else:
-        path.write_bytes(path.read_bytes().replace(b"id", b"if"))
+    path = tmp_path / "journal/gw/catalog"
+    [line] = lines_of(path, b"incarnation")
+    now = b"" if damage == "removed" else line.replace(b"id", b"if")
+    path.write_bytes(path.read_bytes().replace(line, now))
     opened = publish(tmp_path, b"b")
     assert len(opened.repairs) == (damage == "flipped")
     assert current(tmp_path).earlier == (first.id,)
@@ -438,6 +439,42 @@ def test_a_disk_that_is_back_goes_on_where_it_was(tmp_path: Path) -> None:
     assert [one.incarnation for one in report.unknown] == [meanwhile.id]
 
 
+@pytest.mark.parametrize("older", [True, False])
+def test_a_word_that_a_directory_has_not_written_yet(
+    tmp_path: Path, older: bool
+) -> None:
+    """It was said by a later state: the directory was put back from a copy, and what came
+    behind that nobody knows, though the word names no lsn that is missing."""
+    data, bucket = tmp_path / "data", MemoryBucket()
+
+    def says(opened: Opened) -> None:
+        Speaker(
+            bucket, "gw", opened.lineage, "journal", lambda: 1, lambda: 1,
+            count=opened.marker.next_word,
+        ).say()  # fmt: skip
+
+    opened = publish(data, b"a", killed=True)
+    says(opened)
+    copy = opened.marker.path.read_bytes()
+    says(opened)
+    if older:  # put back file by file, and no other file has changed since
+        opened.marker.path.write_bytes(copy)
+    says(start(data))
+    heard = [
+        Heard(each.word, 1.0, lately=each.word.incarnation != opened.lineage.now.id)
+        for each in read_all(bucket, "gw")
+        if each.word
+    ]
+    for journal in (False, True):
+        lives = Lives("gw", heard)
+        if journal:
+            lives.journal(current(data))
+        lives.words(heard)
+        lives.settle()
+        reason = lives.reason(opened.lineage.now.id, 1)
+        assert reason is (Reason.COPIED if older else Reason.CONTINUED)
+
+
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_damaged_catalog_is_no_older_copy(tmp_path: Path, killed: bool) -> None:
     """The mark knows what its line said."""
@@ -487,7 +524,8 @@ def test_a_full_disk_that_takes_no_id_refuses_no_start(
     publish(data, b"a")
     first = current(data)
     if how == "no id":
-        (data / "journal/gw" / INCARNATION[0]).unlink()
+        path = data / "journal/gw/catalog"
+        path.write_bytes(b"".join(lines_of(path, b"file")))
     else:
         data = shutil.copytree(data, tmp_path / "copy")
     disk = FullDisk()

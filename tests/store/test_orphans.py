@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from catalogs import expire
 from gateway.event import Batch, Origin, Rows
 from gateway.store.directories import Directories
 from gateway.store.journal.segment import incarnation_of
@@ -17,7 +18,6 @@ from gateway.store.node.mark import Mark, Marker
 from gateway.store.node.orphans import Orphan, publish_orphans
 from gateway.store.objects.word import at_hub
 from gateway.store.opening import Start, open_node
-from gateway.store.spool.expired import ExpiredRecord
 from gateway.store.system.disk import RealDisk
 from gateway.store.system.machine import Machine
 from incarnations import A
@@ -105,14 +105,14 @@ def test_a_journal_whose_state_is_lost_is_published(directories: Directories) ->
 def test_who_only_shares_spool_and_archive_is_no_orphan(
     tmp_path: Path,
 ) -> None:
-    """What of its files left our archive is noted in our `state/`: that is no state."""
+    """What of its files left our archive is noted in our own catalog."""
     shared = tmp_path / "journal", tmp_path / "spool"
     one, two = (
         Directories.under(tmp_path / name, journal=shared[0], spool=shared[1])
         for name in ("one", "two")
     )
     leave(two, "gw-2", b"a")
-    ExpiredRecord(one.state, RealDisk()).note([file_name("gw-2", A, 1, 9)])
+    expire(one.root, [file_name("gw-2", A, 1, 9)], "gw-1")
     assert publish_orphans("gw-1", one, RealDisk(), DECODERS) == []
     assert len(list(two.journal_of("gw-2").glob("*.journal"))) == 1
     leave(one, "gw-2", b"b")  # it was here after all

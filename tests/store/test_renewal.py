@@ -17,7 +17,8 @@ from gateway.event import Batch, Origin, Rows
 from gateway.store.directories import Directories
 from gateway.store.journal import segment
 from gateway.store.names import parse_file_name
-from gateway.store.node.incarnation import Incarnation, look
+from gateway.store.node.catalog import Catalog, look
+from gateway.store.node.incarnation import Incarnation
 from gateway.store.node.lineage import Lineage
 from gateway.store.objects.word import Speaker, read_all
 from gateway.store.opening import Opened, Start, open_node
@@ -122,7 +123,7 @@ def test_files_say_who_goes_on_from_whom(tmp_path: Path) -> None:
     opened.log.commit([batch(b"b")])
     now = opened.lineage.now
     assert (now.earlier, now.since) == ((first.id,), 2)
-    assert look(tmp_path / "journal/gw") == now
+    assert look(tmp_path / "journal/gw").newest(Incarnation) == now
     publish(opened)
     footer = pq.read_metadata(max(tmp_path.glob("spool/events-*"), key=_last)).metadata
     assert footer[b"gateway.first"] == b"2"
@@ -201,7 +202,7 @@ def test_a_resumed_machine_gives_no_name_that_the_other_gave(tmp_path: Path) -> 
 def test_a_word_is_said_of_who_has_acknowledged(tmp_path: Path) -> None:
     """Of one whose first group has failed nothing is said; behind it the word names all."""
     first = Incarnation("a" * 10, 1, 0)
-    lineage, bucket = Lineage(first, tmp_path, RealDisk()), MemoryBucket()
+    lineage, bucket = Lineage(first, Catalog(tmp_path, RealDisk())), MemoryBucket()
     acknowledged = 4
     speaker = Speaker(bucket, "gw", lineage, "journal", lambda: acknowledged, lambda: 0)
     lineage.renew(5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,13 @@ from gateway.event import Batch, Origin, Stored
 from gateway.store.directories import Directories
 from gateway.store.journal import Segment
 from gateway.store.names import file_name
+from gateway.store.node.catalog import Catalog
 from gateway.store.node.removal_clock import Seen
 from gateway.store.objects.bucket import BucketError
 from gateway.store.objects.s3 import S3
 from gateway.store.readers.consumers import ObjectMarks
 from gateway.store.readers.job_word import JobBacklog, JobWriter
 from gateway.store.system.disk import RealDisk
-from gateway.store.system.statefile import StateFile
 from gateway_testkit.bucket import MemoryBucket
 from gateway_testkit.settings import options_of
 from incarnations import A
@@ -196,10 +197,9 @@ def test_a_clock_that_has_leapt_removes_no_object(
 ) -> None:
     """Which consumers have read, and which stays for `spool.retention` all the same."""
     disk, name = RealDisk(), file_name("gw", A, 1, 1)
-    state = Directories.under(tmp_path).state_of("gw")
-    disk.make_directory(state)
-    before = StateFile(state / "removal-clock-bucket", Seen, disk)
-    before.write(Seen(1.0))
+    journal = Directories.under(tmp_path).journal_of("gw")
+    disk.make_directory(journal)
+    Catalog(journal, disk).put(Seen(1.0))
     ours: Any = {"ack": "journal", "after": "keep", "consumers": ["mine"]}
     node = Node(tmp_path, bucket, **ours).start()
     for lsn, payload in enumerate((b"a", b"b"), 1):
@@ -209,7 +209,7 @@ def test_a_clock_that_has_leapt_removes_no_object(
     assert node.storage._consumed is not None
     assert node.storage._consumed.look() == 0
     node.stop()
-    before.path.unlink()
+    Catalog(journal, disk).put(Seen(time.time()))
     node = Node(tmp_path, bucket, **ours).start()
     node.reactor.run(lambda: name not in bucket.objects)
     node.stop()

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+import pytest
+
+from gateway.audit.incarnations import Heard, Lives, Reason
 from gateway.store.names import file_name
+from gateway.store.node import incarnation
+from gateway.store.node.catalog import Catalog
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.node.lineage import Lineage
+from gateway.store.objects import word
 from gateway.store.objects.word import (
     Speaker,
     Word,
@@ -30,7 +37,7 @@ def test_another_gateway_of_this_name_is_noticed(tmp_path: Path) -> None:
             bucket.written[name] -= seconds
 
     def speaker(this: Incarnation) -> Speaker:
-        lineage = Lineage(this, tmp_path, RealDisk())
+        lineage = Lineage(this, Catalog(tmp_path, RealDisk()))
         return Speaker(bucket, "gw", lineage, "journal", lambda: 0, lambda: 0)
 
     def says(own: Speaker) -> str:
@@ -58,38 +65,46 @@ def numbered(at: int) -> str:
     return f"{at:010}".translate(str.maketrans("0123456789", "abcdefghij"))
 
 
-def test_words_do_not_grow_with_each_start(tmp_path: Path) -> None:
-    """Of a directory fifty stay, and those of which a file waits for the job, or that are of
-    another directory; each of those that stay names the fifty before it.
-    """
+def test_words_do_not_grow_with_each_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a directory fifty stay, one of each five hundred (here: fifty), and those that came farther than
+    the directory knows; though all files stay in the bucket, each end is vouched for."""
+    monkeypatch.setattr(word, "_STAYS", 50)
+    monkeypatch.setattr(incarnation, "_MOST_EARLIER", 100)
     bucket = MemoryBucket()
-    before: Incarnation | None = None
-    for at in range(130):
-        earlier = () if before is None else (*before.earlier, before.id)
-        this = Incarnation(numbered(at), 1 + at, 7, earlier, begins=(1,) * at)
-        lineage = Lineage(this, tmp_path, RealDisk())
-        Speaker(bucket, "gw", lineage, "journal", lambda: 0, lambda: 0).say()
+    catalog = Catalog(tmp_path, RealDisk())
+    starts: list[Incarnation] = []
+    for at in range(230):
+        this = Incarnation.new(1 + at, (7, 0), starts[-1] if starts else None)
+        this = msgspec.structs.replace(this, id=numbered(at + 1))
+        starts.append(this)
+        acknowledged = 1 + at if at != 3 else 99
+        Speaker(
+            bucket,
+            "gw",
+            Lineage(this, catalog),
+            "journal",
+            lambda acknowledged=acknowledged: acknowledged,
+            lambda: 0,
+        ).say()
         for name in bucket.written:
             bucket.written[name] -= 1
-        if at == 3:
-            waits = file_name("gw", this.id, 4, 4)
-            bucket.create(waits, b"")
-            kept = this.id
-        before = this
     stranger = Incarnation("z" * 10, 1, 8)
     Speaker(
-        bucket,
-        "gw",
-        Lineage(stranger, tmp_path, RealDisk()),
-        "journal",
-        lambda: 0,
-        lambda: 0,
+        bucket, "gw", Lineage(stranger, catalog), "journal", lambda: 0, lambda: 0
     ).say()
-    words = [heard.word for heard in read_all(bucket, "gw") if heard.word]
-    there = {word.incarnation for word in words}
-    assert before is not None
-    assert there == {kept, stranger.id, before.id, *before.earlier[-50:]}
-    assert len(words[-2].earlier) == 50
+    said = [heard.word for heard in read_all(bucket, "gw") if heard.word]
+    ids = [each.id for each in starts]
+    stay = {ids[3], *ids[49::50], stranger.id, *ids[-51:]}
+    assert {each.incarnation for each in said} == stay
+    heard = [Heard(each, 1.0, lately=each.incarnation == ids[-1]) for each in said]
+    lives = Lives("gw", heard)
+    lives.words(heard)
+    lives.settle()
+    found = [lives.reason(each, 1 + at) for at, each in enumerate(ids)]
+    assert set(found) == {Reason.CONTINUED, Reason.HEARD}
+    assert lives.reason(ids[3], 99) is Reason.SET_BACK
 
 
 def test_nor_do_they_at_a_hub(tmp_path: Path) -> None:

@@ -126,8 +126,10 @@ class Job:
         """When deletions of which something was left are gone on with."""
         self._available_now = False
         ledger = self._lake / INTERNAL / f"{sink.name}.json"
+        clock = StateFile(self._lake / INTERNAL / removal_clock.NAME, Seen, self._disk)
         self._time = RemovalClock(
-            StateFile(self._lake / INTERNAL / removal_clock.NAME, Seen, self._disk),
+            lambda: clock.read()[0],
+            clock.write,
             lambda text: _log.warning("%s", text),
             lambda: self._disk.modified(ledger),
         )

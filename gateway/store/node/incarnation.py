@@ -9,7 +9,7 @@ it in this directory.  What an earlier one left unpublished is published under i
 one that came farther than its directory knows, as in an older copy that was put back, the
 record says that nobody knows where it ended.
 
-    journal/NODE/incarnation    {"id": …, …}, a `statefile`
+It is a line of the node's catalog (`gateway.store.node.catalog`).
 """
 
 from __future__ import annotations
@@ -17,29 +17,23 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from gateway.sdk.disk import Disk
-from gateway.store.system import statefile
-from gateway.store.system.statefile import StateFile
-
-INCARNATION = ("incarnation", ".incarnation")
-"""Its file's names: as it is read, and while it is written."""
+from gateway.store.node.catalog import Line
 
 KEY = b"gateway.incarnation"
-"""Under which a spool file's key-value metadata has the id."""
+"""The key of the id in a spool file's key-value metadata."""
 
 FIRST_KEY = b"gateway.first"
-"""Under which a spool file's metadata has the first lsn of its incarnation, …"""
+"""The key of the first lsn of its incarnation in a spool file's metadata."""
 CONTINUES_KEY = b"gateway.continues"
-"""… and the incarnation that gave all lsns of its directory before that, and has ended with
-the one before it; not there if nobody knows that."""
+"""The key of the incarnation that gave all lsns of its directory before that, and has ended
+with the one before it; not there if that is not known."""
 
 OF_KEY = b"gateway.of"
-"""In a file that the job made: whose lsns its incarnation has, for other events; see `derived`."""
+"""The key, in a file that the job made, of the incarnation from which its own is `derived`."""
 
 _CHARACTERS = 10
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
@@ -64,17 +58,17 @@ def _spelled(number: int) -> str:
 
 
 class Record(NamedTuple):
-    """What each file of an incarnation says of it."""
+    """An incarnation as each of its files describes it."""
 
     first: int = 0
     """The first lsn that it may have given; 0 if that is not known."""
     continues: str = ""
-    """Who gave the lsn before that, and none behind; empty if that is not known."""
+    """The incarnation that gave the lsn before that, and none behind; empty if not known."""
     of: str = ""
-    """Of whom it is derived, if it is."""
+    """The incarnation from which it is derived, if it is."""
 
 
-class Incarnation(msgspec.Struct, frozen=True):
+class Incarnation(Line, frozen=True, tag="incarnation"):
     """The record of a start, and of those before it in its directory."""
 
     id: str
@@ -82,17 +76,22 @@ class Incarnation(msgspec.Struct, frozen=True):
     since: int
     """The first lsn that it may have given."""
     directory: int
-    """Which directory it lives in (`Disk.identity`), …"""
+    """The number of the directory it lives in (`Disk.identity`)."""
     earlier: tuple[str, ...] = ()
     """The ids before it, oldest first."""
     generation: int = 0
-    """… of those that had this number; 0 if unknown."""
+    """The generation of that number; 0 if unknown."""
     begins: tuple[int, ...] = ()
     """The first lsn that each of `earlier` may have given here, the last ones' if there are
     fewer; 0 if that is not known."""
     lost: Mapping[str, int] = {}
-    """Those of `earlier` that came farther than this directory knows, nobody knows how far:
-    the last lsn that each is known to have acknowledged."""
+    """The last lsns that some of `earlier` are known to have acknowledged: these came farther
+    than this directory knows, how far is unknown."""
+    number: int = 1
+    """How many there were in this directory, with this one."""
+    words: int | None = None
+    """The number of node records of its directory when it was started (`Mark.words`).
+    None: it began while its daemon ran, or that is not known."""
 
     @classmethod
     def new(
@@ -102,8 +101,12 @@ class Incarnation(msgspec.Struct, frozen=True):
         known = {} if before is None else {**before.began, before.id: before.since}
         number, generation = directory
         new = new_id()
-        lost = {} if before is None else before.lost
-        return _knowing(cls(new, since, number, (), generation, lost=lost), known)
+        made = cls(new, since, number, (), generation)
+        if before is not None:
+            made = msgspec.structs.replace(
+                made, lost=before.lost, number=before.number + 1
+            )
+        return _knowing(made, known)
 
     def lives_in(self, directory: tuple[int, int]) -> bool:
         """Whether it is that of this directory, as far as can be told."""
@@ -119,7 +122,7 @@ class Incarnation(msgspec.Struct, frozen=True):
         return _knowing(self, {**dict.fromkeys(others, 0), **self.began})
 
     def record_of(self, one: str) -> Record:
-        """What the footers of its files say of *one* of them."""
+        """The record of *one* of them, for the footers of its files."""
         began = {**self.began, self.id: self.since}
         first = began.get(one, 0)
         before = [each for each, since in began.items() if 0 < since < first]
@@ -128,12 +131,12 @@ class Incarnation(msgspec.Struct, frozen=True):
 
     @property
     def began(self) -> dict[str, int]:
-        """From which lsn on each of those before it gave lsns here, oldest first."""
+        """The first lsn of each of those before it here, oldest first."""
         unknown = len(self.earlier) - len(self.begins)
         return dict(zip(self.earlier, (0,) * unknown + self.begins, strict=True))
 
     def of_lsn(self, lsn: int) -> str:
-        """Who gave an lsn of this journal; empty if that is not known."""
+        """The incarnation that gave an lsn of this journal; empty if not known."""
         if lsn >= self.since:
             return self.id
         began = [each for each, first in self.began.items() if 0 < first <= lsn]
@@ -141,16 +144,12 @@ class Incarnation(msgspec.Struct, frozen=True):
 
     @property
     def whole(self) -> tuple[str, ...]:
-        """Those of `earlier` that it vouches for."""
+        """The ones of `earlier` that it vouches for."""
         return tuple(each for each in self.earlier if each not in self.lost)
 
     def knows(self, other: str) -> bool:
-        """Whether what has this id was published here, or before; "" is nobody's."""
+        """Whether this id is its own or one of `earlier`; "" always is."""
         return other in ("", self.id, *self.earlier)
-
-    def save(self, journal: Path, disk: Disk) -> None:
-        """Durably.  Blocks; raises OSError."""
-        _file(journal, disk).write(self)
 
 
 def _knowing(this: Incarnation, earlier: Mapping[str, int]) -> Incarnation:
@@ -158,19 +157,3 @@ def _knowing(this: Incarnation, earlier: Mapping[str, int]) -> Incarnation:
     ids = tuple(each for each, _ in known[-_MOST_EARLIER:])
     begins = tuple(first for _, first in known[-_MOST_EARLIER:])
     return msgspec.structs.replace(this, earlier=ids, begins=begins)
-
-
-def look(journal: Path) -> Incarnation | None:
-    """That of a node's journal, for whoever only looks; None if it does not say: a damaged
-    file is written anew by the next start.  Raises OSError.
-    """
-    return statefile.look(journal / INCARNATION[0], Incarnation)
-
-
-def read(journal: Path, disk: Disk) -> tuple[Incarnation | None, str | None]:
-    """That of a node's journal, and a sentence if it can not be told.  Raises OSError."""
-    return _file(journal, disk).read()
-
-
-def _file(journal: Path, disk: Disk) -> StateFile[Incarnation]:
-    return StateFile(journal / INCARNATION[0], Incarnation, disk)

@@ -20,9 +20,10 @@ import msgspec
 from attrs import define
 
 from gateway.sdk.disk import Disk
+from gateway.store.node.catalog import Catalog
 from gateway.store.node.incarnation import Incarnation, Record
 from gateway.store.node.mark import Mark
-from gateway.store.spool.catalog_lines import Entry
+from gateway.store.spool.mending import Entry
 
 _FORGOT = (
     "incarnation {before} of this directory had acknowledged lsns that it does not know any "
@@ -54,8 +55,7 @@ class Lineage:
     """
 
     now: Incarnation
-    _journal: Path
-    _disk: Disk
+    _catalog: Catalog
 
     def __attrs_post_init__(self) -> None:
         self._gave = self.now
@@ -72,7 +72,7 @@ class Lineage:
         directory = before.directory, before.generation
         self.now = Incarnation.new(first_lsn, directory, before)
         with contextlib.suppress(OSError):  # names of segments say it, too
-            self.now.save(self._journal, self._disk)
+            self._catalog.put(self.now)
         return self.now.id
 
     def at(self, lsn: int) -> Incarnation:
@@ -133,10 +133,10 @@ def begin(
     return this, told
 
 
-def in_lines(catalog: Iterable[Entry]) -> Incarnation | None:
-    """The one whose id is lost, as the catalog tells of it."""
+def in_lines(entries: Iterable[Entry]) -> Incarnation | None:
+    """The incarnation whose line is lost, as those of published files tell of it."""
     began: dict[str, int] = {}
-    for entry in catalog:
+    for entry in entries:
         if entry.incarnation and entry.events:  # else a name alone tells of it
             began.setdefault(entry.incarnation, entry.first)
     if not began:
@@ -144,18 +144,3 @@ def in_lines(catalog: Iterable[Entry]) -> Incarnation | None:
     *earlier, last = began
     begins = tuple(began[each] for each in earlier)
     return Incarnation(last, began[last], 0, tuple(earlier), begins=begins)
-
-
-def saved(
-    this: Incarnation, before: Incarnation | None, journal: Path, disk: Disk
-) -> Incarnation:
-    """Who publishes: *this*, now that it is saved, if it is not *before*.
-
-    A full disk must not prevent a start: the names of segments say who gave their lsns, and
-    the next start tries again.
-    """
-    if this is before:
-        return this
-    with contextlib.suppress(OSError):
-        this.save(journal, disk)
-    return this

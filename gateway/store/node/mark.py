@@ -15,8 +15,7 @@ name (`gateway.store.journal.log`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -25,7 +24,7 @@ from attrs import define, field
 from gateway.sdk.disk import Disk
 from gateway.store.journal.segment import parse_name
 from gateway.store.system.statefile import StateFile
-from gateway.store.system.threads import RealThreads, Threads
+from gateway.store.system.threads import Alone, RealThreads, Threads
 
 NAME = "mark"
 _SECONDS = 1.0
@@ -43,19 +42,22 @@ class Mark(msgspec.Struct, frozen=True):
     link: str = ""
     """The link of the last of these files (`gateway.store.digests`), if it is known."""
     incarnation: str = ""
-    """Of the journal that had come so far (`gateway.store.node.incarnation`)."""
+    """The incarnation of the journal that had come so far."""
     earlier: tuple[str, ...] = ()
-    """Those it vouched for, oldest first: a journal that is lost knows them no more."""
+    """The incarnations it vouched for, oldest first: a lost journal knows them no more."""
     segment: str = ""
     """The file name of the newest journal segment with a batch.  Empty if there is none."""
     synced: int = 0
-    """So many bytes of it were synced: less is a loss, and no torn tail."""
+    """The bytes of it that were synced: less is a loss, and no torn tail."""
     left_out: tuple[tuple[int, int], ...] = ()
-    """First and last lsn of what a start left out behind damage, and is not published: a
-    damaged segment keeps a lsn for each of its bytes, and hardly any of them was given."""
+    """First and last lsn of what a start left out behind damage, and is not published.  A
+    damaged segment keeps a lsn for each of its bytes; hardly any of them was given."""
     exact: bool = False
     """Whether `incarnation` acknowledges nothing that is in no file: it has ended with all in
     files, or `ack: spool` holds.  Else its last second is known to its journal alone."""
+    words: int = 0
+    """How many node records this directory has written, in a bucket or at a hub.  One that is
+    there and has a greater number was written by a later state of the directory."""
 
 
 @define(eq=False, slots=False)
@@ -74,7 +76,7 @@ class Marker:
         """Where it is."""
         self._file = StateFile(self.path, Mark, self._disk)
         self._written: Mark | None = None
-        """None: nobody knows what the one on the disk says, or it is not there."""
+        """The mark on the disk; None: it is unknown, or not there."""
         self._next = self._clock()
         self._newest = Mark()
         """The last one that was read or written."""
@@ -83,11 +85,10 @@ class Marker:
         self._forgotten = (-1, -1)
         """First lsn and attempt of the newest segment that was removed without a trace:
         a mark that was made before that may name it, or an earlier one."""
-        self._condition = self._threads.condition()
-        self._busy = False
+        self._alone = Alone(self._threads)
 
     def read(self) -> tuple[Mark, str | None]:
-        """What was marked, and a sentence if that can not be told.  Raises OSError."""
+        """Read the mark, and a sentence if it can not be told.  Raises OSError."""
         found, damaged = self._file.read()
         if found is None:
             return Mark(), damaged
@@ -96,7 +97,8 @@ class Marker:
 
     def write(self, mark: Mark, *, now: bool = False) -> None:
         """Once a second, or *now*, if anything has changed.  Raises OSError."""
-        with self._alone():
+        with self._alone:
+            mark = msgspec.structs.replace(mark, words=self._newest.words)
             if _order(mark.segment) <= self._forgotten:
                 mark = _without_segment(mark)
             if mark == self._written or not (now or self._clock() >= self._next):
@@ -104,9 +106,16 @@ class Marker:
             self._next = self._clock() + (0 if now else _SECONDS)
             self._replace(mark)
 
+    def next_word(self) -> int:
+        """Count one more node record, before it is written.  Raises OSError."""
+        with self._alone:
+            words = self._newest.words + 1
+            self._replace(msgspec.structs.replace(self._newest, words=words))
+            return words
+
     def forget(self, segment: str) -> None:
-        """It is about to be removed, and nothing of it is lost.  Raises OSError."""
-        with self._alone():
+        """Forget a segment that is about to be removed without loss.  Raises OSError."""
+        with self._alone:
             self._forgotten = max(self._forgotten, _order(segment))
             if segment in self._named:
                 self._replace(_without_segment(self._newest))
@@ -116,19 +125,6 @@ class Marker:
         self._file.write(mark)
         self._written = self._newest = mark
         self._named = {mark.segment}
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        with self._condition:
-            while self._busy:
-                self._condition.wait()
-            self._busy = True
-        try:
-            yield
-        finally:
-            with self._condition:
-                self._busy = False
-                self._condition.notify()
 
 
 def _order(segment: str) -> tuple[int, int]:

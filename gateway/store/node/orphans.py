@@ -23,11 +23,11 @@ from gateway.store.journal import Loss
 from gateway.store.journal.segment import parse_name
 from gateway.store.journal.spares import is_spare
 from gateway.store.names import is_node_name
-from gateway.store.node import incarnation
+from gateway.store.node.catalog import look
+from gateway.store.node.incarnation import Incarnation
 from gateway.store.node.mark import Marker
 from gateway.store.objects.word import MOST_EARLIER, Word, hear
 from gateway.store.opening import Start, open_node
-from gateway.store.spool.expired import NAME as EXPIRED
 from gateway.store.system.machine import Machine
 
 
@@ -97,7 +97,7 @@ def say_that_it_is_all(
     """Of a node whose journal was published, as *by* has its directory: for the audit,
     wherever that is (`gateway.store.objects.word.Relay`).
     """
-    this, _ = incarnation.read(directories.journal_of(name), disk)
+    this = look(directories.journal_of(name), disk).newest(Incarnation)
     if this is None:
         return
     mark, _ = Marker(directories.state_of(name), disk).read()
@@ -120,9 +120,8 @@ def _others(node: str, directories: Directories, disk: Disk) -> list[str]:
     """Nodes with segments in a journal of this data directory.
 
     Its `journal/` has no others; but one that is elsewhere may be shared with other gateways,
-    and then who has a directory in `state/` ran here before, unless all that is in it is how
-    far files of that node left our archive: spool and archive may be shared, too.  One that
-    only was set aside under another name, or copied, has incarnations of that one.
+    and then a node that has a directory in `state/` ran here before.  A journal that only was
+    set aside under another name, or copied, has incarnations of that one.
     """
     below = directories.journal.is_relative_to(directories.root)
     found, names = [], directories.journal if below else directories.state
@@ -133,7 +132,7 @@ def _others(node: str, directories: Directories, disk: Disk) -> list[str]:
         there = disk.names(journal)
         if not any(parse_name(each) or is_spare(each) for each in there):
             continue
-        ran_here = disk.exists(state) and disk.names(state) != [EXPIRED]
+        ran_here = disk.exists(state)
         if ran_here or (below and not _is_anothers(name, there, directories, disk)):
             found.append(name)
     return found
@@ -146,7 +145,7 @@ def _is_anothers(
     gave = {segment.incarnation for each in segments if (segment := parse_name(each))}
     for other in disk.names(directories.journal):
         if other != name and is_node_name(other):
-            this, _ = incarnation.read(directories.journal_of(other), disk)
+            this = look(directories.journal_of(other), disk).newest(Incarnation)
             if this is not None and any(map(this.knows, gave)):
                 return True
     for other in (

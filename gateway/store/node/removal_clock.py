@@ -7,7 +7,7 @@ a day:
 
     the clock goes on, or is set back       that is the time
     it has leapt                            time goes on from where it was before
-    it has shown that for a day             somebody would have set it: that is the time
+    it has shown that for a day             it was set: that is the time
 
 How long it has stood is measured by a clock that runs on from the machine's start, as the one
 on the wall may leap meanwhile.  After another start nothing else is there to ask than the
@@ -22,47 +22,46 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 from attrs import define, field
 
 from gateway.spoken import duration, moment
-from gateway.store.system.statefile import StateFile
+from gateway.store.node.catalog import Line
 
 NAME = "removal-clock"
 """Of its file."""
 _MOST_SECONDS = 3 * 86400.0
 _STANDS_SECONDS = 86400.0
 _PAUSE_SECONDS = 100 * 86400.0
-"""Between two runs of what runs once a quarter; one that shows so much more has leapt again."""
+"""The longest pause between two runs; a clock that shows more has leapt again."""
 _WRITE_SECONDS = 3600.0
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Now(NamedTuple):
-    """What is shown at one moment."""
+    """The clocks at one moment."""
 
     wall: float
     """Seconds since the epoch, by the clock that may leap."""
     boot: str = ""
-    """The machine's start, and …"""
+    """The machine's start."""
     running: float = 0.0
-    """… for how many seconds it has been running, by a clock that does not leap."""
+    """Seconds since that start, by a clock that does not leap."""
 
 
-class Seen(msgspec.Struct, frozen=True):
-    """What a clock has shown, in seconds since the epoch."""
+class Seen(Line, frozen=True, tag="removal-clock"):
+    """The clock as it was last believed, in seconds since the epoch."""
 
     at: float
     """When it was last believed."""
     leapt_to: float = 0.0
-    """What it showed just after it had leapt from there; 0: it has not."""
+    """The time it showed just after it had leapt from there; 0: it has not."""
     boot: str = ""
-    """The machine's start then, empty where that is not known, and …"""
+    """The machine's start then; empty where that is not known."""
     running: float = 0.0
-    """… for how long it had been running."""
+    """Seconds since that start."""
 
     def then(self, now: Now) -> Seen:
-        """What is known *now*."""
+        """The state that follows *now*."""
         wall = now.wall
         if wall <= self.at + _MOST_SECONDS:
             return Seen(wall)
@@ -77,14 +76,14 @@ class Seen(msgspec.Struct, frozen=True):
         return self.at + self._stood(now) if self.leapt_to else now.wall
 
     def _stood(self, now: Now) -> float:
-        """For how long the clock has gone on since it leapt."""
+        """Seconds for which the clock has gone on since it leapt."""
         if self.boot and self.boot == now.boot:
             return now.running - self.running
         return now.wall - self.leapt_to
 
 
 def boot() -> str:
-    """Which start of the machine this is; empty where nothing says so."""
+    """The machine's start; empty where nothing says it."""
     with contextlib.suppress(OSError):
         return _BOOT.read_text().strip()
     return ""
@@ -92,13 +91,15 @@ def boot() -> str:
 
 @define(eq=False, slots=False)
 class RemovalClock:
-    """Seconds since the epoch; one thread calls it, now and then.  It raises nothing.
+    """Seconds since the epoch.  Any thread calls it, now and then; it raises nothing, and two at
+    once come to the same.
 
-    *first* is when something of ours was written last, for where no file says more; None:
+    *keep* makes a `Seen` durable, of which *kept* gives the last one.  *first* is when something of ours was written last, for where no file says more; None:
     nothing was.  *told* gets a sentence when the clock has leapt.
     """
 
-    _file: StateFile[Seen]
+    _kept: Callable[[], Seen | None]
+    _keep: Callable[[Seen], None]
     _told: Callable[[str], None]
     _first: Callable[[], float | None] = lambda: None
     _clock: Callable[[], float] = time.time
@@ -118,7 +119,7 @@ class RemovalClock:
         now = Now(wall, self._boot, self._monotonic())
         seen = (self._seen or self._read(wall)).then(now)
         self._seen = seen
-        self._keep(seen)
+        self._write(seen)
         believed = seen.time(now)
         self.ahead_seconds = wall - believed
         if seen.leapt_to and not self._said:
@@ -134,7 +135,7 @@ class RemovalClock:
 
     def _read(self, wall: float) -> Seen:
         with contextlib.suppress(OSError):
-            self._written, _ = self._file.read()
+            self._written = self._kept()
         if self._written is not None:
             return self._written
         with contextlib.suppress(OSError):
@@ -142,7 +143,7 @@ class RemovalClock:
                 return Seen(first)
         return Seen(wall)
 
-    def _keep(self, seen: Seen) -> None:
+    def _write(self, seen: Seen) -> None:
         """Now and then.  An older one errs on the safe side, so a full disk is no failure."""
         known = self._written
         if (
@@ -152,4 +153,4 @@ class RemovalClock:
         ):
             self._written = seen
             with contextlib.suppress(OSError):
-                self._file.write(seen)
+                self._keep(seen)

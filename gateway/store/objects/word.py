@@ -8,8 +8,8 @@ The gateway that is this incarnation says it, and nobody else: at its start, onc
 and at its end.  The Spark job and the audit read it: what a lost disk
 had acknowledged, and is in no file, is missing then, and not forgotten.
 
-Who goes on in its directory removes it when there are many, and none of its files waits any
-more: the job's ledger has its end then, and those that stay name it among the earlier ones.
+Who goes on in its directory removes it when there are many, and those that stay say where it
+began and ended.  It stays where it says that it came farther than who goes on knows.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,7 +42,10 @@ _NAME = ".gateway-node-"
 _LOOK_ROUND = 5
 """Each so many words it is looked whether somebody else has this node's name."""
 MOST_EARLIER = 50
-"""Incarnations before its own that a word names."""
+"""Incarnations before its own that a word at a hub names, and whose words stay in a bucket."""
+_STAYS = 500
+"""The word of each so many incarnations stays in a bucket: it names the thousand before it,
+which those of a later thousand do not."""
 
 
 class Word(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -59,7 +63,16 @@ class Word(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     exact: bool = False
     """It has ended in good order, and acknowledged nothing behind `lsn`."""
     earlier: tuple[str, ...] = ()
-    """The incarnations that its directory had before, and vouches for, oldest first."""
+    """The incarnations that its directory had before, and vouches for, oldest first, …"""
+    begins: tuple[Lsn, ...] = ()
+    """… and the first lsn that each of them may have given, 0 if that is not known; empty at
+    a hub."""
+    number: int = 0
+    """How many incarnations its directory had, with this one; 0 if that is not known."""
+    words: int = 0
+    """How many node records its directory has written, with this one, …"""
+    words_before: int | None = None
+    """… and had when this incarnation was started; None if that is not known."""
     published: Lsn = 0
     """Up to this one all that its directory was ever given is in the bucket, or was."""
     began: float = 0.0
@@ -258,6 +271,8 @@ class Speaker:
     _published: Callable[[], int]
     _clock: Callable[[], float] = time.time
     _relay: Callable[[], Iterator[tuple[str, str, bytes]]] = lambda: iter(())
+    _count: Callable[[], int] = lambda: 0
+    """Counts one more word, durably (`Marker.next_word`)."""
 
     def __attrs_post_init__(self) -> None:
         self.twin = ""
@@ -298,17 +313,28 @@ class Speaker:
         self._remove_some(bucket, there.values())
 
     def _remove_some(self, bucket: Bucket, there: Collection[StoredObject]) -> None:
-        """Of this directory, the oldest, if there are many."""
-        whole = set(self._lineage.now.whole)
-        mine = [one for one in there if one.name.rpartition("_")[2] in whole]
+        """Of this directory, the oldest, if there are many: the newest word has what they say,
+        until it names too many, and then one of those that stay has it.
+        """
+        now = self._lineage.now
+        firsts, whole = {**now.began, now.id: now.since}, set(now.whole)
+        behind = {one: firsts[two] for one, two in pairwise(firsts) if one in whole}
+        mine = [one for one in there if one.name.rpartition("_")[2] in behind]
         oldest_first = sorted(mine, key=lambda one: one.modified)
         for one in oldest_first[: max(0, len(mine) - MOST_EARLIER)]:
-            life = one.name.removeprefix(_NAME)
-            if not any(True for _ in bucket.list(f"events-{life}-")):
+            word = read(bucket, one).word
+            if (
+                word is not None
+                and word.lsn < behind[word.incarnation]
+                and word.number % _STAYS
+            ):
                 bucket.remove(one.name)
 
     def word(self, *, exact: bool = False) -> Word:
         """What is to be said now."""
+        words = 0
+        with contextlib.suppress(OSError):  # a full disk keeps no word back
+            words = self._count()
         published = self._published()  # first: it is never ahead of the other
         lsn = self._acknowledged()
         own = self._lineage.at(lsn)
@@ -320,7 +346,11 @@ class Speaker:
             self._clock(),
             self._ack,
             exact,
-            own.whole[-MOST_EARLIER:],
-            published,
-            self._started,
+            own.whole,
+            published=published,
+            began=self._started,
+            begins=tuple(own.began[each] for each in own.whole),
+            number=own.number,
+            words=words,
+            words_before=own.words,
         )

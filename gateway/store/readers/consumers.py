@@ -34,7 +34,7 @@ from gateway.sdk import summed
 from gateway.sdk.disk import Disk
 from gateway.store.directories import Directories
 from gateway.store.lsns import Lsns
-from gateway.store.names import SpoolFile, parse_file_name
+from gateway.store.names import SpoolFile, lsns_by_life, parse_file_name
 from gateway.store.objects.bucket import (
     AlreadyThere,
     Bucket,
@@ -118,12 +118,12 @@ def _covers(of: Mapping[str, Lsns], file: SpoolFile) -> bool:
 
 
 def _lsns(names: Iterable[str]) -> dict[str, Lsns]:
-    found: dict[str, Lsns] = {}
+    files = []
     for name in names:
         if (file := parse_file_name(name)) is None:
             raise ValueError(f"{name} is no name of a spool file")
-        found.setdefault(str(file.life), Lsns()).add(file.first, file.last)
-    return found
+        files.append(file)
+    return lsns_by_life(files)
 
 
 def events_of(names: Iterable[str]) -> dict[str, dict[str, list[tuple[int, int]]]]:

@@ -2,27 +2,26 @@
 
 spool      the thread
 publisher  one segment becomes one file
-catalog    which segments have become files; with `catalog_lines`
+published  which segments have become files; with `mending`
 writing    the file of one segment; with `decoding`, `columns`, `parquet`
 processes  where that happens; with `process`, which runs in one
 uploads    files on their way to a bucket
 parts      parts of them, where two pasts have one name
 levels     how full spool and disk are
 expiry     the end of archived files
-expired    how far they are gone, for the audit
 retained   what readers still need of them; with `selection`
 """
 
 from gateway.store.names import file_name, last_lsn, parse_file_name
-from gateway.store.spool.catalog import Catalog
 from gateway.store.spool.levels import Level
+from gateway.store.spool.published import PublishedFiles
 from gateway.store.spool.publisher import Published, Publisher
 from gateway.store.spool.spool import Spool
 
 __all__ = [
-    "Catalog",
     "Level",
     "Published",
+    "PublishedFiles",
     "Publisher",
     "Spool",
     "file_name",

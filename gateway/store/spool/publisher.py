@@ -37,7 +37,7 @@ from gateway.store.names import (
     parse_hidden_name,
 )
 from gateway.store.node.incarnation import Record
-from gateway.store.spool.catalog import Catalog, Entry
+from gateway.store.spool.published import Entry, PublishedFiles
 from gateway.store.spool.writing import Task, Writer, WrittenFile
 from gateway.store.system.shared import SharedDict
 
@@ -70,7 +70,7 @@ class Publisher:
 
     _node: str
     _spool: Path
-    _catalog: Catalog
+    _files: PublishedFiles
     _disk: Disk
     writer: Writer
     _compression: str
@@ -95,7 +95,7 @@ class Publisher:
     """Of the newest file that was published: what the next one refers to."""
 
     def __attrs_post_init__(self) -> None:
-        self._newest = max((entry.modified for entry in self._catalog), default=0.0)
+        self._newest = max((entry.modified for entry in self._files), default=0.0)
         self._damaged: set[Path] = set()
         """Segments that could not be read as they were written, or that have what their
         files have not; they are kept."""
@@ -108,9 +108,9 @@ class Publisher:
         """Finish what a crash left half done; returns what is still to be published, and
         what has no events and lies behind that: a memory takes segments in their order.
         """
-        known = {entry.hidden: entry for entry in self._catalog}
+        known = {entry.hidden: entry for entry in self._files}
         # No sync has covered their times: a power cut may leave others.
-        times = {entry.name: entry.modified for entry in self._catalog}
+        times = {entry.name: entry.modified for entry in self._files}
         for name in self._disk.names(self._spool):
             if name in known:
                 if modified := known[name].modified:
@@ -139,11 +139,11 @@ class Publisher:
     @property
     def published_lsn(self) -> int:
         """The last lsn that the catalog has."""
-        return self._catalog.last_lsn
+        return self._files.last_lsn
 
     def close(self) -> None:
         """Publish no more."""
-        self._catalog.close()
+        self._files.close()
         self.spares.give_room()
 
     def give_room(self) -> None:
@@ -157,10 +157,10 @@ class Publisher:
         More than nothing and less than all of it only where a sync failed, its
         segment was published up to there, and the power went before the next one.
         """
-        first = self._catalog.unpublished(sealed.first_lsn)
-        if not self._catalog.has_all_of(sealed):
+        first = self._files.unpublished(sealed.first_lsn)
+        if not self._files.has_all_of(sealed):
             self._damaged.add(sealed.path)
-        if first > sealed.last_lsn or self._catalog.has_forgotten(sealed):
+        if first > sealed.last_lsn or self._files.has_forgotten(sealed):
             # Its file was written by the run before.  Where it has no events, none is
             # lost, and what is set aside keeps a lsn for each of its bytes.
             if sealed.damaged and sealed.events:
@@ -180,12 +180,12 @@ class Publisher:
             self._done(sealed)
             return None
         begun = time.perf_counter()
-        entry = self._catalog.find(sealed.first_lsn)
+        entry = self._files.find(sealed.first_lsn)
         flaws: Counter[str] = Counter()
         if entry is None:
             entry, flaws = self._written(sealed, upcoming)
             self._begin(*upcoming)
-            self._catalog.add(entry)
+            self._files.add(entry)
             self.link = Link(entry.last, entry.link)
         if self._disk.exists(self._spool / entry.hidden):
             self._disk.rename(self._spool / entry.hidden, self._spool / entry.name)
@@ -202,7 +202,7 @@ class Publisher:
     def _begin(self, *segments: Segment) -> None:
         """Have their files written soon, by whoever has nothing to do."""
         for each in segments:
-            if each.events and self._catalog.find(each.first_lsn) is None:
+            if each.events and self._files.find(each.first_lsn) is None:
                 self.writer.begin(self._task(each, hidden_name(self._file(each))))
 
     def _done(self, sealed: Segment) -> None:

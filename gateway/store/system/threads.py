@@ -1,7 +1,7 @@
 """The threads that journal and spool run on, as an interface, and the real ones.
 
-Everything in the store that waits for another thread waits on a `Condition` made here,
-so that a simulation can run the same code on one thread and choose the order of all steps.
+The store waits for another thread by a `Condition` made here, and by nothing else.  So a
+simulation runs the same code on one thread and chooses the order of all steps.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 
 
 class Condition(Protocol):
-    """As `threading.Condition`."""
+    """A condition, as `threading.Condition`."""
 
     def __enter__(self) -> object: ...
 
@@ -26,14 +26,14 @@ class Condition(Protocol):
     ) -> object: ...
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Let go of the lock until somebody notifies, or for *timeout* seconds."""
+        """Let go of the lock until a notification, or for *timeout* seconds."""
 
     def notify(self, n: int = 1) -> None:
         """Wake one that waits."""
 
 
 class Thread(Protocol):
-    """As `threading.Thread`."""
+    """A thread, as `threading.Thread`."""
 
     def start(self) -> None:
         """Run it."""
@@ -49,7 +49,7 @@ class Threads(Protocol):
         """One that is not started; it ends with the process."""
 
     def condition(self) -> Condition:
-        """With a lock of its own."""
+        """A condition with a lock of its own."""
 
 
 class RealThreads:
@@ -62,3 +62,22 @@ class RealThreads:
     def condition(self) -> Condition:
         """See `Threads`."""
         return threading.Condition()
+
+
+class Alone:
+    """One thread at a time, over calls that block: `with alone: …`."""
+
+    def __init__(self, threads: Threads) -> None:
+        self._condition = threads.condition()
+        self._busy = False
+
+    def __enter__(self) -> None:
+        with self._condition:
+            while self._busy:
+                self._condition.wait()
+            self._busy = True
+
+    def __exit__(self, *_: object) -> None:
+        with self._condition:
+            self._busy = False
+            self._condition.notify()

@@ -53,9 +53,9 @@ from gateway.store.directories import Directories
 from gateway.store.journal import log
 from gateway.store.names import SpoolFile, parse_file_name
 from gateway.store.node import incarnation
+from gateway.store.node.catalog import CATALOG
 from gateway.store.objects.bucket import BucketError, StoredObject
 from gateway.store.objects.word import Word
-from gateway.store.spool.catalog import CATALOG
 from gateway.store.storage import OpenedStorage, Settings, Storage, StorageCallbacks
 from gateway.store.system import disk as disk_module
 from gateway.store.system.machine import Machine

@@ -10,7 +10,8 @@ import pytest
 
 from gateway.event import Batch, Origin, Rows
 from gateway.store.journal import Log, Segment
-from gateway.store.spool import Catalog, Publisher
+from gateway.store.node.catalog import Catalog
+from gateway.store.spool import PublishedFiles, Publisher
 from gateway.store.spool.writing import Here
 from gateway.store.system.disk import RealDisk
 from incarnations import A
@@ -34,17 +35,23 @@ class Place:
         self.archive = self.root / "archive"
         for path in (self.journal, self.spool, self.archive):
             path.mkdir()
-        self.catalog = Catalog(self.journal, self.disk)
+        self.reread()
         self.log = Log(self.journal, self.disk, 1, A)
         self.decoders: dict[str, Any] = {"plain": split}
         self.now = 1000.0
         self.origins: dict[str, Origin] = {}
 
+    def reread(self) -> PublishedFiles:
+        """The catalog's files, as a start reads them."""
+        self.catalog = Catalog(self.journal, self.disk)
+        self.files = PublishedFiles(self.catalog, self.disk)
+        return self.files
+
     def publisher(self, *, keep: bool = False, compression: str = "zstd") -> Publisher:
         return Publisher(
             "gw",
             self.spool,
-            self.catalog,
+            self.files,
             self.disk,
             Here(self.disk, self.decoders),
             compression,

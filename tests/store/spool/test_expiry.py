@@ -6,22 +6,25 @@ import contextlib
 import errno
 import os
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from gateway.store.lsns import Lsns
 from gateway.store.names import file_name
-from gateway.store.node.removal_clock import NAME, RemovalClock, Seen
+from gateway.store.node.catalog import Catalog, look
+from gateway.store.node.expired import Expired, ExpiredRecord
+from gateway.store.node.owners import kept_until
+from gateway.store.node.removal_clock import RemovalClock, Seen
 from gateway.store.readers.consumers import Consumers, FileMarks
-from gateway.store.spool.expired import Expired, ExpiredRecord
 from gateway.store.spool.expiry import Expiry
-from gateway.store.spool.kept import kept_until
 from gateway.store.spool.retained import Retained
 from gateway.store.system.disk import RealDisk
-from gateway.store.system.statefile import StateFile, look
 from incarnations import A, B
 
 HOUR = 3600.0
@@ -201,11 +204,12 @@ def test_a_start_with_a_clock_that_is_a_year_ahead(
     """Expires nothing before its time, whether a time server sets it right or it stays so."""
     state = tmp_path / "state"
     state.mkdir()
-    seen = StateFile(state / NAME, Seen, RealDisk())
+    catalog = Catalog(state, RealDisk())
 
     def start() -> None:
         clock = RemovalClock(
-            seen,
+            partial(catalog.newest, Seen),
+            catalog.put,
             lambda _: None,
             clock=lambda: world.wall,
             monotonic=lambda: world.monotonic,
@@ -320,7 +324,8 @@ def test_what_goes_is_written_down_before(tmp_path: Path) -> None:
     which must not keep a file."""
     archive, state = tmp_path / "archive", tmp_path / "state"
     archive.mkdir()
-    record = ExpiredRecord(state, RealDisk())
+    state.mkdir()
+    record = ExpiredRecord(Catalog(state, RealDisk()), archive, RealDisk())
     said: list[tuple[list[str], int]] = []
 
     def before(names: Iterable[str]) -> None:
@@ -337,27 +342,61 @@ def test_what_goes_is_written_down_before(tmp_path: Path) -> None:
     left = iter([False, False, False, True])
     assert len(expiry.make_room(lambda: next(left))) == 3
     assert [count for _, count in said] == [3, 2]
-    assert {one.parent.name: look(one, Expired) for one in state.glob("*/*")} == {
-        "a": Expired({A: Lsns([(1, 20)])}),
-        "b": Expired({A: Lsns([(5, 6)])}),
-    }
-    again = ExpiredRecord(state, RealDisk())
+    known = [
+        Expired(f"a_{A}", Lsns([(1, 20)])),
+        Expired(f"b_{A}", Lsns([(5, 6)])),
+    ]
+    assert look(state).all(Expired) == known
+    before_that = (state / "catalog").read_bytes()
+    again = ExpiredRecord(Catalog(state, RealDisk()), archive, RealDisk())
     again.note(names)
     again.note(["no name of ours"])
-    assert look(state / "a/expired", Expired) == Expired({A: Lsns([(1, 20)])})
-    (state / "a/expired").write_bytes(b"damaged")
-    ExpiredRecord(state, RealDisk()).note(names[:1])
-    assert look(state / "a/expired", Expired) == Expired({A: Lsns([(1, 10)])})
+    assert (state / "catalog").read_bytes() == before_that
 
 
 def test_of_each_incarnation_it_is_known_what_has_left(tmp_path: Path) -> None:
     """What has left of the one before says nothing of a rebuilt machine's events."""
-    record = ExpiredRecord(tmp_path, RealDisk())
+    record = ExpiredRecord(Catalog(tmp_path, RealDisk()), tmp_path, RealDisk())
     record.note([file_name("gw", A, 10, 29)])
     record.note([file_name("gw", B, 1, 5), file_name("gw", A, 3, 4)])
-    assert look(tmp_path / "gw/expired", Expired) == Expired(
-        {A: Lsns([(3, 4), (10, 29)]), B: Lsns([(1, 5)])}
-    )
+    assert look(tmp_path).all(Expired) == [
+        Expired(f"gw_{A}", Lsns([(3, 4), (10, 29)])),
+        Expired(f"gw_{B}", Lsns([(1, 5)])),
+    ]
+
+
+def numbered(at: int) -> str:
+    """An incarnation."""
+    return f"{at:010}".translate(str.maketrans("0123456789", "abcdefghij"))
+
+
+def test_what_has_left_does_not_grow_with_each_start(tmp_path: Path) -> None:
+    """Incarnations that go on from one another, as their files say, have a hundred lines at
+    most, and no lsn is forgotten; a rebuilt machine's stay apart."""
+    folder = Catalog(tmp_path, RealDisk())
+    record = ExpiredRecord(folder, tmp_path, RealDisk())
+    rows = pa.table({"lsn": pa.array([1])})
+
+    def leaves(number: int, first: int, before: str = "") -> None:
+        name = file_name("gw", numbered(number), first, first + 1)
+        meta = {"gateway.continues": before} if before else {}
+        pq.write_table(rows.replace_schema_metadata(meta), tmp_path / name)
+        record.note([name])
+
+    for at in range(130):
+        leaves(at, 1 + 3 * at, numbered(at - 1) if at else "")
+    leaves(500, 1)
+    leaves(501, 3, numbered(500))
+    again = ExpiredRecord(Catalog(tmp_path, RealDisk()), tmp_path, RealDisk())
+    again.note([file_name("gw", numbered(129), 500, 500)])
+    lines = {one.life: one for one in look(tmp_path).all(Expired)}
+    assert len(lines) == 101
+    assert f"gw_{numbered(0)}" not in lines
+    oldest = lines[f"gw_{numbered(31)}"]
+    assert (oldest.continues, oldest.lsns.size, len(oldest.lsns)) == ("", 64, 32)
+    assert lines[f"gw_{numbered(500)}"].lsns == Lsns([(1, 2)])
+    every = Lsns.joined(one.lsns for key, one in lines.items() if key < "gw_aaaaaaafaa")
+    assert every == Lsns([*((1 + 3 * at, 2 + 3 * at) for at in range(130)), (500, 500)])
 
 
 @pytest.mark.parametrize(
@@ -586,17 +625,19 @@ def test_how_far_files_are_the_only_copy(tmp_path: Path) -> None:
     node was, for ever."""
 
     def start(published: int, *, keeps: bool) -> int:
-        return kept_until(tmp_path / "gw", RealDisk(), published, keeps=keeps)
+        catalog = Catalog(tmp_path, RealDisk())
+        return kept_until(catalog, published, keeps=keeps)
 
     assert start(3, keeps=False) == 0
-    assert not (tmp_path / "gw").exists()
+    assert not (tmp_path / "catalog").exists()
     assert start(5, keeps=True) == 5
     assert start(7, keeps=True) == 7
     assert start(9, keeps=False) == 9
     assert start(20, keeps=False) == 9
     assert start(30, keeps=True) == 30
     assert start(40, keeps=False) == 40
-    (tmp_path / "gw" / "kept").write_bytes(b"damaged\n")
+    path = tmp_path / "catalog"
+    path.write_bytes(path.read_bytes().replace(b'"last":40', b'"last":41'))
     assert start(50, keeps=False) == 50
 
 

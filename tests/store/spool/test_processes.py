@@ -374,10 +374,10 @@ def test_a_file_whose_entry_failed_is_not_written_again(
     one = sealed(b"{}")
     publisher = place.publisher()
     publisher.writer = processes = make()
-    add, publisher._catalog.add = publisher._catalog.add, full
+    add, publisher._files.add = publisher._files.add, full
     with pytest.raises(OSError, match="no room"):
         publisher.publish(one)
-    publisher._catalog.add = add
+    publisher._files.add = add
     assert publisher.publish(one) is not None
     assert not processes._begun
 

@@ -11,9 +11,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from catalogs import published_in
 from gateway.event import SCHEMA, Rows
-from gateway.store.spool import Catalog, file_name, last_lsn, parse_file_name
-from gateway.store.spool.catalog_lines import entries
+from gateway.store.spool import file_name, last_lsn, parse_file_name
+from gateway.store.spool.mending import Entry
 from gateway.store.system.shared import SharedDict
 from incarnations import A, examine
 
@@ -218,7 +219,7 @@ def test_a_published_segment_that_came_back_is_not_published_again(place: Any) -
     place.publisher().publish(sealed)
     (place.spool / FIRST).rename(place.archive / FIRST)
     sealed.path.write_bytes(kept)
-    place.catalog = Catalog(place.journal, place.disk)
+    place.reread()
     found = examine(place.journal, place.disk).settle().found
     assert place.publisher().recover(found.segments) == []
     assert place.public() == []
@@ -229,7 +230,7 @@ def test_of_a_segment_that_is_public_in_part_the_rest_is_published(place: Any) -
     """Its file said less when a failed sync had left it, and the power went then."""
     sealed = place.sealed(b"a,b,c", b"d,e")
     place.publisher(keep=True).publish(replace(sealed, last_lsn=3))
-    place.catalog = Catalog(place.journal, place.disk)
+    place.reread()
     publisher = place.publisher()
     [left] = publisher.recover([sealed])
     assert (left.first_lsn, left.last_lsn) == (4, 5)
@@ -269,7 +270,7 @@ def test_who_remembers_keeps_the_segments(place: Any) -> None:
     assert place.public() == [FIRST]
     assert sealed.path.exists()
     (place.spool / FIRST).unlink()
-    place.catalog = Catalog(place.journal, place.disk)
+    place.reread()
     found = examine(place.journal, place.disk).settle().found
     assert place.publisher(keep=True).recover(found.segments) == []
     assert place.public() == []
@@ -310,7 +311,7 @@ def test_times_do_not_run_backwards_over_restarts(place: Any) -> None:
         for path in place.spool.iterdir():
             path.unlink()
         place.now = now
-        place.catalog = Catalog(place.journal, place.disk)
+        place.reread()
         place.publisher().publish(place.sealed(b"b"))
         [path] = place.spool.iterdir()
         assert path.stat().st_mtime == max(1000.0, now)
@@ -323,7 +324,7 @@ def test_a_file_has_its_own_time_after_a_power_cut(place: Any, prefix: str) -> N
     path = place.spool / FIRST.replace("3.parquet", "1.parquet")
     left = path.rename(place.spool / f"{prefix}{path.name}")
     os.utime(left, (5.0, 5.0))
-    place.catalog = Catalog(place.journal, place.disk)
+    place.reread()
     place.publisher().recover([])
     assert path.stat().st_mtime == 1000.0
 
@@ -339,7 +340,7 @@ def test_the_time_of_somebody_elses_file_stops_no_start(
     place.publisher().publish(place.sealed(b"a"))
     path = place.spool / place.public()[0]
     os.utime(path, (2000.0, 2000.0))
-    place.catalog = Catalog(place.journal, place.disk)
+    place.reread()
     with monkeypatch.context() as patch:
         patch.setattr(place.disk, "set_times", refuse)
         publisher = place.publisher()
@@ -353,7 +354,7 @@ def test_the_catalog_remembers_the_last_lsn_when_all_is_gone(place: Any) -> None
     """With journal and spool empty a restart still does not reuse an lsn."""
     place.publisher().publish(place.sealed(b"a,b,c"))
     (place.spool / FIRST).unlink()
-    again = Catalog(place.journal, place.disk)
+    again = place.reread()
     assert again.last_lsn == 3
 
 
@@ -364,22 +365,18 @@ def test_a_torn_catalog_line_is_cut_off(place: Any) -> None:
     whole = path.read_bytes()
     for size in range(len(whole)):
         path.write_bytes(whole + whole[:size].replace(b"\n", b""))
-        catalog = Catalog(place.journal, place.disk)
-        assert [entry.name for entry in catalog] == [FIRST]
-        catalog.settle()
+        files = place.reread()
+        assert [entry.name for entry in files] == [FIRST]
+        place.catalog.settle()
         assert path.read_bytes() == whole
 
 
 def test_the_catalog_stays_small(place: Any) -> None:
     """After years of one file a second the catalog still is a few pages."""
-    publisher = place.publisher()
     for _ in range(2100):
-        publisher._catalog.add(
-            __import__("gateway.store.spool.catalog", fromlist=["Entry"]).Entry(
-                publisher._catalog.last_lsn + 1, publisher._catalog.last_lsn + 1, "f"
-            )
-        )
-    again = Catalog(place.journal, place.disk)
+        lsn = place.files.last_lsn + 1
+        place.files.add(Entry(lsn, lsn, f"f{lsn}"))
+    again = place.reread()
     assert again.last_lsn == 2100
     assert 1000 <= len(list(again)) <= 2000
 
@@ -388,8 +385,9 @@ def test_the_catalog_keeps_what_has_a_segment(
     place: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An entry is forgotten when its segment is gone, not for its age alone."""
-    monkeypatch.setattr("gateway.store.spool.catalog._KEEP", 3)
-    place.catalog = Catalog(place.journal, place.disk)
+    monkeypatch.setattr("gateway.store.spool.published._KEEP", 3)
+    monkeypatch.setattr("gateway.store.node.catalog._SPARE", 0)
+    place.reread()
     publisher = place.publisher(keep=True)
     segments = [place.sealed(b"a") for _ in range(20)]
     for n, sealed in enumerate(segments):
@@ -397,36 +395,36 @@ def test_the_catalog_keeps_what_has_a_segment(
         if n == 10:
             for gone in segments[:8]:
                 gone.path.unlink()
-    path = place.journal / "catalog"
-    known = {entry.first for entry in entries(path.read_bytes())}
+    known = {entry.first for entry in published_in(place.journal)}
     assert known >= set(range(9, 21))
     assert len(known) < 20
     for sealed in segments[8:]:
         sealed.path.unlink()
     for n in range(9):
         publisher.publish(place.sealed(b"%d" % n))
-    assert len(entries(path.read_bytes())) < 15
-    assert Catalog(place.journal, place.disk).last_lsn == 29
+    assert len(published_in(place.journal)) < 15
+    assert place.reread().last_lsn == 29
 
 
 def test_a_segment_whose_line_is_forgotten_is_not_published_again(
     place: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody put it back, and nobody can tell what its file had: it is set aside."""
-    monkeypatch.setattr("gateway.store.spool.catalog._KEEP", 3)
-    place.catalog = Catalog(place.journal, place.disk)
+    monkeypatch.setattr("gateway.store.spool.published._KEEP", 3)
+    monkeypatch.setattr("gateway.store.node.catalog._SPARE", 0)
+    place.reread()
     publisher = place.publisher()
     sealed = place.sealed(b"a")
     whole = sealed.path.read_bytes()
     publisher.publish(sealed)
     for _ in range(9):
         publisher.publish(place.sealed(b"b"))
-    assert place.catalog.find(1) is None
+    assert place.files.find(1) is None
     first = place.spool / file_name("gw", A, 1, 1)
     first.write_bytes(b"as it was published")
     sealed.path.write_bytes(whole)
-    place.catalog = Catalog(place.journal, place.disk)
-    assert not place.catalog.has_all_of(sealed)
+    place.reread()
+    assert not place.files.has_all_of(sealed)
     assert place.publisher().recover([sealed]) == []
     assert first.read_bytes() == b"as it was published"
     assert not sealed.path.exists()

@@ -1,10 +1,9 @@
-"""The catalog's lines: entries to bytes and back, and the meaning of a damaged line.
+"""Damaged lines of published files: what each said, as far as lsns and names of files tell.
 
-Each is an entry as `gateway.sdk.summed` writes it.  A last line without its newline was
-torn by a crash, and nothing relied on it.  Any other line that does not fit its checksum
-was synced, so something is published that it would name.  In between other lines that is
-all that lies between their lsns: files are published in order.  Of the last lines only
-names of files can tell, and the mark (`gateway.store.node.mark`).
+A damaged line was synced, so a file was published that it would name.  In between other
+lines that is all that lies between their lsns, as files are published in order; where nothing
+lies there, the line was of another type.  Of the last lines only names of files can tell, and
+the mark (`gateway.store.node.mark`).
 
 A damaged or missing line does not say which of its events were published as lost.  Where
 its file is gone, too, all of them count as lost: a segment that has them, and is put back,
@@ -18,24 +17,23 @@ from itertools import groupby
 
 import msgspec
 
-from gateway.sdk.summed import decode
 from gateway.store.names import file_name, parse_file_name
+from gateway.store.node.catalog import Line
 
 
 class Damaged(Exception):
-    """The meaning of a damaged line can not be told; the text says what to do."""
+    """A damaged line that nothing can make good; the text says what to do."""
 
 
-class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+class Entry(Line, frozen=True, omit_defaults=True, tag="file"):
     """A file that may be public.
 
-    The digests (`gateway.store.digests`) are empty where they are not known: in lines that were
-    mended.
+    The digests (`gateway.store.digests`) are empty in lines that were mended.
     """
 
     first: int
     last: int
-    name: str
+    name: str = msgspec.field(name="key")
     events: str = ""
     """The digest of its events."""
     link: str = ""
@@ -51,42 +49,23 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def hidden(self) -> str:
-        """The name until it is complete; what starts with `.` is not there yet."""
+        """The name until the file is complete; what starts with `.` is not there yet."""
         return f".{self.name}"
 
     @property
     def incarnation(self) -> str:
-        """The incarnation that gave its lsns (`gateway.store.node.incarnation`), if known."""
+        """The incarnation of its lsns; empty if the name says none."""
         parsed = parse_file_name(self.name)
         return parsed.incarnation if parsed else ""
 
     @property
     def doubted(self) -> Entry:
-        """The entry where it is not known which of its events were lost."""
+        """The same where any of its events may have been lost."""
         return msgspec.structs.replace(self, lost=self.last - self.first + 1)
 
 
-def parse(data: bytes) -> list[Entry | None]:
-    """The entry of each line; None for a damaged one."""
-    *lines, rest = data.split(b"\n")
-    found = [_entry(line) for line in lines]
-    # Its last byte may be a newline that was damaged.
-    if (last := _entry(rest) or _entry(rest[:-1])) is not None:
-        found.append(last)
-    return found
-
-
-def entries(data: bytes) -> list[Entry]:
-    """The entries of the good lines."""
-    return [entry for entry in parse(data) if entry is not None]
-
-
-def _entry(line: bytes) -> Entry | None:
-    return decode(line, Entry)
-
-
 def mend(
-    lines: list[Entry | None],
+    lines: list[tuple[int, Entry | None]],
     node: str,
     names: Iterable[str],
     published: int = 0,
@@ -94,27 +73,28 @@ def mend(
 ) -> tuple[list[Entry], list[str]]:
     """The entries, those of damaged and missing lines too; a sentence for each repair.
 
-    *names* are those of the node's files, hidden ones (`.…`) too.  Everything up to lsn
-    *published* was published, whatever the lines say.  *given_by* says which incarnation
-    gave an lsn, where no name of a file does.  Raises `Damaged`.
+    *lines* are numbered; None is a damaged one that may have been an entry.  *names* are
+    those of the node's files, hidden ones (`.…`) too.  Everything up to lsn *published* was
+    published, whatever the lines say.  *given_by* says which incarnation gave an lsn, where
+    no name of a file does.  Raises `Damaged`.
     """
     names = list(names)
     # What is before the first line says nothing, and may be millions of files.
-    begin = lines[0].first if lines and lines[0] is not None else 0
+    begin = lines[0][1].first if lines and lines[0][1] is not None else 0
     files = sorted(file for file in _files(node, names) if file[1] >= begin)
     hidden = sorted(_files(node, (name[1:] for name in names if name[:1] == ".")))
     found: list[Entry] = []
     said: list[str] = []
-    number = 1
-    for good, group in groupby(lines, key=lambda line: line is not None):
+    at = 0
+    for good, group in groupby(lines, key=lambda line: line[1] is not None):
         some = list(group)
-        numbers = f"{number} to {number + len(some) - 1}" if some[1:] else f"{number}"
-        number += len(some)
+        at += len(some)
         if good:
-            found += [entry for entry in some if entry is not None]
+            found += [entry for _, entry in some if entry is not None]
             continue
+        numbers = " to ".join(str(each) for each, _ in (some[0], *some[1:][-1:]))
         first = _end(found, 1)
-        following = next((one for one in lines[number - 1 :] if one is not None), None)
+        following = lines[at][1] if at < len(lines) else None
         if following is not None:
             missing = _between(
                 node, first, following.first - 1, files, hidden, given_by
@@ -132,9 +112,11 @@ def mend(
                 raise Damaged(_advice(node, given_by(first), first, numbers))
         found += missing
         last = _end(missing, first) - 1
-        said.append(
-            f"line {numbers} damaged: lsns {first} to {last} count as published"
-        )
+        if missing:
+            count = f"lsns {first} to {last} count as published"
+        else:
+            count = "it named no file, and an older line counts"
+        said.append(f"line {numbers} damaged: {count}")
     last = _end(found, 1) - 1
     if last < published:
         found += _between(node, last + 1, published, files, hidden, given_by)

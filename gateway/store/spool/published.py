@@ -1,7 +1,8 @@
-"""The catalog of published files: which journal segments have become which files.
+"""The published files: which journal segments have become which files, so that none is
+published twice.
 
-So none is published twice.  One line per file (`catalog_lines`), appended and synced
-*before* the file gets its public name.  So for a segment that is still there after a crash:
+A line of the catalog for each (`Entry`), synced *before* the file gets its public name.  So
+for a segment that is still there after a crash:
 
     no line                 its file was never public: write it again
     a line and a hidden file    the rename did not happen: rename it now
@@ -13,34 +14,29 @@ stays: it has the last lsn when no segment is left.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from gateway.sdk.disk import Disk, File, replace_file
-from gateway.sdk.summed import encode, of_file
+from gateway.sdk.disk import Disk
 from gateway.store.digests import Link
 from gateway.store.journal import segment
 from gateway.store.journal.log import Segment
 from gateway.store.names import file_name
-from gateway.store.spool.catalog_lines import Damaged, Entry, entries, mend, parse
-from gateway.store.system.disk import read_patiently
+from gateway.store.node.catalog import Catalog
+from gateway.store.spool.mending import Damaged, Entry, mend
 
-__all__ = ["CATALOG", "Catalog", "Entry", "entries_in", "unpublished"]
+__all__ = ["Entry", "PublishedFiles", "unpublished"]
 
-CATALOG = ("catalog", ".catalog")
-"""The catalog's names: as it is read, and while a new one is written."""
 _KEEP = 1000
 
 
-class Catalog:
-    """The file `catalog` in the journal's directory; the spool's thread owns it."""
+class PublishedFiles:
+    """The files of a node's catalog; the spool's thread owns them."""
 
     def __init__(
         self,
-        directory: Path,
+        catalog: Catalog,
         disk: Disk,
         node: str = "",
         names: Iterable[str] = (),
@@ -51,28 +47,32 @@ class Catalog:
         lsn *published* was published, and *given_by* says by which incarnation an lsn was
         given: see `mend`.
 
-        Nothing is written before `settle`.  Raises `Damaged`, OSError.
+        The catalog is not changed before `settle`.  Raises `Damaged`.
         """
-        self.path = directory / CATALOG[0]
+        self._catalog = catalog
+        self.path = catalog.path
         self._disk = disk
-        there = disk.exists(self.path)
-        with of_file(self.path):
-            lines = parse(read_patiently(disk, self.path)[0]) if there else []
+        lines = catalog.numbered(Entry)
         try:
             known, repairs = mend(lines, node, names, published, given_by)
         except Damaged as why:
             raise Damaged(f"{self.path}: {why}") from None
-        self.read_lsn = max((line.last for line in lines if line), default=0)
+        good = [line for _, line in lines if line is not None]
+        self.read_lsn = max((line.last for line in good), default=0)
         """The last lsn that a good line has; others may have been added to them."""
-        self.damaged = not all(lines)
+        self.damaged = len(good) < len(lines)
         """Some line is."""
+        mended = {number for number, line in lines if line is None}
+        repairs += [
+            f"line {number} damaged: it named no file, and an older line counts"
+            for number in catalog.damaged_numbers
+            if number not in mended
+        ]
         self.repairs = [f"{self.path}: {repair}" for repair in repairs]
-        """The readings of damaged lines, a sentence each."""
+        """A sentence for each damaged line, with what it was taken for."""
         self._entries = {entry.first: entry for entry in known}
-        self._mended = set(known).difference(line for line in lines if line)
+        self._mended = set(known).difference(good)
         self._most = 2 * _KEEP
-        self._file: File | None = None
-        """None: it must be written anew before it takes another line."""
 
     def count_public(
         self, node: str, segments: Iterable[Segment], names: Iterable[str]
@@ -98,15 +98,8 @@ class Catalog:
         return said
 
     def settle(self) -> None:
-        """Make durable what was read: it counts from now on.  Raises OSError."""
-        try:
-            self._file = self._written(self._entries)
-        except OSError:
-            if not self._disk.exists(self.path):
-                raise
-            # No room for a copy; a full disk must not prevent a start.
-            with contextlib.closing(self._disk.open(self.path)) as file:
-                file.sync()
+        """Hand what was read, and what that means, to the catalog, which settles it."""
+        self._catalog.replace(Entry, self._entries.values())
 
     @property
     def last_lsn(self) -> int:
@@ -120,16 +113,15 @@ class Catalog:
         return max(known, key=lambda entry: entry.last, default=None)
 
     def note(self, link: Link) -> None:
-        """Note the newest file's link, which its line may not have; before `settle`."""
+        """Add the link of the newest file, whose line may not say it; before `settle`."""
         newest = self.newest
         if newest is not None and newest.last == link.last_lsn:
             known = msgspec.structs.replace(newest, link=link.digest)
             self._entries[newest.first] = known
 
     def doubt(self) -> None:
-        """Doubt entries without a line: they may have been published without this journal's events.
-
-        Called before `settle`.
+        """Doubt what no line says: it may have been published without this journal's events.
+        Before `settle`.
         """
         for entry in self._mended:
             self._entries[entry.first] = entry.doubted
@@ -157,8 +149,8 @@ class Catalog:
     def has_all_of(self, sealed: Segment) -> bool:
         """Whether the files have what can be read of a segment that is published.
 
-        Not if it was lost when they were published, and put back since, or if its line was dropped
-        before that, so that it is not known.
+        Not if it was lost when they were published, and put back since; that is not known
+        if its line was dropped before.
         """
         if self.has_forgotten(sealed):
             return False
@@ -175,58 +167,35 @@ class Catalog:
     def add(self, entry: Entry) -> None:
         """Remember it durably.
 
-        After an OSError it is not known whether a crash would find the line, so the hidden file
-        must stay as it is; the next call settles it.
+        After an OSError a crash may find the line, or not, so the hidden file must stay as
+        it is; the next call settles it.
         """
-        if (file := self._file) is None or len(self._entries) >= self._most:
-            file = self._rewrite()
-        line = encode(entry)
-        try:
-            file.write([line])
-            file.sync()
-        except OSError:
-            # After a failed sync this file can not be trusted with one more line.
-            self.close()
-            raise
+        if len(self._entries) >= self._most:
+            self._forget()
+        self._catalog.put(entry)
         self._entries[entry.first] = entry
 
     def close(self) -> None:
-        """Let go of the file."""
-        if (file := self._file) is not None:
-            self._file = None
-            file.close()
+        """Let go of the catalog."""
+        self._catalog.close()
 
-    def _rewrite(self) -> File:
+    def _forget(self) -> None:
         oldest = self._oldest()
         known = self._entries.values()
         newest = list(known)[-_KEEP:]
         still = [entry for entry in known if entry.last >= oldest]
         # Both end with the newest, so the longer one has them all.
-        keep = {entry.first: entry for entry in max(newest, still, key=len)}
+        keep = max(newest, still, key=len)
         # The segments of those that are dropped must not come back.
         self._disk.sync_directory(self.path.parent)
-        file = self._written(keep)
-        self.close()
-        self._file, self._entries = file, keep
+        self._catalog.replace(Entry, keep)
+        self._entries = {entry.first: entry for entry in keep}
         self._most = 2 * max(_KEEP, len(keep))
-        return file
 
     def _oldest(self) -> int:
         """The first lsn of the oldest segment that is there."""
         there = segment.in_order(self._disk.names(self.path.parent))
         return there[0][0] if there else self.last_lsn + 1
-
-    def _written(self, keep: Mapping[int, Entry]) -> File:
-        """The catalog with these entries, in a new file in the place of the old."""
-        lines = [encode(entry) for entry in keep.values()]
-        return replace_file(self._disk, self.path, lines)
-
-
-def entries_in(journal: Path) -> list[Entry]:
-    """The good lines of a node's catalog, if it has one.  Raises OSError."""
-    with contextlib.suppress(FileNotFoundError):
-        return entries((journal / CATALOG[0]).read_bytes())
-    return []
 
 
 def unpublished(known: Iterable[Entry], lsn: int) -> int:

@@ -1,0 +1,108 @@
+"""The catalog of a node: its small states, a typed line each."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gateway.sdk.summed import encode
+from gateway.store.node import catalog
+from gateway.store.node.catalog import Catalog, Line, Lines, look
+from gateway_testkit.disk import Fault, RecordingDisk
+
+PLACE = Path("/journal")
+
+
+class Alone(Line, frozen=True, tag="alone"):
+    """A state of which there is one."""
+
+    value: int
+
+
+class Several(Line, frozen=True, tag="several"):
+    """One that has keys."""
+
+    name: str = msgspec.field(name="key")
+    value: int = 0
+
+
+@pytest.fixture
+def disk() -> RecordingDisk:
+    disk = RecordingDisk()
+    disk.make_directory(PLACE)
+    return disk
+
+
+def lines(disk: RecordingDisk) -> list[bytes]:
+    return disk.read(PLACE / "catalog").splitlines(keepends=True)
+
+
+def test_the_newest_line_of_a_type_and_a_key_counts(disk: RecordingDisk) -> None:
+    """For the process that writes it, and for whoever looks or starts later."""
+    here = Catalog(PLACE, disk)
+    assert here.newest(Alone) is None
+    assert here.all(Several) == []
+    for line in (Alone(1), Several("a", 2), Alone(3), Several("b", 4), Several("a", 5)):
+        here.put(line)
+    for each in (here, look(PLACE, disk), Catalog(PLACE, disk)):
+        assert each.newest(Alone) == Alone(3)
+        assert each.newest(Several, "a") == Several("a", 5)
+        assert each.all(Several) == [Several("a", 5), Several("b", 4)]
+    assert len(lines(disk)) == 5
+
+
+def test_old_lines_go_in_time(
+    disk: RecordingDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is written anew; what another version keeps in it stays."""
+    monkeypatch.setattr(catalog, "_SPARE", 3)
+    disk.create(PLACE / "catalog").write([encode(Several("of another version", 7))])
+    here = Catalog(PLACE, disk)
+    for value in range(50):
+        here.put(Alone(value))
+        assert len(lines(disk)) < 9
+    assert Catalog(PLACE, disk).newest(Alone) == Alone(49)
+    assert Catalog(PLACE, disk).all(Several) == [Several("of another version", 7)]
+
+
+@pytest.mark.parametrize("call", ["write", "sync"])
+def test_a_line_that_failed_is_settled_by_the_next(
+    disk: RecordingDisk, call: str
+) -> None:
+    """Nothing is written behind it; it does not count until then."""
+    here = Catalog(PLACE, disk)
+    here.put(Alone(1))
+    disk.fault = Fault(1, errno.ENOSPC, calls=frozenset({call}))
+    with pytest.raises(OSError, match="space"):
+        here.put(Alone(2))
+    disk.fault = None
+    assert here.newest(Alone) == Alone(1)
+    here.put(Several("a"))
+    assert lines(disk) == [encode(Alone(1)), encode(Several("a"))]
+
+
+def test_what_a_crash_leaves_of_the_last_line_is_no_damage() -> None:
+    """Its beginning, or zeros and what is behind them."""
+    whole = encode(Alone(1))
+    last = encode(Alone(2))
+    for size in range(len(last) - 1):
+        for torn in (last[:size], bytes(size) + last[size:]):
+            if b'"type"' not in torn:
+                found = Lines(whole + torn)
+                assert (found.damaged_numbers, found.all(Alone)) == ([], [Alone(1)])
+
+
+def test_damage_is_of_the_type_that_a_line_still_names() -> None:
+    """Of a type with another length it can not be; of one that names none it may be of any,
+    if there is a sound one behind it."""
+    bad = encode(Alone(1)).replace(b":1", b":2")
+    found = Lines(bad + encode(Several("a")))
+    assert found.damaged_numbers == [1]
+    assert (found.damaged(Alone), found.damaged(Several)) == (True, False)
+    assert found.numbered(Several) == [(2, Several("a"))]
+    found = Lines(bytes(9) + b"\n" + encode(Several("a")))
+    assert (found.damaged(Alone), found.damaged(Several)) == (False, True)
+    assert found.numbered(Several) == [(1, None), (2, Several("a"))]
