@@ -206,10 +206,7 @@ def decode(body: bytes) -> Rows:
 
 
 def _in_one_piece(frame: memoryview, sizes: bytes, decoding: _Decoding) -> bool:
-    """Make the rows of a compressed frame by the sizes of its bodies.
-
-    False, and no rows, if one of them has a flaw, or perhaps has.
-    """
+    """Make the rows of a compressed frame by its sizes; False, and none, if one may have a flaw."""
     import numpy as np  # late: processes that decode nothing need no numpy
 
     each = np.frombuffer(sizes, "<u2")
@@ -282,10 +279,7 @@ def _unpack(frame: memoryview, decoding: _Decoding) -> None:
 
 
 def _walk(frames: bytes, at: int, decoding: _Decoding) -> int:
-    """Append the events from *at* on, up to a `C` or `R`, or a frame that is cut off.
-
-    Returns where they end.
-    """
+    """Append events from *at* on, up to a `C`, an `R` or a frame that is cut off; their end."""
     head, json = _HEAD.unpack_from, _JSON
     rows, seqs = decoding.rows, decoding.seqs
     message_bytes = decoding.message_bytes
@@ -329,10 +323,7 @@ def _walk(frames: bytes, at: int, decoding: _Decoding) -> int:
 
 
 def _objects(frames: bytes, at: int, decoding: _Decoding) -> int:
-    """Append the events from *at* on whose bodies begin with a brace, and fit the limit.
-
-    Returns where they end.
-    """
+    """Append events from *at* on that begin with a brace and fit the limit; their end."""
     rows, seqs, most = decoding.rows, decoding.seqs, decoding.message_bytes
     first = len(rows.payloads)
     head, json = _OBJECT_HEAD.unpack_from, _JSON
@@ -384,10 +375,7 @@ def _odd(payload: bytes, seq: int, decoding: _Decoding) -> None:
 
 
 def _data(frames: bytes, at: int, pairs: int, rows: Rows, message_bytes: int) -> int:
-    """Append the event of the `D` frame at *at*.
-
-    Returns where the frame ends, 0 if it is cut off.
-    """
+    """Append the event of the `D` frame at *at*; its end, 0 if it is cut off."""
     items: list[bytes] = []
     start, at, end = at + 6, at + 10, len(frames)
     for _ in range(2 * pairs):

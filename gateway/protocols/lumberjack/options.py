@@ -56,10 +56,7 @@ class Options(Section):
 
 
 def short_of_memory(listener: Listener[Options], memory_bytes: int) -> int | None:
-    """The least `journal.memory_bytes` for the listener's frames.
-
-    None if it has that, or if no larger frames than usual are configured.
-    """
+    """The `journal.memory_bytes` that configured large frames need, if it is less than that."""
     compressed_bytes = listener.options.compressed_bytes
     least = _TIMES_MEMORY * compressed_bytes
     asked = compressed_bytes > _COMPRESSED_BYTES

@@ -38,10 +38,7 @@ _SILENT = 0.5
 
 
 class Lumberjack(BatchListener):
-    """The connections of one listener: their limits, timers and journal.
-
-    Implements `interfaces.Accept`.
-    """
+    """A listener's limits, timers and journal.  Implements `interfaces.Accept`."""
 
     def __init__(
         self,

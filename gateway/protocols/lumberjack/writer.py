@@ -101,10 +101,7 @@ class Writer:
         return wire.window(self._version, len(events)) + frames
 
     def received(self, data: bytes) -> Iterator[Batch]:
-        """The batches that these bytes from the reader acknowledge.
-
-        Raises `WrongAck`, after those that were acknowledged before it.
-        """
+        """The acknowledged batches.  Raises `WrongAck`, after those acknowledged before it."""
         data = self._tail + data
         whole = len(data) - len(data) % 6
         self._tail = data[whole:]

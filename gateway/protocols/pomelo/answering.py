@@ -52,10 +52,7 @@ OUTCOMES = ("answered", "late", "failed", "refused")
 
 @define(eq=False)
 class Question:
-    """A request that waits for its answer.
-
-    *tell* is called once, with the JSON of the answer, or with None if there is none.
-    """
+    """A request that waits; *tell* is called once, with the answer in JSON or with None."""
 
     said: dict[str, Any]
     """Fields for the service beside the body."""
@@ -81,9 +78,7 @@ class Question:
         self.body = b""
 
     def as_json(self) -> dict[str, Any]:
-        """The request as the service gets it; a body that not every JSON library reads
-        is base64.
-        """
+        """The request for the service; base64 for a body that not every JSON library reads."""
         try:
             body = text(self.body).encode()
             if _is_plain(msgspec.json.decode(body), _DEPTH):

@@ -91,10 +91,7 @@ def inflater() -> zlib._Decompress:
 
 
 def repacked(number: int, route: int | str, body: bytes) -> bytes:
-    """The package of a request, or of a notify if *number* is 0, with another body.
-
-    *route* is a code if the head names it.
-    """
+    """A request's package, or a notify's if *number* is 0, with another body."""
     if number:
         return wire.request(number, route, body)
     return wire.notify(route, body)

@@ -229,10 +229,7 @@ class Terms:
     # Responses and pushes
 
     def ok(self, route: str) -> bytes:
-        """The body of a response that says "stored", on a route with a definition.
-
-        It is empty, a message without fields, on one that `is_mute`.
-        """
+        """The body of a response that says "stored"; an empty message on one that `is_mute`."""
         body = self._ok.get(route)
         if body is None:
             body = b"" if self.is_mute(route) else self._answer(route, STORED)
@@ -240,10 +237,7 @@ class Terms:
         return body
 
     def answered(self, number: int, route: str, body: bytes) -> bytes:
-        """The package of a response with this JSON.
-
-        Raises ValueError if it does not fit the route's definition, or is no JSON.
-        """
+        """A response's package.  Raises ValueError for bad JSON, or one unlike its definition."""
         if self._responses is not None and route in self._responses:
             encoded = self._responses.encode(route, msgspec.json.decode(body))
         else:

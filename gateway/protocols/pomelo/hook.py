@@ -43,10 +43,7 @@ class _Denied(msgspec.Struct):
 
 
 class Hook:
-    """Asks the service about the clients of one listener.
-
-    What it has to tell one of them has *user_bytes* at most.
-    """
+    """Asks the service about one listener's clients; its word for one has *user_bytes* at most."""
 
     def __init__(self, backend: Backend, user_bytes: int) -> None:
         self._backend = backend
@@ -65,10 +62,7 @@ class Hook:
         return self._backend.trouble
 
     async def ask(self, origin: Origin, said: bytes) -> Admitted:
-        """Ask who the client is.
-
-        Raises `Denied`, or `Unreachable` if there is no answer that can be used.
-        """
+        """Ask who the client is.  Raises `Denied`, or `Unreachable` if no answer can be used."""
         question = _Question(
             origin.listener, origin.session, origin.peer, msgspec.Raw(said)
         )

@@ -63,9 +63,7 @@ class Pomelo:
         registry: Registry | None = None,
         change: Callable[[Membership], object] | None = None,
     ) -> None:
-        """*change* is told each change of groups that a backend asks for; None: it is
-        made in *registry*.
-        """
+        """*change* is told changes of groups by backends; None: they are made in *registry*."""
         limits, options = settings.limits, settings.options
         self.name = ""
         """The listener's."""
@@ -167,7 +165,7 @@ class Pomelo:
         self._servers.pop(server, None)
 
     def close(self) -> None:
-        """Store what sessions have told, and ask services nothing more: the last client is gone."""
+        """Store what sessions have told, and close services: the last client is gone."""
         if self.sessions is not None:
             self.sessions.flush()
         if self.hook is not None:

@@ -295,10 +295,7 @@ class Options(Section):
 
     @property
     def told_user(self) -> bytes | None:
-        """`handshake_user` as it is sent: JSON in ASCII.
-
-        Raises ValueError if JSON has no such number.
-        """
+        """`handshake_user` as JSON in ASCII.  Raises ValueError if JSON has no such number."""
         user = self.handshake_user
         return None if user is None else ascii_json(user)
 

@@ -215,10 +215,7 @@ class Schema:
             raise Undecodable("a string is not UTF-8") from None
 
     def encode(self, route: str, value: Mapping[str, Any]) -> bytes:
-        """The body of a JSON object; fields without a definition are left out.
-
-        Raises `Unencodable` only.
-        """
+        """The body of a JSON object, without undefined fields.  Raises `Unencodable` only."""
         return self._encode(self._messages[route], value, 0)
 
     def _encode(self, message: _Message, value: Any, depth: int) -> bytes:

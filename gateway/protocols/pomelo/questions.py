@@ -40,10 +40,7 @@ class Questions:
         return len(self.open)
 
     def keep(self, ready: Ready) -> int:
-        """Reserve what is kept of its requests until they are put; returns the bytes.
-
-        If there is no room for them, nothing is kept, and services answer none.
-        """
+        """Reserve memory for its requests; the bytes, or 0 without room: services answer none."""
         journal, size = self._journal, ready.asked_bytes
         if not journal.reserve(size):
             journal.reserve(-size)
@@ -78,10 +75,7 @@ class Questions:
                 service.ask(question)
 
     def answer(self, number: int, answer: bytes) -> bool:
-        """The JSON that answers the oldest request with this id, if rows answer those.
-
-        False if none waits.
-        """
+        """Answer the oldest request of this id with JSON, if rows may; False if none waits."""
         for question in self.open:
             service = self._services[question.said["route"]]
             if question.said["id"] == number and service.elsewhere:

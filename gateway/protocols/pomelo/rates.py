@@ -79,10 +79,7 @@ class Bucket:
         return max(self._messages, self._bytes) - now > self.rate.burst - _ROUNDING
 
     def unread(self, since: float, now: float) -> None:
-        """Allow for a sender that was not read from *since* to *now*: its messages then come late.
-
-        It has `burst` to catch up, or until the next pause.
-        """
+        """Allow for late messages of a sender that was not read: it has `burst` to catch up."""
         if since > self._unread_until:
             self._unread = since
         self._unread_until = now + self.rate.burst
@@ -152,10 +149,7 @@ class Buckets:
         return True
 
     def _sort_out(self, now: float) -> None:
-        """Forget those that are full; and the oldest, if there are too many.
-
-        Some go at once, so that this does not happen for each that comes.
-        """
+        """Forget full buckets; and the oldest if too many, some at once."""
         kept = {who: one for who, one in self._buckets.items() if not one.is_full(now)}
         for who in list(islice(kept, max(0, len(kept) - self._most * 7 // 8))):
             del kept[who]

@@ -63,10 +63,7 @@ class Member(Client, Protocol):
         """When it joined, in seconds since the epoch."""
 
     def push(self, package: bytes, share: float = 1.0) -> bool:
-        """Send a push, unless too much is unsent already; true if it was sent.
-
-        *share* is how much of `options.push_bytes` may be (`PRIORITIES`).
-        """
+        """Send a push, true, unless more than *share* of `options.push_bytes` is unsent."""
 
     def answer(self, number: int, answer: bytes) -> bool:
         """Answer its request with this id by this JSON; false if none waits for that."""
@@ -111,10 +108,7 @@ class Delivery:
         return {"sent": self.pushed.sent, "dropped": self.pushed.dropped}
 
     def send(self, most: int | None = None) -> int:
-        """Write it to the next *most* clients, or to all.
-
-        Returns how many there were; 0 when it has reached everybody.
-        """
+        """Write it to the next *most* clients, or all; how many there were, 0 at the end."""
         pushed, packages, share = self.pushed, self._packages, self._share
         sent, dropped = pushed.sent, pushed.dropped
         for member in islice(self._members, most):
@@ -238,10 +232,7 @@ class Registry:
         return delivery.pushed
 
     def answer(self, session: str, number: int, body: bytes) -> bool:
-        """Answer a request by this JSON; false, and no answer is sent, if none waits.
-
-        Raises ValueError if it is not JSON.
-        """
+        """Answer a request by this JSON; false if none waits.  Raises ValueError if it is none."""
         try:
             _check_json(body)
         except ValueError:

@@ -81,10 +81,7 @@ class Definitions:
 def load(
     routes: Any = None, client_protos: Any = None, server_protos: Any = None
 ) -> Definitions:
-    """Definitions from the options, each of which is a value or the path of a JSON file.
-
-    Raises `Unusable`, which names the option, and the file if there is one.
-    """
+    """Definitions from options: values or paths of JSON files.  Raises `Unusable`, which names them."""
     files: dict[Path, int] = {}
     listed = value_of(routes, "routes", files)
     dictionary = _dictionary(listed, where("routes", routes))
@@ -152,10 +149,7 @@ def changed(files: Mapping[Path, int]) -> bool:
 
 
 def value_of(option: Any, name: str, files: dict[Path, int]) -> Any:
-    """The value of an option, or of the JSON file that it names, which is added to *files*.
-
-    Raises `Unusable`.
-    """
+    """The value of an option, or of its JSON file, noted in *files*.  Raises `Unusable`."""
     if not isinstance(option, (str, Path)):
         return option
     path = Path(option)

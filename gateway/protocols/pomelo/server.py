@@ -162,10 +162,7 @@ class PomeloServer(Closing, Yielding):
             self._regulate()
 
     def closed(self) -> None:
-        """Forget requests that the journal has not taken: the client repeats them elsewhere.
-
-        Batches of notifies, which are not repeated, are stored.
-        """
+        """Withdraw requests, which the client repeats elsewhere; notifies are stored."""
         for pending in self._pending:
             if pending.ready.ids:
                 self._listener.journal.withdraw(pending.batch)

@@ -129,10 +129,7 @@ class PomeloService(Service):
         self._retired = Figures.of([server], self._retired)
 
     def reload(self) -> Iterator[str]:
-        """Read dictionaries and protobuf definitions again, for new connections, and groups.
-
-        Call the gateways of the lobby as it is now.
-        """
+        """Read definitions and groups again, for new connections; configure the lobby."""
         if why := self._open_lobby():
             yield f"{why}; the lobby stays as it was"
         newest = {one.name: one for one in self._servers}

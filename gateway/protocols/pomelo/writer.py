@@ -81,10 +81,7 @@ class Writer:
         return b""
 
     def received(self, data: bytes) -> Iterator[Batch]:
-        """The batches that these bytes acknowledge.
-
-        Raises `Unexpected` for a kick, and for an answer that is none with code 200.
-        """
+        """The acknowledged batches.  Raises `Unexpected` for a kick, and a code other than 200."""
         try:
             for each in self._session.received(data):
                 if isinstance(each, client_session.Response):

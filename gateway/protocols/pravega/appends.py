@@ -367,10 +367,7 @@ class Appends:
         self.replies.add(DataAppended(writer.id, number, previous, request_id, length))
 
     def _refuse(self, writer: Writer, number: int, request_id: int) -> None:
-        """Refuse an append to a segment that is sealed or gone.
-
-        Each append that comes before the first refusal is sent gets one, too.
-        """
+        """Refuse an append to a sealed or deleted segment, also others before that is sent."""
         name = writer.segment
         why = SegmentIsSealed if name in self._state.segments else NoSuchSegment
         self.replies.add(why(request_id, name, "", number), writer)

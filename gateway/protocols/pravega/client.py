@@ -64,9 +64,7 @@ class EventWriter(ABC):
         return len(self._in_flight) if self.ready else 0
 
     def set_aside(self) -> None:
-        """Do not send the event that was in flight again, unless the server has it stored:
-        it says so on the next connection.
-        """
+        """Send the event in flight again only if the server says that it lacks it."""
         self._suspect = self._in_flight[0]
 
     @property
@@ -183,10 +181,7 @@ class DraftWriter(EventWriter):
 
 
 class V17Writer(EventWriter):
-    """Writes in wire version 17: events are numbered from 1.
-
-    Creates the segment if it does not exist.
-    """
+    """Writes in wire version 17, numbered from 1; creates the segment if it does not exist."""
 
     def __init__(self, writer: bytes, segment: str, *, token: str = "") -> None:
         """*token* is a delegation token, where one is required."""

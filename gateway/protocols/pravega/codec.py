@@ -328,10 +328,7 @@ def encode_in_pieces(sent: Message) -> Sequence[bytes | memoryview]:
 
 
 def decode(code: int, payload: bytes) -> Message:
-    """The command with this type, which must be known, and payload.
-
-    Raises `Refusal` if a field does not fit into the payload.
-    """
+    """The command with this type, which must be known.  Raises `Refusal` for a wrong payload."""
     cls = REQUESTS.get(code) or REPLIES[code]
     values: list[Any] = []
     at = 0

@@ -75,10 +75,7 @@ class Submitter(Protocol):
 
 @define(eq=False)
 class PendingRead:
-    """A read that is not answered yet.
-
-    Calls `respond(self, answer)` or, for a bad request, `refuse(why)`.
-    """
+    """A read in waiting: calls `respond(self, answer)` or, for a bad request, `refuse(why)`."""
 
     container: Container | None
     """None once it is answered or cancelled."""
@@ -157,10 +154,7 @@ class Container:
     # -- start and stop -------------------------------------------------------------
 
     def restore(self, data: bytes) -> None:
-        """Take the state from a snapshot, before all else.
-
-        Raises any exception for a snapshot that is broken.
-        """
+        """Take the state from a snapshot, before all else.  Raises whatever a broken one does."""
         self.state = restore(data)
         self.state.synchronizers_are_rows = self._synchronizers_are_rows
 
@@ -286,7 +280,7 @@ class Container:
         submitter: Submitter | None = None,
         origin: Origin | None = None,
     ) -> None:
-        """Make a change durable; *submitter* is told of it.  *origin* is that of its rows."""
+        """Make a change durable; *submitter* is told of it, *origin* is that of its rows."""
         if not (change.pieces or self._assembling):
             self._submit(change, submitter, origin)
             return

@@ -66,10 +66,7 @@ def _apart(
 
 
 def cut(data: bytes | memoryview, at: int) -> tuple[int, int] | None:
-    """How many events begin at *at*, `MOST_EVENTS` at most, and where they end.
-
-    None if that is not whole events.
-    """
+    """Count events at *at*, `MOST_EVENTS` at most, and their end; None if they are not whole."""
     count, at = _of_one_size(data, at) or _walk(data, at, MOST_EVENTS)
     return _whole(data, count, at)
 
@@ -101,19 +98,13 @@ def begins(data: bytes) -> Iterator[int]:
 
 
 def count_rows(data: bytes | memoryview) -> int:
-    """How many rows *data* becomes: one for each event.
-
-    One if it is not events, or more than `MOST_EVENTS`.
-    """
+    """Rows of *data*: one for each event, one if it is none or more than `MOST_EVENTS`."""
     found = cut(data, 0)
     return 1 if found is None or found[1] < len(data) else found[0]
 
 
 def equal_payloads(data: bytes | memoryview) -> tuple[bytes, int] | None:
-    """All payloads in one piece and the size of each, if all have the same size.
-
-    None for events of different sizes, and for less than 64.
-    """
+    """All payloads in one piece, and their one size; None if sizes differ or for less than 64."""
     end = len(data)
     # Before all events are looked at.
     if end < _HEADER or end < _BLOCK_EVENTS * (_HEADER + _EVENT.unpack_from(data)[0]):
@@ -228,10 +219,7 @@ class EventCounter(Struct, eq=False, gc=False):
         return self._at > len(data) - _HEADER
 
     def rows(self, data: bytearray) -> int:
-        """How many rows *data* becomes, all of which was counted.
-
-        As `count_rows` says, but however many there are.
-        """
+        """Rows of *data*, all counted: as `count_rows`, however many there are."""
         return self._count if self._at == len(data) else 1
 
 

@@ -68,10 +68,7 @@ class Lookups:
         self._pool.stop()
 
     def read(self, lsn: int, call: Callable[[], Any]) -> Deferred[Any]:
-        """Call *call* in a thread, for what is at *lsn*; fires with its result.
-
-        A reader that does not need it any more cancels it.
-        """
+        """Call *call* in a thread, for *lsn*; fires with its result.  May be cancelled."""
         read = _Read(call, self._forget)
         with self._lock:
             due = self._served + _EACH * self._waiting + _ANYHOW

@@ -72,10 +72,7 @@ class _Record(msgspec.Struct, array_like=True):
         raise NotImplementedError
 
     def stored(self, state: State, number: int, lsn: int) -> Iterable[Written]:
-        """Note that it is durable, in change *number*; *lsn* is that of its first row.
-
-        Gives the data that it wrote.
-        """
+        """Note it durable in change *number*, first row *lsn*; gives the data that it wrote."""
         return ()
 
 
@@ -342,10 +339,7 @@ def _is_large(record: Record) -> TypeGuard[Append | Merge]:
 
 
 def pieces(number: int, records: list[Record]) -> list[bytes | memoryview]:
-    """The bytes of `pack` in pieces, of which the data of large records are views.
-
-    Data is the last field of its record, so what is around it is encoded without it.
-    """
+    """The pieces of `pack`, data of large records as views: data is a record's last field."""
     found: list[bytes | memoryview] = []
     around = bytearray(_encode((_FORMAT, number, [None] * len(records))))
     del around[len(around) - len(records) :]

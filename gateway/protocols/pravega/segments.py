@@ -101,10 +101,7 @@ class Segments(State):
         return segment is None or segment.staged is None or segment.staged.counted
 
     def count_staged(self, name: str) -> bool:
-        """Count events of a staged segment, as far as a turn allows.
-
-        True: all are counted, or there is no such segment.
-        """
+        """Count events of a staged segment within a turn; True: all, or there is none."""
         segment = self.segments.get(name)
         return segment is None or segment.staged is None or segment.staged.count()
 
@@ -225,10 +222,7 @@ class Segments(State):
     def attribute(
         self, name: str, attribute: bytes, new: int, expected: int, now: int
     ) -> Change:
-        """Set an attribute whose value is *expected* (`NEVER`: not set).
-
-        Raises `SegmentNotFound`, `ConditionFailed`.
-        """
+        """Set an attribute that is *expected*.  Raises `SegmentNotFound`, `ConditionFailed`."""
         if self.data(name).attribute(attribute) != expected:
             raise ConditionFailed
         return self._change([records.Attribute(name, attribute, new)], now)
@@ -320,10 +314,7 @@ class Segments(State):
         return self._change(made, now)
 
     def create_table(self, name: str, now: int, *, key_bytes: int = 0) -> Change:
-        """Create a table; *key_bytes* is the size of its keys, 0 for any.
-
-        Raises `SegmentExists`.
-        """
+        """Create a table with keys of *key_bytes*, 0 for any.  Raises `SegmentExists`."""
         if name in self.segments:
             raise SegmentExists
         return self._change(

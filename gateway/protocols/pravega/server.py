@@ -85,10 +85,7 @@ class _Session(Protocol):
 
 
 class PravegaListener:
-    """The connections of one listener: their limits, container and token check.
-
-    Implements `interfaces.Accept`.
-    """
+    """A listener's limits, container and token check.  Implements `interfaces.Accept`."""
 
     def __init__(
         self,
@@ -96,9 +93,7 @@ class PravegaListener:
         container: Container,
         checks: TokenChecks,
     ) -> None:
-        """*checks* gives what is asked about each request and append of a client, by the
-        name that its certificate proves.
-        """
+        """*checks* gives the check of a client by the name that its certificate proves."""
         limits = settings.limits
         self.limits = limits_of(Limits, settings)
         self.unacknowledged_bytes = limits.unacknowledged_bytes
@@ -113,10 +108,7 @@ class PravegaListener:
     def session(
         self, first: bytes, principal: str | None, proved: Callable[[str], object]
     ) -> _Session:
-        """The session of a connection whose first four bytes, a type, are *first*.
-
-        *proved* is told whose each of its commands is.
-        """
+        """The session for the *first* four bytes; *proved* hears each command's name."""
         state, check = self.container.state, self._checks(principal, proved)
         if first != _HELLO:
             return DraftSession(state, self.limits, check)

@@ -212,10 +212,7 @@ class Session:
         self._appends.discard()
 
     def closed(self, now: int) -> Iterator[Change]:
-        """The connection is closed: delete the large events that it has not merged.
-
-        Take each change when it can be submitted; others may be made in between.
-        """
+        """Delete large events that were not merged; take each change when it can be submitted."""
         self._replies.clear()
         transients = self._requests.transients
         while transients:

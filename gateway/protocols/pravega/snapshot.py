@@ -130,15 +130,10 @@ class _TableLeft:
 
 
 class SnapshotWriter:
-    """Makes a snapshot of the state at its creation, while the state goes on changing.
-
-    Implements `state.ChangeObserver`.
-    """
+    """A snapshot of the state at its creation, as it goes on.  Implements `state.ChangeObserver`."""
 
     def __init__(self, state: Segments, first_lsn: int = 0) -> None:
-        """Events before *first_lsn* are deleted: their marks are dropped, so that
-        snapshots do not grow for ever.
-        """
+        """Marks of deleted events, before *first_lsn*, are dropped."""
         self.number = state.number
         """The last change in the snapshot, which must be durable before its use."""
         self._state = state

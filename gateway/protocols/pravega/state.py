@@ -63,10 +63,7 @@ class State:
         """The snapshot in the making, if there is one."""
 
     def needed(self, name: str) -> int | None:
-        """The lsn from which on rows of a segment are needed; None: none of them.
-
-        Any thread may ask.
-        """
+        """The lsn from which on a segment's rows are needed; None: none.  Any thread may ask."""
         segment = self.segments.get(name)
         if segment is not None and (found := segment.needed_lsn) is not None:
             leaving = self._leaving.get(name)

@@ -60,10 +60,7 @@ class Table:
         return table
 
     def check(self, keys: Iterable[Entry], position: int) -> None:
-        """Check the conditions of a put or removal.
-
-        Raises `BadOffset`, `KeyNotFound`, `BadKeyVersion`.
-        """
+        """Check a put's or removal's conditions.  Raises `BadOffset`, `KeyNotFound`, `BadKeyVersion`."""
         if position >= 0 and position != self.position:
             raise BadOffset(self.position)
         for key in keys:

@@ -74,7 +74,7 @@ class Writer:
         """Nothing to do: `connected` starts again with what is not acknowledged."""
 
     def set_aside(self) -> Batch | None:
-        """Set the event in flight aside.  No batch is done before the server says what it has."""
+        """Set the event in flight aside; no batch is done before the server says what it has."""
         self._events.set_aside()
         return None
 

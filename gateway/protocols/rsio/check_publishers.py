@@ -82,10 +82,7 @@ class _Slow(_Numbers):
 
 @define(eq=False)
 class _Made:
-    """A publisher whose sources are made by a function.
-
-    *resumes*: that takes care of `Request.offset`.
-    """
+    """A publisher with a function for its sources; *resumes*: they heed `Request.offset`."""
 
     _make: Callable[[Request, Callable[[], None]], Source]
     _resumes: bool = False

@@ -123,10 +123,7 @@ Token: TypeAlias = Run | Overrun | Oversized | Message
 
 
 class Decoder:
-    """Call `feed`, then `next` until it returns None.
-
-    Raises nothing but `Refusal`, and is unusable afterwards.
-    """
+    """Call `feed`, then `next` until it gives None.  Raises only `Refusal`, and is unusable then."""
 
     __slots__ = ("_at", "_buffer", "_compressed", "_inflated", "_inflater", "_limits",
                  "_need", "_outer", "_packed", "_signals", "_skip", "_streams",
@@ -243,10 +240,7 @@ class Decoder:
                 return token
 
     def _count(self) -> None:
-        """Limit the messages in blocks: they cost their sender almost nothing to send.
-
-        Elements are not counted, they are limited by our demand.
-        """
+        """Limit messages in blocks, which cost their sender little; demand limits elements."""
         if self._packed is None:
             self._signals -= 1
             if self._signals < 0:

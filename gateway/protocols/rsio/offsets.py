@@ -197,7 +197,7 @@ class Offsets:
     def __init__(self, known: Iterable[tuple[Key, int]] = ()) -> None:
         self._number = 0
         self.fenced = 0
-        """Streams ended or refused because a later record of their sender began."""
+        """Streams ended or refused because a later instance of their sender began."""
         self.forgotten = 0
         """Names that had to go for others, or found no place, and can not resume."""
         self._load((Key(*key), _Progress(durable)) for key, durable in known)
@@ -228,9 +228,9 @@ class Offsets:
 
         After `begin`, *ready* is called with the number of stored elements.  *evicted*
         is called if another stream claims the same key.  *instance* is that of the
-        sender's record, if it says; *resumed*: in this record it was asked to resume before.
+        sender's record, if it says; *resumed*: it was asked to resume before.
 
-        Raises `Fenced` if another record has the name since.
+        Raises `Fenced` if another instance has the name since.
         """
         progress = self._known.get(key)
         if progress is None:

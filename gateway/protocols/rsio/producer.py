@@ -121,10 +121,7 @@ class Producer:
         self._outbound.send(messages.OnSubscribe(stream.id, size))
 
     def send(self, stream: Served, elements: Sequence[bytes]) -> None:
-        """Publish *elements*; ValueError if they exceed the demand.
-
-        If one is large, it and those behind it are left to `parts`.
-        """
+        """Publish *elements*; ValueError beyond the demand.  Large ones are left to `parts`."""
         if stream.unsent or max(map(len, elements), default=0) > PART_BYTES:
             self.send_in_turns(stream, elements)
             return
@@ -172,10 +169,7 @@ class Producer:
             self._outbound.send(messages.OnComplete(stream.id))
 
     def fail(self, stream: Served, error: str) -> None:
-        """Send onError; does nothing if the stream is over already (1.7).
-
-        What is unsent of its elements is dropped.
-        """
+        """Send onError, and drop unsent elements; nothing if the stream is over already (1.7)."""
         if self._finish(stream):
             self._outbound.send(
                 messages.OnError(stream.id, self._outbound.shortened(error))

@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import random
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gateway.protocols.rsio.client.on_twisted import connect
 from gateway.protocols.rsio.client.sender import Sender
 from gateway.protocols.rsio.messages import CONTENT_TYPE, alpn
-from gateway.protocols.rsio.sample import meters
 from gateway.sdk.command import WrongUse, endpoint, http2, websocket
 from gateway.sdk.sending import Feeding
+from gateway.sdk.source import identified, timestamp
 
 #: Of events; the gateway's demand decides how many of them are on their way.
 _LOT, _LOTS = 128, 8
+_METERS = 60
+
+
+def meters(seed: int) -> Iterator[tuple[str, bytes]]:
+    """Made-up readings of electricity meters, ~125 bytes each; with their ids."""
+    chance, ids = identified(seed)
+    counted = [chance.uniform(0, 9999) for _ in range(_METERS)]
+    for identity in ids:
+        meter, watts = chance.randrange(_METERS), chance.randrange(50, 9000)
+        counted[meter] += watts / 3.6e6
+        yield (
+            identity,
+            f'{{"@timestamp":"{timestamp()}","event":{{"id":"{identity}"}},'
+            f'"meter":"m{meter:02d}","W":{watts},"kWh":{counted[meter]:.6f}}}'.encode(),
+        )
 
 
 class _Sender(Sender):

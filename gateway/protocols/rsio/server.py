@@ -391,10 +391,7 @@ class RsioServer(Closing, interfaces.Publishing, Yielding, Aging):
             self._connection.busy(waiting)
 
     def _regulate(self) -> None:
-        """Pause or resume reading, by what is unacknowledged.
-
-        A full journal holds back demand, not messages: a peer is heard all the while.
-        """
+        """Pause or resume reading by unacknowledged bytes; a full journal holds back demand only."""
         if self._closed or self._refusal is not None:
             return
         unacknowledged = self._ingest.unacknowledged

@@ -144,10 +144,7 @@ class Lobby:
         return [one.trouble for one in self._neighbours if one.trouble is not None]
 
     def configure(self, options: LobbyOptions | None) -> None:
-        """Take these options from now on.  Raises ValueError.
-
-        Where nothing has changed, nothing does.
-        """
+        """Take these options from now on, if they are others.  Raises ValueError."""
         known = options, _pem(options)
         if known == self._known:
             return
@@ -166,10 +163,7 @@ class Lobby:
             one.close()
 
     async def carry_out(self, row: Row) -> list[Heard]:
-        """Do it here and there; this gateway's answer is the first.
-
-        Raises ValueError, and calls no other gateway, if it can not be done here.
-        """
+        """Do it here and there, this gateway's answer first; ValueError if not possible here."""
         elsewhere = self.concerns_others(row)
         delivery = row.begin(self.registry)
         asked = Deferred.fromCoroutine(self.spread([row])) if elsewhere else None

@@ -65,10 +65,7 @@ class File:
     """Seconds since the epoch: when its pushes began to age."""
 
     def chunk(self) -> list[Row]:
-        """The next rows, of about 1 MiB together; none when all were read.
-
-        Raises `BrokenFile` if the file changed since it was checked.
-        """
+        """The next rows, some 1 MiB; none at the end.  Raises `BrokenFile` if the file has changed."""
         chunk: list[Row] = []
         size = 0
         for row in islice(self._rows, _CHUNK_ROWS):
@@ -119,10 +116,7 @@ class Folder:
         return len(self._pushed)
 
     def take(self) -> File | None:
-        """The next file, each file once; None if there is none.
-
-        It is readable to its end; its rename and its name are on disk.
-        """
+        """The next file, readable to its end and renamed durably, each once; None if there is none."""
         if self._left is not None and (file := self._take_next(self._left)) is not None:
             return file
         self._make_again()
@@ -232,10 +226,7 @@ class Folder:
     # What becomes of a file
 
     def _take(self, path: Path) -> File | None:
-        """Open it, read all of it once, and move it away; None if it was pushed before.
-
-        Raises `BrokenFile`, `_NotNoted`, or OSError.
-        """
+        """Open, read and move it; None if pushed before.  Raises `BrokenFile`, `_NotNoted`, OSError."""
         inside = path.relative_to(self._path)
         name = identity(inside)
         file = self._open(path)
@@ -369,10 +360,7 @@ def identity(inside: Path) -> str:
 
 
 def _fitting(prefix: str, name: str, suffix: str = "") -> str:
-    """*prefix* and *name*, cut at its begin if no file could be called so.
-
-    There is room left for *suffix*.
-    """
+    """*prefix* and *name*, cut at its begin to fit a file's name with room for *suffix*."""
     most = _MOST_NAME - len(prefix) - len(suffix)
     encoded = os.fsencode(name)
     if len(encoded) > most:

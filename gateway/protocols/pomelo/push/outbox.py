@@ -33,10 +33,7 @@ _STOP_SECONDS = 5.0
 
 @define(eq=False, slots=False)
 class Outbox:
-    """Pushes what appears in a folder, as long as it runs.
-
-    What waits to be pushed is counted as memory of *journal*.
-    """
+    """Pushes files that appear in a folder; rows that wait count as memory of *journal*."""
 
     _log = Logger()
 

@@ -68,10 +68,7 @@ def _given(to: _To) -> Given:
 
 
 def page(lobby: Lobby, parse: Callable[[bytes], Row]) -> Post:
-    """Answers a request with how many clients had what it asks for.
-
-    *parse* raises ValueError, whose text is the answer, if it asks for nothing.
-    """
+    """The page that answers how many clients had what; *parse* raises ValueError with the refusal."""
 
     async def carry_out(row: Row) -> Answer:
         try:

@@ -60,7 +60,7 @@ class PushedNames:
         return len(self._names)
 
     def ago(self, name: str) -> float | None:
-        """Seconds since a file of this name was pushed; None if it is not known that it was."""
+        """Seconds since a file of this name was pushed; None if that is not known."""
         at = self._names.get(name)
         return None if at is None or self._is_over(at) else self._clock() - at
 
@@ -94,10 +94,7 @@ class PushedNames:
         return self._disk.read_around(self._path), False
 
     def add(self, name: str) -> None:
-        """A file of this name is about to be pushed.
-
-        Raises OSError, and remembers nothing, if that can not be made durable.
-        """
+        """Note durably that a file of this name will be pushed.  Raises OSError, noting nothing."""
         if self._file is None or self._lines > 2 * len(self._names) + _SPARE_LINES:
             self._write_anew()
         assert self._file is not None

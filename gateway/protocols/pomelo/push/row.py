@@ -47,10 +47,7 @@ class Row:
         return None
 
     def begin(self, registry: Registry) -> Delivery:
-        """Do it for the clients that are connected now; the rest to do is a delivery.
-
-        Raises ValueError if it can not be done.
-        """
+        """Do it for clients that are connected; the rest is a delivery.  Raises ValueError."""
         raise NotImplementedError
 
 
@@ -158,11 +155,7 @@ class Push(Row):
         return self.to.session
 
     def begin(self, registry: Registry) -> Delivery:
-        """Encode it for the addressees that are connected now.
-
-        Raises ValueError for a route or a body that can not be encoded
-        (`Registry.begin`).
-        """
+        """Encode it for the addressees.  Raises ValueError for a route or body that can not be."""
         members = self.to.members(registry)
         return registry.begin(members, self.route, self.body, self.priority)
 
@@ -202,10 +195,7 @@ class AnswerRow(Row):
         return self.session
 
     def begin(self, registry: Registry) -> Delivery:
-        """Answer the request; there is nothing else to deliver.
-
-        Raises ValueError if the body is not JSON.
-        """
+        """Answer the request; nothing else is to deliver.  Raises ValueError for bad JSON."""
         answered = registry.answer(self.session, self.id, self.body)
         return Delivery.done(answered=int(answered))
 

@@ -55,10 +55,7 @@ _STRING = msgspec.json.Decoder(str)
 
 
 def read(file: BinaryIO, name: str, most_bytes: int) -> Iterator[Row]:
-    """All rows of a file; *most_bytes* is `options.outbox.file_bytes`.
-
-    Raises `BrokenFile` where the first row is that can not be read.
-    """
+    """All rows of a file of *most_bytes* at most.  Raises `BrokenFile` at the first unreadable row."""
     try:
         if name.endswith(".parquet"):
             yield from _parquet(file, most_bytes)

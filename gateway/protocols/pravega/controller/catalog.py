@@ -334,10 +334,7 @@ class Catalog:
         return {part: begin(there[part]) if part in there else 0 for part in parts}
 
     def drop_behind_head(self, scope: str, name: str) -> None:
-        """Delete a stream's segments that were truncated at their ends and replaced.
-
-        What is known of the oldest is forgotten, when they are many.
-        """
+        """Delete truncated, replaced segments, and forget the oldest if they are many."""
         stream = self.scopes[scope].streams[name]
         if not stream.scaled:
             return

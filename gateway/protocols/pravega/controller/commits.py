@@ -92,10 +92,7 @@ class Commits:
         self._waiting.clear()
 
     def must_wait(self, key: Key) -> bool:
-        """Whether a commit needs epochs of its own, or comes behind one that does.
-
-        Raises `Failed` if there is no room for those.
-        """
+        """Whether a commit must wait for epochs.  Raises `Failed` if there is no room for those."""
         place = key[:2]
         stream = self._stream(place)
         ended = self._ended(stream, self._staged([key]))

@@ -54,9 +54,7 @@ class Controller:
         options: Options,
         advertise: Callable[[str], tuple[str, int]],
     ) -> None:
-        """*advertise* gives host and port of the segment store, for a client that
-        addressed the controller by a host.
-        """
+        """*advertise* gives host and port of the segment store for the host that was asked."""
         self.container = container
         self.credentials = Credentials(options.users, options.tokens)
         self.access = Access(options.access)

@@ -28,10 +28,7 @@ _NAME = 0.7
 
 
 class Unfinished(Exception):
-    """The call needs another turn: then it is made again, from its beginning.
-
-    Raised before anything is changed.
-    """
+    """The call needs another turn, and is made again from its beginning: nothing is changed yet."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -30,10 +30,7 @@ _NO_STREAM, _NO_SUBSCRIBER, _OTHER_GENERATION = 2, 3, 5
 
 @define(eq=False, slots=False)
 class ReaderGroups:
-    """The methods about reader groups.
-
-    *delete* is for the stream of a group, by scope and name.
-    """
+    """The methods about reader groups; *delete* deletes a group's stream, by scope and name."""
 
     methods = Methods()
 

@@ -262,10 +262,7 @@ class ControllerServer(Closing):
             self._hang_up()
 
     def _regulate(self) -> None:
-        """Pause reading while too many calls wait for the disk.
-
-        More than a client may have open: those that it reset wait, too.
-        """
+        """Pause reading while too many calls, also ones that were reset, wait for the disk."""
         if self._closed:
             return
         if self._valve.regulate(len(self._due), feeding=False) and self._has_work:

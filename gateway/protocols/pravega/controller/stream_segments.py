@@ -71,10 +71,7 @@ class StreamSegments:
     # -- segments ----------------------------------------------------------------------
 
     def _ensure_mark(self, info: messages.StreamInfo) -> None:
-        """Create the stream of a stream's watermarks when it is first asked for.
-
-        Clients expect that there is one, and never create it.
-        """
+        """Create the stream of watermarks, which clients expect and never create."""
         base = info.stream.removeprefix(MARK)
         if (
             base != info.stream

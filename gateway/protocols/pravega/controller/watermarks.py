@@ -118,10 +118,7 @@ class Watermarks:
         time: int,
         position: Mapping[int, int],
     ) -> int:
-        """Take what a writer notes, or a transaction that it commits; gives the status.
-
-        Raises `Failed` if there is no room.
-        """
+        """Take a writer's or transaction's note; the status.  Raises `Failed` without room."""
         stream = self._catalog.stream(*place)
         if stream is None or stream.sealed:
             return _INTERNAL

@@ -98,10 +98,7 @@ def connect(
 
 
 class Sender(Reconnecting):
-    """Stays connected within `async with`; see `Reconnecting`.
-
-    At its end it says goodbye; what is not acknowledged fails with `Unacknowledged`.
-    """
+    """A `Reconnecting` on asyncio, for `async with`; at its end it says goodbye."""
 
     cancelled: ClassVar = asyncio.CancelledError
 

@@ -15,10 +15,7 @@ class StreamFailed(Exception):
 
 
 class CanNotResume(StreamFailed):
-    """The gateway has other elements of this sender than the sender knows to be stored.
-
-    Another connection would not help.
-    """
+    """The gateway has other elements of this sender than it knows: connecting again is no help."""
 
 
 class Fenced(CanNotResume):

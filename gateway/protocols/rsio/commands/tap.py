@@ -373,10 +373,7 @@ class _Tapping:
                         break
 
     def _may_go_on(self, why: Exception) -> bool:
-        """Whether another connection can go on where this one ended; then it will.
-
-        Not if the other end says why not: nothing but its own end (E503) is a reason.
-        """
+        """Whether another connection can go on: only if this one ended by itself, or with E503."""
         from gateway.protocols.rsio.client import StreamFailed
 
         text, last = str(why), self._form.last
