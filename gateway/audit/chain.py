@@ -7,12 +7,12 @@ The files of spool, archive and `poison/` are read, in order of lsn.  What must 
 besides is known from the catalog and the mark.  The head of the chain may be gone: what
 retention has removed is written down (`gateway.store.node.expired`), and with `spool.after:
 delete` the Spark job removes what it has committed.  Versions without digests wrote down
-neither, so files that nobody knows a digest of may be gone as well.
+neither, so files whose digest is not known may be gone as well.
 
 A machine that lost its disk goes on as another incarnation, which knows nothing of the files
 before it: it begins a chain of its own, and that is said.
 
-Whoever can write to the directory can also make another chain; only a link that was kept
+One who can write to the directory can also make another chain; only a link that was kept
 elsewhere tells (*links*).
 """
 
@@ -54,9 +54,9 @@ class Chain:
     last: int = 0
     """The last lsn of the newest file; 0 if there is none."""
     link: str = ""
-    """Of the newest file."""
+    """The link of the newest file."""
     notes: list[str] = field(default_factory=list)
-    """What is as it should be, and worth knowing."""
+    """Notes on what is as it should be."""
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -80,11 +80,11 @@ class _File:
 
     file: SpoolFile
     link: str
-    """Of the events that it has."""
+    """The link of the events that it has."""
     previous: str | None
-    """What it says of the file before it."""
+    """The link of the file before it, as it says."""
     has_digests: bool
-    """It says something of itself: no earlier version wrote it."""
+    """Whether it has digests: no earlier version wrote it."""
 
 
 @dataclass(slots=True)
@@ -96,11 +96,11 @@ class _Known:
     published: int = 0
     """The last lsn that is in a file."""
     link: str = ""
-    """Of the file that ends with it."""
+    """The link of the file that ends with it."""
     gone: dict[str, Lsns] = field(default_factory=dict)
     """Lsns whose files may be gone, by incarnation."""
     this: Incarnation | None = None
-    """Of the journal, which knows whose files are its own."""
+    """The incarnation of the journal, which knows whose files are its own."""
 
     def may_be_gone(self, *, ours: bool) -> Lsns:
         """The lsns that may be gone of incarnations that the journal knows, or of all others."""
@@ -174,18 +174,16 @@ class _Reader:
     """Files with earlier lsns alone are passed over."""
     _read: dict[tuple[str, int, int, int], _File] = field(default_factory=dict)
     _links: tuple[list[tuple[str, int, int]], dict[str, str]] = ([], {})
-    """Of which deletions, and those of `_before`."""
+    """Stamps of deletions, and the digests of `_before` for these."""
 
     @property
     def _places(self) -> tuple[Path, ...]:
-        """In the order in which files move."""
+        """The directories in the order in which files move."""
         root = self.directories
         return root.spool, root.archive, root.root / "poison"
 
     def files(self) -> dict[str, list[SpoolFile]]:
-        """Those of each node, in order of lsn; one that moves meanwhile may be there in two
-        places.
-        """
+        """The files of each node, in order of lsn; one that moves may be there in two places."""
         found: dict[str, list[SpoolFile]] = {}
         for place in self._places:
             for node, files in spool_files(place).items():
@@ -196,7 +194,7 @@ class _Reader:
         return found
 
     def read(self, files: Iterable[SpoolFile]) -> Iterator[_File]:
-        """What they are, each once; those that are gone are left out.  Raises OSError.
+        """The files, each once; those that are gone are left out.  Raises OSError.
 
         Two incarnations may have given one name to two files.
         """
@@ -276,7 +274,7 @@ class _Judge:
     first: int
     """Earlier lsns may be in no place."""
     links: set[str] = field(default_factory=set)
-    """Those that the chain has."""
+    """The links of the chain."""
 
     def judge(self, files: Sequence[_File]) -> Chain:
         chain = Chain(self.node, len(files))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Consumed:
-    """Of all sites that keep what they publish."""
+    """The events consumed at all sites that keep what they publish."""
 
     def __init__(self, sites: Iterable[Site]) -> None:
         self._sites = [site for site in sites if site.keeps]
@@ -56,16 +56,16 @@ class Consumed:
 
     @property
     def nodes(self) -> set[str]:
-        """Those of which something was read, or has left."""
+        """The nodes with events that were read, or have left."""
         return self._read.keys() | self._left.keys()
 
     def of(self, node: str) -> Iterator[tuple[str, Lsns]]:
-        """What of each of its incarnations is known to have been there."""
+        """Each incarnation, and its lsns that are known to have been there."""
         for of in (self._read, self._left):
             yield from of.get(node, {}).items()
 
     def read(self, node: str, life: str) -> Lsns:
-        """What a consumer has read of an incarnation of a node."""
+        """The lsns of an incarnation that a consumer has read."""
         return self._read.get(node, {}).get(life, Lsns())
 
     def left(self, node: str) -> Mapping[str, Lsns]:
@@ -76,7 +76,7 @@ class Consumed:
 
 
 def _names(site: Site) -> Sequence[str]:
-    """Of the consumers that have ever said something."""
+    """Names of consumers that have ever said something."""
     return sorted({name for name in _there(site) if name and not name.startswith(".")})
 
 

@@ -30,7 +30,7 @@ class JournalContent:
     """The journal of one node."""
 
     events: dict[str, Lsns] = field(default_factory=dict)
-    """By incarnation."""
+    """The lsns by incarnation."""
     this: Incarnation | None = None
     """The incarnation that gives lsns there; None if that is not known."""
     published: list[Entry] = field(default_factory=list)

@@ -1,7 +1,7 @@
-"""What is known of a node's incarnations: who goes on from whom, and where each ended.
+"""A node's incarnations: which goes on from which, and where each ended.
 
 An event's name is (node, incarnation, lsn), and each incarnation accounts for its own lsns.
-Of its end it is asked whether anybody vouches for it (`REASONS`).  Who says something of one:
+Its end must be vouched for (`REASONS`).  These say something of one:
 
     journals     that is seen here: of itself, and those before it in its directory
     gateways     that are asked, and answer
@@ -9,9 +9,9 @@ Of its end it is asked whether anybody vouches for it (`REASONS`).  Who says som
     ledgers      of jobs: how some ended, and what files have said of theirs
     arrivals     at hubs: what has come of each
 
-A directory may start while neither bucket nor hub is there, so that a clean stop ends an
-incarnation, and not its directory: of the newest one of a directory that is not seen here
-somebody has to have heard lately, or to have said that nothing follows.
+A directory may start while neither bucket nor hub is there.  So a clean stop ends an
+incarnation, and not its directory.  The newest one of a directory that is not seen here must
+have been heard lately, or it must be said that nothing follows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SHORT = 8
 
 
 def short(incarnation: str) -> str:
-    """As people read it."""
+    """The incarnation as people read it."""
     shown = incarnation[:_SHORT]
     return shown if shown == incarnation else f"{shown}…"
 
@@ -98,7 +98,7 @@ _SENTENCES = {
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """An incarnation of which nobody knows where it ended."""
+    """An incarnation whose end is not known."""
 
     node: str
     incarnation: str
@@ -110,11 +110,11 @@ class Unknown:
     ack: str = ""
     """How it acknowledged, if that is known."""
     successor: str = ""
-    """Who goes on without it, …"""
+    """The incarnation that goes on without it."""
     since: int = 0
-    """… and from which lsn on."""
+    """The lsn from which on that goes on."""
     accepted: bool = False
-    """Somebody said that what it acknowledged behind that is lost."""
+    """Whether it was accepted that what it acknowledged behind that is lost."""
 
     def __str__(self) -> str:
         at = datetime.fromtimestamp(self.heard, UTC)
@@ -138,34 +138,34 @@ class Heard(NamedTuple):
 
 @dataclass(slots=True)
 class Known:
-    """What is known of one incarnation."""
+    """The knowledge of one incarnation."""
 
     since: int = 0
-    """The first lsn that it may have given; 0 if nobody says."""
+    """The first lsn that it may have given; 0 if that is not known."""
     said: int = 0
     """The last one that it has said to have acknowledged."""
     heard: float = 0.0
     """When it was heard of last."""
     ack: str = ""
     exact: bool = False
-    """It has ended, and `said` was all."""
+    """Whether it has ended, and `said` was all."""
     here: bool = False
-    """Its journal is seen, or a gateway is asked that has it."""
+    """Whether its journal is seen, or a gateway is asked that has it."""
     lately: bool = False
-    """It has said something of itself lately, …"""
+    """Whether it has said something of itself lately."""
     began: float = 0.0
-    """… and then, when its daemon had begun, by the clock of `heard`."""
+    """The time when its daemon had begun, by the clock of `heard`, if it was heard lately."""
     decommissioned: bool = False
     derived: bool = False
     """The job has made it of events that have the names of others."""
     published: int = 0
-    """Up to this one all of its directory is in files, it said."""
+    """The lsn up to which all of its directory is in files, it said."""
     copied: bool = False
     """A directory goes on that has not all of it."""
     following: dict[str, int] = field(default_factory=dict)
-    """Who goes on from it, and from which lsn on."""
+    """The incarnations that go on from it, and from which lsn on."""
     before: str = ""
-    """Who was before it in its directory."""
+    """The incarnation before it in its directory."""
     heads: set[str] = field(default_factory=set)
     """The newest incarnations of directories that have all of it."""
 
@@ -176,7 +176,7 @@ class Known:
 
 
 class Lives:
-    """What is known of one node's incarnations beside their events."""
+    """The knowledge of one node's incarnations beside their events."""
 
     def __init__(self, node: str, heard: Sequence[Heard] = ()) -> None:
         self.node = node
@@ -189,12 +189,12 @@ class Lives:
         self.gave: dict[str, int] = {}
         """The last lsn of some, as those say which go on from them."""
         self._there: list[str] = []
-        """Whose journal is seen, or who was heard lately."""
+        """Incarnations whose journal is seen, or that were heard lately."""
         self._spoken_of = False
         """Whether anybody has said something of this node but its files."""
 
     def of(self, incarnation: str) -> Known:
-        """What is known of one."""
+        """The knowledge of one incarnation."""
         return self.by.setdefault(incarnation, Known())
 
     # -- who says something -------------------------------------------------------------
@@ -210,7 +210,7 @@ class Lives:
             self.of(each).said = max(self.of(each).said, last)
 
     def words(self, heard: Sequence[Heard]) -> None:
-        """What incarnations have said of themselves."""
+        """Add the words of incarnations about themselves."""
         for one in heard:
             word, known = one.word, self.of(one.word.incarnation)
             self._begins(word.incarnation, word.since)
@@ -232,7 +232,7 @@ class Lives:
             self._ended(known, end.acknowledged, end.heard, end.ack, exact=end.exact)
 
     def records(self, records: Mapping[str, Record]) -> None:
-        """What files said of theirs."""
+        """Add the records that files have of their incarnations."""
         for each, record in records.items():
             self._begins(each, record.first)
             self.of(each).derived = bool(record.of)
@@ -241,7 +241,7 @@ class Lives:
                 self._gave(record.continues, record.first - 1)
 
     def asked(self, incarnation: str, since: int, earlier: Sequence[str]) -> None:
-        """Its gateway has answered, and said who was before it in its directory."""
+        """Add the answer of its gateway, with those before it in its directory."""
         self._begins(incarnation, since)
         self.of(incarnation).here = True
         self._directory([*earlier, incarnation])
@@ -267,8 +267,9 @@ class Lives:
     def _directory(
         self, ids: Sequence[str], lost: Iterable[str] = (), *, all_of_them: bool = False
     ) -> None:
-        """These were in one, oldest first; of the *lost* it has not all.  Where they are not
-        *all of them*, others may have given lsns between.
+        """Add incarnations of one directory, oldest first; of the *lost* it has not all.
+
+        Where they are not *all of them*, others may have given lsns between.
         """
         lost = {*lost, *self._ahead(ids)}
         head, (*earlier, successor) = ids[-1], ids
@@ -303,7 +304,7 @@ class Lives:
     # -- what it means ------------------------------------------------------------------
 
     def follows(self, incarnation: str) -> dict[str, int]:
-        """Who goes on from it, and from which lsn on; several are a fork."""
+        """The incarnations that go on from it, and from which lsn on; several are a fork."""
         found = self.of(incarnation).following
         if len(found) < 2:
             return found
@@ -369,7 +370,7 @@ class Lives:
         return next((each for each in self._there if each != incarnation), "")
 
     def unknown(self, last: Mapping[str, int]) -> Iterator[Unknown]:
-        """Those that nobody vouches for, by the *last* lsn that is known of each."""
+        """The incarnations whose end is not known, by the *last* lsn that is known of each."""
         unheard = []
         for each, lsn in sorted(last.items(), key=lambda one: one[1]):
             why = self.reason(each, lsn)
@@ -393,7 +394,7 @@ class Lives:
         )
 
     def forks(self) -> Iterator[tuple[str, list[str]]]:
-        """Those from which several go on, as copies of a directory do, and which."""
+        """The incarnations from which several go on, as copies of a directory do, and these."""
         for each in list(self.by):
             if len(follows := self.follows(each)) > 1:
                 yield each, sorted(follows)

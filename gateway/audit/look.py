@@ -36,7 +36,7 @@ class Files:
     """A node's files in spool and archive."""
 
     spool: list[SpoolFile]
-    """What waits for a job; and, where there is none, what is in the archive."""
+    """The files that wait for a job; without one, those in the archive."""
     archive: list[SpoolFile]
     of: dict[str, list[SpoolFile]] = field(default_factory=dict)
     """All of them, by incarnation; each name once."""
@@ -71,11 +71,11 @@ class View:
         self._spool: dict[str, list[SpoolFile]] = {}
         self._archive: dict[str, list[SpoolFile]] = {}
         self._kept: dict[str, list[SpoolFile]] = {}
-        """What stays in archives, as no job takes it."""
+        """Files that stay in archives, as no job takes them."""
         self._in_buckets: dict[str, list[SpoolFile]] | None = None
         """The archives in buckets; None before they were listed."""
         self.files: dict[str, Files] = {}
-        """Of each node that any place knows."""
+        """The files of each node that any place knows."""
         self.lives: dict[str, Lives] = {}
         """The incarnations of each of these nodes."""
         self._runs: dict[SpoolFile, list[tuple[int, int]]] = {}
@@ -121,13 +121,13 @@ class View:
 
     @property
     def problems(self) -> list[Problem]:
-        """Of the places themselves."""
+        """The problems of the places themselves."""
         places = (self.asked, self.words, self.lake, self.ledgers, self.consumed)
         found = [problem for place in places for problem in place.problems]
         return [*found, *self._elsewhere, *self.words.left]
 
     def _forwarded_elsewhere(self) -> Iterator[Problem]:
-        """What an edge says is at a hub, of a hub that is not looked at."""
+        """Problems of files that an edge has at a hub which is not looked at."""
         seen = {site.served for site in self._sites} | self.journals.nodes
         seen |= {node for node, word in self.asked.words.items() if word.forwards}
         for node, word in self.asked.words.items():
@@ -156,7 +156,7 @@ class View:
                 )
 
     def taken(self, published: Iterable[Entry], waiting: Lsns) -> Lsns:
-        """Which of *waiting* were published, and will not be again.
+        """The lsns of *waiting* that were published, and will not be again.
 
         Their segment may stay for what else is in it (`gateway.store.checkpoint`).
         """
@@ -172,9 +172,9 @@ class View:
     def runs(
         self, file: SpoolFile, journal: JournalContent, problems: list[Problem]
     ) -> list[tuple[int, int]]:
-        """What really is in a file that should have what no table has.
+        """The ranges that really are in a file that should have what no table has.
 
-        It is read whole: nobody else has these events.
+        It is read whole: there is no other copy of these events.
         """
         if file in self._runs:
             return self._runs[file]
@@ -192,9 +192,7 @@ class View:
         return self._runs[file]
 
     def archived(self, name: str) -> list[SpoolFile]:
-        """A node's files in the archives of buckets, which are listed for what is missing
-        alone.
-        """
+        """A node's files in the archives of buckets, which are listed for what is missing alone."""
         if self._in_buckets is None:
             self._in_buckets = self._spools.archives()
         return self._in_buckets.get(name, [])

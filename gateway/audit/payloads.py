@@ -4,10 +4,10 @@
 
 Files in a bucket, its archive too, are read one at a time, as copies that are removed again.
 Rows leave their file when they go to the tables, but the lsns of a file and the digest of
-its events are known: from the file, while spool or archive has it, else from the
+its events are known.  They are in the file, while spool or archive has it, else in the
 catalog's line.  So a file's rows are gathered from the tables, put in order of lsn, and
-hashed again.  Of a file of which the tables have a part, each row is compared with the file's,
-where spool or archive has it.  In the tables a payload is the text of `body`, or `payload`
+hashed again.  Where the tables have a part of a file, each row is compared with the file's,
+if spool or archive has it.  In the tables a payload is the text of `body`, or `payload`
 where that is null.  A `body` of type VARIANT is not what was sent; such rows can not be
 compared.
 
@@ -49,21 +49,20 @@ _CACHE_BYTES = 256 * 2**20
 
 @dataclass(slots=True)
 class Payloads:
-    """What was compared."""
+    """The results of the comparison."""
 
     archived: int = 0
     """Files of the archive that were read."""
     in_tables: int = 0
     """Files whose rows, in the tables, have the digest of the file."""
     events: int = 0
-    """So many rows."""
+    """Rows that were compared."""
     unknown: int = 0
     """Files whose rows can not be compared: `body` is VARIANT, or there is no digest."""
     partial: int = 0
     """Files of which the tables do not have each row once."""
     passed_over: int = 0
-    """Those of them that neither spool nor archive has any more: their rows are compared with
-    nothing."""
+    """Files that neither spool nor archive has any more: their rows are compared with nothing."""
     vanished: int = 0
     """Files of the tables that were gone when they were read."""
     uncompared: int = 0
@@ -78,10 +77,10 @@ def compare_payloads(
     access: Access | None = None,
     bucket: Bucket | None = None,
 ) -> Payloads:
-    """Of all nodes, or of one; *access* is how to reach tables in object storage, *bucket*
-    where files of the spool go, if it has one.
+    """Compare the payloads of all nodes, or of one.
 
-    Raises OSError.
+    *access* is how to reach tables in object storage, *bucket* where files of the spool go, if
+    it has one.  Raises OSError.
     """
     found = Payloads()
     catalogs = catalogs_in(directories.journal).values()
@@ -144,7 +143,7 @@ def _name(file: SpoolFile) -> SpoolName:
 
 
 def _said(path: Path) -> str:
-    """What a file says of its events; of one that is damaged somebody else tells.
+    """The digest of events in a file; a damaged one is told elsewhere.
 
     Raises FileNotFoundError.
     """
@@ -159,7 +158,7 @@ class _Whole:
     _file: SpoolFile | None
 
     def payloads(self) -> dict[int, bytes] | None:
-        """By lsn; None if it is gone, or can not be read."""
+        """The payloads by lsn; None if the file is gone, or can not be read."""
         if self._file is None:
             return None
         with (
@@ -174,7 +173,7 @@ class _Whole:
 
 
 def _compare_some(rows: _Rows, file: SpoolName, whole: _Whole, found: Payloads) -> int:
-    """Likewise of a file of which the tables do not have each row once."""
+    """Compare a file of which the tables do not have each row once; the number of its rows."""
     found.partial += 1
     wanted, payloads = whole.payloads(), rows.payloads()
     if wanted is None or payloads is None:
@@ -267,14 +266,14 @@ class _Rows:
         return np.array_equal(lsns, np.arange(file.first, file.last + 1))
 
     def payloads(self) -> pa.Array | None:
-        """In order of lsn; None if they can not be told."""
+        """The payloads in order of lsn; None if they can not be told."""
         parts = [part for part in self.parts if part is not None]
         if len(parts) < len(self.parts):
             return None
         return pa.concat_arrays(parts).take(self._order())
 
     def received_at(self) -> pa.Array:
-        """In order of lsn."""
+        """The times in order of lsn."""
         return pa.concat_arrays(self.times).take(self._order())
 
     def _order(self) -> pa.Array:
@@ -286,7 +285,7 @@ class _Tables:
 
     def __init__(self, lake: Path, access: Access | None) -> None:
         self.problems: list[Problem] = []
-        """Of files whose lsns may be read, and their payloads can not."""
+        """Problems of files whose lsns may be read, and their payloads can not."""
         self.vanished: set[Place] = set()
         """Files that were gone when they were read."""
         self._pieces: list[_Piece] = []
@@ -305,7 +304,7 @@ class _Tables:
         )
 
     def rows(self, file: SpoolName) -> _Rows:
-        """Those with the lsns of a file, of its incarnation."""
+        """The rows with the lsns of a file, of its incarnation."""
         touched = np.flatnonzero(
             (self._first <= file.last) & (file.first <= self._last)
         )
@@ -349,7 +348,7 @@ class _Tables:
 
 
 def _pieces(path: Place) -> Iterable[_Piece]:
-    """Nothing of what can not be read: somebody else tells that."""
+    """The pieces of a file; none of one that can not be read, which is told elsewhere."""
     try:
         with reading(path):
             metadata = pq.read_metadata(opened(path))
@@ -404,7 +403,7 @@ def _load(piece: _Piece) -> _Loaded:
 
 
 def _payloads(rows: pa.Table) -> pa.Array | None:
-    """As they were sent: the text of `body`, else `payload`; None if one is VARIANT.
+    """The payloads as they were sent: the text of `body`, else `payload`; None if one is VARIANT.
 
     Raises ValueError if a row has neither.
     """

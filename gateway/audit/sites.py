@@ -1,8 +1,8 @@
-"""Where one audit looks: directories, buckets and tables, and gateways that it asks.
+"""Sites of one audit: directories, buckets and tables, and gateways that it asks.
 
-Many gateways may write for one job, each on a disk of its own.  What is in a table is found
-below the job's directory, what waits in a bucket below its address, and what is only in a
-journal below the directory of its gateway, or by that gateway's word.
+Many gateways may write for one job, each on a disk of its own.  Events in a table are found
+below the job's directory, those that wait in a bucket below its address.  Those only in a
+journal are found below the directory of its gateway, or by that gateway's word.
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ class Site:
 
     directories: Directories
     served: str | None = None
-    """The node of the configuration: what is in the journal of another one waits for
-    nobody, unless a daemon has it locked."""
+    """The node of the configuration.
+
+    Events in the journal of another one wait in vain, unless a daemon has it locked."""
     bucket: Bucket | None = None
     """Where files of the spool go, if it has one."""
     access: Access | None = None
@@ -69,23 +70,23 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """What a running gateway says of itself."""
+    """The word of a running gateway about itself."""
 
     node: str
     durable: int
-    """Its last lsn that is acknowledged, or may be."""
+    """The last lsn that is acknowledged, or may be."""
     published: int
-    """Up to this one all is in files that the job can read."""
+    """The lsn up to which all is in files that the job can read."""
     bucket: str | None
     """Where those go; None: a directory of its machine."""
     incarnation: str
-    """Who gives its lsns, …"""
+    """The incarnation that gives its lsns."""
     since: int = 1
-    """… from which one on, …"""
+    """The lsn from which on it gives them."""
     earlier: tuple[str, ...] = ()
-    """… and who did so in its directory before, as far as it vouches for them."""
+    """The incarnations before it in its directory, as far as it vouches for them."""
     forwards: bool = False
-    """They go to a hub, whose directories are looked at; published is what is there."""
+    """Whether files go to a hub, whose directories are looked at; published is what is there."""
     hub: str = ""
     """The node of that hub; "" if it does not say."""
     relays: Mapping[str, int] = field(default_factory=dict)
@@ -106,7 +107,7 @@ class Asked:
         self._gateways = list(gateways)
         self._urls = set(urls)
         self.words: dict[str, Word] = {}
-        """By node."""
+        """Words by node."""
         self.problems: list[Problem] = []
         self._apart: dict[str, Problem] = {}
 
@@ -136,26 +137,27 @@ class Asked:
         self.words[node] = word
 
     def apart(self, seen: Collection[str]) -> Iterator[Problem]:
-        """Those whose files go to a directory that is none of those looked at: of nodes that
-        are *seen* there it is.
+        """The problems of gateways whose files go to none of the directories looked at.
+
+        A node that is *seen* there has none.
         """
         for node, problem in self._apart.items():
             if self.words[node].published and node not in seen:
                 yield problem
 
     def waiting(self, node: str) -> Lsns:
-        """What is in its journal alone, it says."""
+        """The lsns that are in its journal alone, it says."""
         word = self.words.get(node)
         return Lsns([(self._arrived(word) + 1, word.durable)] if word else [])
 
     def _arrived(self, word: Word) -> int:
-        """What it has handed on may wait on the way."""
+        """The last lsn that has arrived: what it has handed on may wait on the way."""
         way = (one.relays.get(word.node) for one in self.words.values())
         return min([word.published, *(last for last in way if last is not None)])
 
 
 class Words:
-    """What incarnations have said of themselves, in buckets and at hubs."""
+    """The words of incarnations about themselves, in buckets and at hubs."""
 
     def __init__(
         self,
@@ -167,11 +169,11 @@ class Words:
         self._sites, self._buckets = sites, buckets
         self._node, self._silent_after = node, silent_after
         self._read: dict[tuple[str, str], word.Heard] = {}
-        """Those in buckets, by where they are."""
+        """Words in buckets, by where they are."""
         self.heard: dict[str, list[Heard]] = {}
-        """By node."""
+        """Words by node."""
         self.left: list[Problem] = []
-        """What gateways have of others, and can not bring anywhere."""
+        """Problems: events that gateways have of others, and can not bring anywhere."""
         self.arrived: dict[str, Mapping[str, int]] = {}
         """The last lsns that have come to a hub, by node and incarnation."""
         self.problems: list[Problem] = []
@@ -198,7 +200,7 @@ class Words:
                     self.left += [_left(node, life, spans) for life, spans in left]
 
     def _in_buckets(self) -> Iterator[word.Heard]:
-        """Those that were not written again are not read again."""
+        """The words in buckets; those that were not written again are not read again."""
         before, self._read = self._read, {}
         for bucket in self._buckets:
             for url, one in bucket.words(self._node):
@@ -227,7 +229,7 @@ def _add_end(known: dict[str, End], each: str, end: End) -> None:
 
 
 class Ledgers:
-    """What the jobs of all sites have written down beside their tables."""
+    """The ledgers of the jobs of all sites, beside their tables."""
 
     def __init__(self, sites: Sequence[Site]) -> None:
         self._sites = sites
@@ -235,9 +237,9 @@ class Ledgers:
         self.accepted: list[Accepted] = []
         self.deletions: list[Deletion] = []
         self.ends: dict[str, dict[str, End]] = {}
-        """By node and incarnation."""
+        """Ends by node and incarnation."""
         self.records: dict[str, dict[str, Record]] = {}
-        """Likewise what files have said of each."""
+        """The files' records by node and incarnation."""
         self.problems: list[Problem] = []
 
     def look(self) -> None:
@@ -270,7 +272,7 @@ class Home:
 
 
 class Journals:
-    """Of all sites, by node."""
+    """The journals of all sites, by node."""
 
     def __init__(self, sites: Sequence[Site]) -> None:
         self._sites = sites
@@ -292,7 +294,7 @@ class Journals:
 
     @property
     def nodes(self) -> set[str]:
-        """Those that have a journal."""
+        """The nodes that have a journal."""
         return set(self._homes)
 
     def homes(self, node: str) -> Sequence[Home]:
@@ -300,7 +302,7 @@ class Journals:
         return self._homes.get(node, ())
 
     def content(self, node: str) -> JournalContent:
-        """What is in all of them; that there are several is told."""
+        """The content of all journals of a node; that there are several is told."""
         homes = self.homes(node)
         if not homes:
             return JournalContent()
@@ -313,7 +315,7 @@ class Journals:
 def lives_of(
     node: str, journals: Journals, words: Words, ledgers: Ledgers, asked: Asked
 ) -> Lives:
-    """What all of them say of a node's incarnations."""
+    """The knowledge of a node's incarnations from all of these."""
     heard = words.heard.get(node, ())
     lives = Lives(node, heard)
     for home in journals.homes(node):
@@ -365,7 +367,7 @@ class Spools:
         return joined(*(bucket.list(archive=True) for bucket in self.buckets))
 
     def list(self) -> dict[str, list[SpoolFile]]:
-        """By node, in order of lsn; of directories first, from where they go to buckets.
+        """The files by node, in order of lsn; of directories first, from where they go to buckets.
 
         Raises OSError.
         """
@@ -387,7 +389,7 @@ class Lakes:
             for site in sites
         ]
         self.nodes: dict[str, dict[str, Counts]] = {}
-        """By node and incarnation."""
+        """Counts by node and incarnation."""
 
     def look(self) -> None:
         """Count what is new.  Raises OSError."""
@@ -407,7 +409,7 @@ class Lakes:
 
     @property
     def problems(self) -> Iterator[Problem]:
-        """Of all."""
+        """The problems of all."""
         return (problem for lake in self._lakes for problem in lake.problems)
 
     @property
@@ -441,7 +443,7 @@ def joined(*places: dict[str, list[SpoolFile]]) -> dict[str, list[SpoolFile]]:
 
 
 def distinct(sites: Iterable[Site]) -> list[Site]:
-    """Without those whose directories were named before."""
+    """The sites without those whose directories were named before."""
     known: dict[tuple[Path, Path, Path], Site] = {}
     for site in sites:
         places = site.directories

@@ -27,7 +27,7 @@ from gateway.store.node.catalog import look
 from gateway.store.spool.published import Entry, unpublished
 
 _READS = 4
-"""Of a segment that grows, until two tell the same of it."""
+"""Reads of a segment that grows, until two tell the same of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,6 @@ class SegmentFile:
 
     @property
     def name(self) -> str:
-        """See `gateway.sdk.files.JournalFile`."""
         return self.path.name
 
     def scan(
@@ -53,12 +52,11 @@ class SegmentFile:
         synced: int = 0,
         growing: bool = False,
     ) -> segment.Scan:
-        """Its batches; *before* may end them sooner, *durable* and *synced* say how far it
-        reached at least, and *growing* that it is written in this process: see
-        `segment.Scan`.
+        """Scan its batches.
 
-        The newest one may be written meanwhile by any: it is damaged if it is so twice, in
-        the same places.
+        *before* may end them sooner, *durable* and *synced* say how far it reached at least, and
+        *growing* that it is written in this process, as for `segment.Scan`.  The newest one may be
+        written meanwhile by any: it is damaged if it is so twice, in the same places.
 
         Raises `segment.InvalidSegment`, OSError.
         """
@@ -82,7 +80,7 @@ class SegmentFile:
         return scan(data, growing=True)
 
     def goes_on(self, end: int, salt: int) -> bool:
-        """See `gateway.sdk.files.JournalFile`.
+        """Whether a record follows at *end*, as `JournalFile` says.
 
         The file may be no longer for that: it may be written over an old one.
         """
@@ -92,7 +90,6 @@ class SegmentFile:
             )
 
     def open(self) -> FileIO:
-        """See `gateway.sdk.files.JournalFile`."""
         return self.path.open("rb", buffering=0)
 
     def _read(self) -> bytes:
@@ -113,7 +110,6 @@ class SpoolFile:
 
     @property
     def name(self) -> str:
-        """See `gateway.sdk.files.PublishedFile`."""
         return self.path.name
 
     def overlaps(self, first: int, last: int) -> bool:
@@ -173,7 +169,7 @@ def spool_files(directory: Path) -> dict[str, list[SpoolFile]]:
 
 
 def list_names(directory: Path) -> list[str]:
-    """What lies in a directory; nothing if it is not there."""
+    """The names in a directory; none if it is not there."""
     try:
         return [entry.name for entry in directory.iterdir()]
     except FileNotFoundError:

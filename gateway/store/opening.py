@@ -92,34 +92,34 @@ class MissingJournal(Unreadable):
         )
 
 
-def _ignore(*_: object) -> None:
-    """Nobody wants to know."""
+def _ignore(*_: object) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a start is given."""
+    """The givens of a start."""
 
     node: str
     directories: Directories
     machine: Machine
     decoders: Mapping[str, Decode]
-    """By protocol."""
+    """The decoders by protocol."""
     remembering: bool = field(kw_only=True)
     """A protocol that is served has a memory, so published segments stay until a
     checkpoint covers them."""
     compression: str = field(default="zstd", kw_only=True)
     room: Room = field(default_factory=Room, kw_only=True)
-    """Of the disk, that the log leaves free."""
+    """The room on the disk that the log leaves free."""
     tell: Callable[[Sequence[Loss], Sequence[str]], None] = field(
         default=_ignore, kw_only=True
     )
-    """Told of losses and repairs before any file is changed, also where the start fails
-    after that; and so is …"""
+    """The function to tell of losses and repairs before any file is changed.
+
+    Called also where the start fails after that."""
     tell_notice: Callable[[str], None] = field(default=_ignore, kw_only=True)
-    """… this of `Opened.notice`, if there is one."""
+    """The function to tell of `Opened.notice`, if there is one, before any file is changed."""
     writer: Writer | None = field(default=None, kw_only=True)
-    """Of the spool's files; None: the publisher's own thread."""
+    """The writer of the spool's files; None: the publisher's own thread."""
     bucket: Bucket | None = field(default=None, kw_only=True)
     """Where the spool is one."""
 
@@ -159,9 +159,9 @@ class _Names:
 
     def __init__(self, start: Start) -> None:
         self.here: list[str] = []
-        """In spool and archive."""
+        """Names in spool and archive."""
         self.odd: list[Path] = []
-        """What only looks like a file of somebody's."""
+        """Paths that only look like files of a node."""
         for directory in start.published:
             for name in start.disk.names(directory):
                 parsed = parse_file_name(name) or parse_hidden_name(name)
@@ -174,7 +174,7 @@ class _Names:
 
 
 class _Read:
-    """What is there; nothing is changed."""
+    """The state on the disk; nothing is changed."""
 
     def __init__(self, start: Start) -> None:
         """Raises `MissingJournal`, `Unreadable`, `BucketError`, OSError."""
@@ -192,7 +192,7 @@ class _Read:
         mark = self.mark
         self.catalog = Catalog(journal, disk, machine.threads)
         self.before = self.catalog.newest(Incarnation)
-        """Who gave lsns here."""
+        """The incarnation that gave lsns here."""
         try:
             self.files = PublishedFiles(
                 self.catalog, disk, node, names.here, mark.published, self._given_by
@@ -204,7 +204,7 @@ class _Read:
         if mark.durable > self.given and not any(_ours_in(journal, disk)):
             raise MissingJournal(journal, self.given + 1, mark.durable)
         self.left_out = [range(first, last + 1) for first, last in mark.left_out]
-        """By earlier starts."""
+        """Ranges left out by earlier starts."""
         self.found = examine(
             journal,
             disk,
@@ -216,7 +216,7 @@ class _Read:
         )
 
     def _given_by(self, lsn: int) -> str:
-        """Which incarnation gave an lsn of this journal, as far as its record says."""
+        """The incarnation that gave an lsn of this journal, as far as its record says."""
         known = self.before or lineage.in_lines(self.catalog.all(Entry))
         if known is None:
             return self.mark.incarnation or self._nobody
@@ -224,7 +224,7 @@ class _Read:
 
     @cached_property
     def _nobody(self) -> str:
-        """Who gave lsns here, where nobody knows."""
+        """The incarnation that gave lsns here, where it is not known."""
         return incarnation.new_id()
 
 
@@ -232,7 +232,7 @@ class _Read:
 
 
 class _Judged:
-    """What is to be; no file is changed yet."""
+    """The judgement of what is to be; no file is changed yet."""
 
     def __init__(self, read: _Read) -> None:
         self.read = read
@@ -260,7 +260,7 @@ class _Judged:
         begun = begun.aware_of(_in_names(found.segments, files))
         # state/ is never shared: who wrote the mark was here before.
         self.incarnation = begun.aware_of([*mark.earlier, mark.incarnation])
-        """Who goes on; not yet saved."""
+        """The incarnation that goes on; not yet saved."""
         if mark.incarnation:
             self.incarnation = msgspec.structs.replace(
                 self.incarnation, words=mark.words
@@ -321,9 +321,7 @@ def _forgot(read: _Read) -> bool:
 
 
 def _files_are_ahead(read: _Read) -> bool:
-    """Whether one lies here that the incarnation before gave, and this journal does not
-    know.
-    """
+    """Whether one lies here that the incarnation before gave, and this journal does not know."""
     if (before := read.before) is None:
         return False
     files = filter(None, map(parse_file_name, read.names.here))
@@ -347,7 +345,7 @@ def _put_back(read: _Read) -> Iterator[str]:
 
 
 class _Told:
-    """Who runs the gateway knows of all damage; files may be changed."""
+    """The operator knows of all damage; files may be changed."""
 
     def __init__(self, judged: _Judged) -> None:
         """Raises `MissingProtocol` after that."""
@@ -378,7 +376,7 @@ def _needed(judged: _Judged) -> set[str]:
 
 
 class _Settled:
-    """What was judged is so on the disk."""
+    """The judgement is carried out on the disk."""
 
     def __init__(self, told: _Told) -> None:
         """Raises OSError."""
@@ -389,7 +387,7 @@ class _Settled:
         read.files.note(self.link)
         read.files.settle()
         self.incarnation = judged.incarnation
-        """Who goes on, saved if there was room for that: names of segments say it, too."""
+        """The incarnation that goes on, saved if there was room: names of segments say it, too."""
         read.catalog.settle(self.incarnation)
         self.lineage = lineage.Lineage(self.incarnation, read.catalog)
         settled = read.found.settle()
@@ -453,7 +451,7 @@ def _link_in(newest: Entry, data: bytes) -> Link:
 def _firsts_and_lasts(
     left_out: Iterable[range], published: int
 ) -> tuple[tuple[int, int], ...]:
-    """As the mark has those that are not *published*."""
+    """The ranges that are not *published*, as the mark has them."""
     return tuple((each[0], each[-1]) for each in left_out if each[-1] > published)
 
 
@@ -461,7 +459,7 @@ def _firsts_and_lasts(
 
 
 class Opened:
-    """What a start finds, and goes on with."""
+    """The state that a start finds, and goes on with."""
 
     def __init__(self, settled: _Settled) -> None:
         judged, read = settled.judged, settled.judged.read
@@ -469,9 +467,9 @@ class Opened:
         disk, machine = start.disk, start.machine
         self.publisher = publisher = _publisher(settled)
         self.catalog = read.catalog
-        """What the node keeps beside its segments; any thread may ask it."""
+        """The node's small states beside its segments; any thread may ask it."""
         self.lineage = settled.lineage
-        """Who gives the lsns from here on."""
+        """The incarnations that give the lsns from here on."""
         # Before anything is removed: it gives no name again.
         self.log = Log(
             start.journal,
@@ -489,7 +487,7 @@ class Opened:
         self.segments: Sequence[Segment] = found.segments
         """All that the journal holds, oldest first."""
         self.unpublished = left = publisher.recover(found.segments)
-        """From the first on that has something to publish."""
+        """The segments from the first on that has something to publish."""
         self.first_lsn = first_lsn
         """The lsn of the next event."""
         self.durable_lsn = judged.durable_lsn
@@ -497,7 +495,7 @@ class Opened:
         self.published_lsn = (left[0].first_lsn if left else first_lsn) - 1
         """Everything up to this lsn has been given to Spark, or is lost."""
         self.losses: Sequence[Loss] = found.losses
-        """What was acknowledged and the journal can not give back."""
+        """Acknowledged events that the journal can not give back."""
         self.marker = read.marker
         self.left_out = judged.left_out
         """Lsns that this start and earlier ones have left out behind damage."""
@@ -505,20 +503,20 @@ class Opened:
         """Whether the mark on the disk is still that of a run that had all in files, for
         there was no room for another one."""
         self.repairs: Sequence[str] = judged.repairs
-        """What was damaged and could be made good, a sentence each."""
+        """Repairs of damage, a sentence each."""
         self.notice = judged.notice
-        """What an operator should know of the directory's past."""
+        """A notice for operators about the directory's past."""
         self.remembered: Sequence[str] = read.remembered
         """Protocols with a state file: their memories are kept, served or not."""
         self.foreign = [*_foreign_to_journal(start.journal, disk), *read.names.odd]
-        """What lies where the node's files are, and is none of them; it is left alone."""
+        """Files where the node's are, and none of them; they are left alone."""
 
     def mark(
         self, given: int, synced: Synced | None = None, *, exact: bool = False
     ) -> Mark:
-        """How far the node has come, when lsns up to *given* were given, with *synced*
-        bytes in the newest segment that this run has begun (None: ask the log); *exact* as
-        in `Mark`.
+        """The mark when lsns up to *given* were given; *exact* as in `Mark`.
+
+        *synced* are the bytes in the newest segment that this run has begun (None: ask the log).
         """
         synced = synced or self.log.synced
         if not synced.name and self.segments:
@@ -570,7 +568,7 @@ def _ours_in(journal: Path, disk: Disk) -> Iterator[str]:
 
 
 def _segments_in(journal: Path, disk: Disk) -> Iterator[str]:
-    """Those of its segments."""
+    """The names of its segments."""
     for name in disk.names(journal):
         if parse_name(name.removesuffix(DAMAGED)) and disk.is_file(journal / name):
             yield name

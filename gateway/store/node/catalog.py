@@ -175,8 +175,8 @@ class Catalog(Lines):
     def settle(self, *lines: Line) -> None:
         """Make durable what was read, and *lines*.  Raises OSError.
 
-        No room for a copy is no failure, as a full disk must not prevent a start: what was
-        read is synced then, and the rest is written with the next line.
+        No room for a copy is no failure, as a full disk must not prevent a start.  Then what was
+        read is synced, and the rest is written with the next line.
         """
         with self._alone:
             self._known.update(map(_placed, lines))

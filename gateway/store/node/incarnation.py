@@ -1,13 +1,13 @@
 """Incarnations: which start of a daemon on which directory gave an lsn.
 
 `(node, incarnation, lsn)` names an event for ever.  Each start has an id that no other start
-has; the names of its segments and files say it.  Two starts never give one name, so nobody
-is asked where to begin, and a copy of a directory takes nothing's place.
+has; the names of its segments and files say it.  Two starts never give one name, so a start
+asks nowhere where to begin, and a copy of a directory takes nothing's place.
 
 The journal's record says who gave its lsns, from which lsn on each: itself, and those before
 it in this directory.  What an earlier one left unpublished is published under its id.  Of
 one that came farther than its directory knows, as in an older copy that was put back, the
-record says that nobody knows where it ended.
+record says that its end is not known.
 
 It is a line of the node's catalog (`gateway.store.node.catalog`).
 """

@@ -1,8 +1,9 @@
-"""Who gives a node's lsns from a start on, and what that start knows of those before.
+"""The lineage: who gives a node's lsns from a start on, and who did before.
 
-Each start is an incarnation of its own (`gateway.store.node.incarnation`), and no other start has
-its id.  So nobody is asked where to begin: it goes on behind every lsn that its own directory
-knows.  Of the one before it, it says whether that acknowledged more than is known here.
+Each start is an incarnation of its own (`gateway.store.node.incarnation`), and no other
+start has its id.  So it asks nowhere where to begin: it goes on behind every lsn that its own
+directory knows.  Of the one before it, it says whether that acknowledged more than is known
+here.
 
 An lsn whose write was tried and failed is never given again under that incarnation: a copy
 of the disk may have its first use.  Nor is one where the machine's clocks parted, as they do
@@ -84,7 +85,7 @@ class Lineage:
         return self.now.knows(incarnation)
 
     def record_of(self, incarnation: str) -> Record:
-        """What the footers of files of an *incarnation* of this directory say of it."""
+        """The record in the footers of files of an *incarnation* of this directory."""
         return self.now.record_of(incarnation)
 
 
@@ -111,7 +112,7 @@ def begin(
     forgot: bool,
     ended: bool,
 ) -> tuple[Incarnation, str | None]:
-    """Who gives lsns from *first_lsn* on, and what there is to tell of the one *before*.
+    """The incarnation that gives lsns from *first_lsn* on, and a notice about the one *before*.
 
     *forgot*: that one has given lsns that this directory does not know; *ended*: the mark
     vouches that it has acknowledged nothing more.

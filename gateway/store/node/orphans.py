@@ -1,5 +1,4 @@
-"""Publishes what other nodes left in the journal: nobody else would, once a node has
-another name.
+"""Publishes what other nodes left in the journal: no other daemon would.
 
 `node` is the host's name unless the configuration gives it one, so a container may have a
 new one at every start.  What it acknowledged under its old name stays that name's: lsns
@@ -33,7 +32,7 @@ from gateway.store.system.machine import Machine
 
 @contextmanager
 def _alone(path: Path) -> Iterator[bool]:
-    """Nobody else can have it."""
+    """A lock that no other daemon can have."""
     yield True
 
 
@@ -43,9 +42,9 @@ class Orphan:
 
     node: str
     events: int = 0
-    """So many of its acknowledged events were published now."""
+    """Acknowledged events of it that were published now."""
     remembers: list[str] = field(default_factory=list)
-    """Protocols whose state it left; nobody serves that."""
+    """Protocols whose state it left, which is not served."""
     losses: list[Loss] = field(default_factory=list)
     repairs: list[str] = field(default_factory=list)
     problem: str | None = None
@@ -69,11 +68,11 @@ def publish_orphans(
     alone_with: Callable[[Path], AbstractContextManager[bool]] = _alone,
     tell: Callable[[Sequence[Loss], Sequence[str]], None] = lambda *_: None,
 ) -> list[Orphan]:
-    """Publish what all nodes but *node* left, which is known to be all, as *by* (that node, if
-    it is not said) has their directory now; those with something to tell.
+    """Publish what all nodes but *node* left; returns those with something to tell.
 
-    *alone_with* locks a journal's directory; false if somebody has it.  *tell*: see
-    `opening.Start`.
+    That is all of them, as *by* (that node, if it is not said) has their directory now.
+    *alone_with* locks a journal's directory; false if another daemon has it.  *tell* is
+    `opening.Start.tell`.
     """
     found: list[Orphan] = []
     for name in _others(node, directories, disk):
@@ -94,8 +93,9 @@ def publish_orphans(
 def say_that_it_is_all(
     name: str, by: str, directories: Directories, disk: Disk, now: float
 ) -> None:
-    """Of a node whose journal was published, as *by* has its directory: for the audit,
-    wherever that is (`gateway.store.objects.word.Relay`).
+    """Say of a node whose journal was published, as *by* has its directory, that this is all.
+
+    The audit needs it, wherever it runs (`gateway.store.objects.word.Relay`).
     """
     this = look(directories.journal_of(name), disk).newest(Incarnation)
     if this is None:

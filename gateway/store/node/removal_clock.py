@@ -28,7 +28,7 @@ from gateway.spoken import duration, moment
 from gateway.store.node.catalog import Line
 
 NAME = "removal-clock"
-"""Of its file."""
+"""The name of its file."""
 _MOST_SECONDS = 3 * 86400.0
 _STANDS_SECONDS = 86400.0
 _PAUSE_SECONDS = 100 * 86400.0

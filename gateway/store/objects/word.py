@@ -1,15 +1,14 @@
-"""What a bucket says of each incarnation of a node: how far it had acknowledged when it last
-said so, and whether that is all.
+"""Words in a bucket about each incarnation of a node: how far it had acknowledged.
 
     .gateway-node-NODE_INCARNATION    in a bucket: a `Word` as JSON; Spark passes it over
     arrivals/NODE_INCARNATION         the same at a hub, of an edge
 
-The gateway that is this incarnation says it, and nobody else: at its start, once a minute,
-and at its end.  The Spark job and the audit read it: what a lost disk
+Only the gateway that is this incarnation says it: at its start, once a minute, and at its
+end, when it says that this is all.  The Spark job and the audit read it: what a lost disk
 had acknowledged, and is in no file, is missing then, and not forgotten.
 
-Who goes on in its directory removes it when there are many, and those that stay say where it
-began and ended.  It stays where it says that it came farther than who goes on knows.
+The next one in its directory removes it when there are many, and those that stay say where
+it began and ended.  It stays where it says that it came farther than that one knows.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ if TYPE_CHECKING:
     from gateway.store.node.lineage import Lineage
 
 EVERY_SECONDS = 60.0
-"""So often a word is written."""
+"""Seconds between two words."""
 SILENT_SECONDS = 300.0
-"""Whose word is older than this, and not its last one, is not known to live."""
+"""The age in seconds of a word, not its last one, of an incarnation not known to live."""
 
 _NAME = ".gateway-node-"
 _LOOK_ROUND = 5
-"""Each so many words it is looked whether somebody else has this node's name."""
+"""The words after each of which it is looked whether another daemon has this node's name."""
 MOST_EARLIER = 50
 """Incarnations before its own that a word at a hub names, and whose words stay in a bucket."""
 _STAYS = 500
@@ -49,7 +48,7 @@ which those of a later thousand do not."""
 
 
 class Word(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What an incarnation says of itself."""
+    """The word of an incarnation about itself."""
 
     incarnation: str
     since: Lsn
@@ -61,20 +60,20 @@ class Word(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     ack: str
     """How it acknowledges: `journal` or `spool`."""
     exact: bool = False
-    """It has ended in good order, and acknowledged nothing behind `lsn`."""
+    """Whether it has ended in good order, and acknowledged nothing behind `lsn`."""
     earlier: tuple[str, ...] = ()
-    """The incarnations that its directory had before, and vouches for, oldest first, …"""
+    """The incarnations that its directory had before, and vouches for, oldest first."""
     begins: tuple[Lsn, ...] = ()
-    """… and the first lsn that each of them may have given, 0 if that is not known; empty at
-    a hub."""
+    """The first lsn that each of `earlier` may have given, 0 if that is not known;
+    empty at a hub."""
     number: int = 0
     """How many incarnations its directory had, with this one; 0 if that is not known."""
     words: int = 0
-    """How many node records its directory has written, with this one, …"""
+    """The number of node records that its directory has written, with this one."""
     words_before: int | None = None
-    """… and had when this incarnation was started; None if that is not known."""
+    """The number that it had when this incarnation was started; None if that is not known."""
     published: Lsn = 0
-    """Up to this one all that its directory was ever given is in the bucket, or was."""
+    """The lsn up to which all that its directory was ever given is in the bucket, or was."""
     began: float = 0.0
     """When its daemon began, by the clock of `at`."""
     heard: float = 0.0
@@ -84,7 +83,7 @@ class Word(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     """Lsns of other nodes' incarnations (`NODE_INCARNATION`) that lie in its spool, and that it
     can not bring anywhere; some of them, if there are very many."""
     decommissioned: str = ""
-    """Why nothing follows it, as somebody has said; empty if nobody has."""
+    """The reason why nothing follows it, if that was said."""
 
     @property
     def all_told(self) -> bool:
@@ -118,7 +117,7 @@ class Heard(NamedTuple):
 
 
 def read_all(bucket: Bucket, node: str | None = None) -> Iterator[Heard]:
-    """What it says of all nodes, or of one: node by node.  Raises `BucketError`."""
+    """The words about all nodes, or one: node by node.  Raises `BucketError`."""
     return (read(bucket, one) for one in listed(bucket, node))
 
 
@@ -130,7 +129,7 @@ def listed(bucket: Bucket, node: str | None = None) -> Iterator[StoredObject]:
 
 
 def read(bucket: Bucket, one: StoredObject) -> Heard:
-    """What one of them says.  Any thread; blocks."""
+    """The word in one object.  Any thread; blocks."""
     node, where = _whose(one.name), f"{bucket.url}/{one.name}"
     try:
         data = bucket.read(one.name)
@@ -148,10 +147,7 @@ def _read(node: str, where: str, data: bytes, modified: float) -> Heard:
 
 
 def at_hub(arrivals: Path, node: str | None = None) -> Iterator[Heard]:
-    """What edges have said to the hub whose directory this is: all nodes, or one.
-
-    Raises OSError.
-    """
+    """The words of edges to the hub whose directory this is: all nodes, or one.  Raises OSError."""
     if not arrivals.is_dir():
         return
     for path in sorted(arrivals.iterdir()):
@@ -205,8 +201,9 @@ def hear(arrivals: Path, node: str, word: Word, at: float, disk: Disk) -> bool:
 
 
 def forget_some(arrivals: Path, spool: Path, node: str, disk: Disk) -> None:
-    """Of a node of which many are kept at a hub, remove the oldest that others go on from, and
-    that have no file in *spool* any more.  Blocks; raises OSError.
+    """Remove the oldest words of a node at a hub, if there are many.  Blocks; raises OSError.
+
+    Only those that others go on from, and that have no file in *spool* any more.
     """
     names = [
         name
@@ -234,8 +231,9 @@ def forget_some(arrivals: Path, spool: Path, node: str, disk: Disk) -> None:
 
 @define(eq=False, slots=False)
 class Relay:
-    """What others have said to this gateway, for whoever takes its files: each once, until it
-    is said anew.  One thread; blocks.
+    """The words of others to this gateway, for the taker of its files.
+
+    Each is given once, until it is said anew.  One thread; blocks.
     """
 
     _arrivals: Path
@@ -295,8 +293,9 @@ class Speaker:
             self._said += 1
 
     def _look_round(self, bucket: Bucket, name: str) -> None:
-        """Whether somebody else has said something of this node since we began, whose last
-        word has this *name*.
+        """Look whether another daemon has said something of this node since we began.
+
+        Our last word has this *name*.
         """
         there = {one.name: one for one in listed(bucket, self._node)}
         own = there.pop(name, None)
@@ -313,8 +312,10 @@ class Speaker:
         self._remove_some(bucket, there.values())
 
     def _remove_some(self, bucket: Bucket, there: Collection[StoredObject]) -> None:
-        """Of this directory, the oldest, if there are many: the newest word has what they say,
-        until it names too many, and then one of those that stay has it.
+        """Remove the oldest words of this directory, if there are many.
+
+        The newest word has what they say, until it names too many, and then one of those that stay
+        has it.
         """
         now = self._lineage.now
         firsts, whole = {**now.began, now.id: now.since}, set(now.whole)
@@ -331,7 +332,7 @@ class Speaker:
                 bucket.remove(one.name)
 
     def word(self, *, exact: bool = False) -> Word:
-        """What is to be said now."""
+        """The word to say now."""
         words = 0
         with contextlib.suppress(OSError):  # a full disk keeps no word back
             words = self._count()

@@ -44,7 +44,7 @@ from gateway.store.system.shared import SharedDict
 _BESIDE_PAYLOAD = 5
 """Bytes that an event takes of a file beside its payload: above all four with its length."""
 _TIMES_DIFFER = 0.01
-"""By so many seconds; file systems keep less of a time than we do."""
+"""Seconds by which times may differ: file systems keep less of a time than we do."""
 
 
 @dataclass(slots=True)
@@ -83,16 +83,16 @@ class Publisher:
     spares: Spares = field(
         default=Factory(lambda self: Spares(self._disk), takes_self=True), kw_only=True
     )
-    """Where the files of segments go that nobody needs."""
+    """The place for files of segments that are not needed."""
     copies: SharedDict[int, Batch] = field(factory=SharedDict, kw_only=True)
     """Batches that are still in memory, by lsn: what the disk does not give back of them
     is not lost."""
     _record_of: Callable[[str], Record] = field(
         default=lambda _: Record(), kw_only=True
     )
-    """What its files say of an incarnation."""
+    """The record of an incarnation in its files."""
     link: Link = field(default=Link(0, NOTHING), kw_only=True)
-    """Of the newest file that was published: what the next one refers to."""
+    """The link of the newest file that was published: what the next one refers to."""
 
     def __attrs_post_init__(self) -> None:
         self._newest = max((entry.modified for entry in self._files), default=0.0)
@@ -152,7 +152,7 @@ class Publisher:
         self.spares.give_room()
 
     def _unpublished_part(self, sealed: Segment) -> Segment | None:
-        """What of a segment is not public yet.
+        """The part of a segment that is not public yet.
 
         More than nothing and less than all of it only where a sync failed, its
         segment was published up to there, and the power went before the next one.
@@ -200,7 +200,7 @@ class Publisher:
         )
 
     def _begin(self, *segments: Segment) -> None:
-        """Have their files written soon, by whoever has nothing to do."""
+        """Have their files written soon, by an idle writer."""
         for each in segments:
             if each.events and self._files.find(each.first_lsn) is None:
                 self.writer.begin(self._task(each, hidden_name(self._file(each))))
@@ -250,8 +250,10 @@ class Publisher:
         return self._complete
 
     def file_bytes(self, stored: int, payload_bytes: int, events: int) -> int:
-        """About the most that a file takes: of *stored* bytes of a segment, which may be
-        compressed, with payloads of so many, in so many events.
+        """The most bytes of a file, about.
+
+        It is of *stored* bytes of a segment, which may be compressed, with payloads of so many, in
+        so many events.
         """
         if self._compression == "zstd":
             return stored  # only that makes them as small again as senders do
@@ -293,7 +295,9 @@ class Publisher:
         return entry, written.flaws
 
     def _made(self, sealed: Segment, task: Task) -> WrittenFile:
-        """With what memory has of a segment that the disk does not give back whole."""
+        """Write the file, with what memory has of a segment that the disk does not give
+        back whole.
+        """
         written = found = self.writer.finish(task, self.link.digest)
         lsns = range(sealed.first_lsn, sealed.last_lsn + 1)
         there = self.copies.snapshot()

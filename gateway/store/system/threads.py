@@ -56,11 +56,9 @@ class RealThreads:
     """The operating system's threads."""
 
     def thread(self, name: str, run: Callable[[], None]) -> Thread:
-        """See `Threads`."""
         return threading.Thread(target=run, name=name, daemon=True)
 
     def condition(self) -> Condition:
-        """See `Threads`."""
         return threading.Condition()
 
 
