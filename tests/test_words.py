@@ -31,14 +31,14 @@ OPENERS = re.compile(
 """Pronouns and prepositions: a docstring begins with the thing, and not with these."""
 
 LEFT: dict[str, int] = {
-    "gateway/audit": 118,
+    "gateway/audit": 16,
     "gateway/daemon": 3,
     "gateway/forward": 82,
     "gateway/net": 153,
     "gateway/protocols/forward": 37,
     "gateway/sdk": 65,
     "gateway/spark": 121,
-    "gateway/store": 299,
+    "gateway/store": 214,
 }
 """How many breaches a room still has: fewer, and its figure here is lowered; none, and
 its line goes.  Other rooms have none."""
