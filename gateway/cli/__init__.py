@@ -114,9 +114,7 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _is_invalid(why: Exception) -> bool:
-    """Whether a file is one that can not be used, as it says; only who imported such a
-    module can raise its exception.
-    """
+    """Whether this is an invalid file's exception, which only its own module could raise."""
     return any(
         module in sys.modules and isinstance(why, getattr(sys.modules[module], name))
         for module, name in (

@@ -59,10 +59,7 @@ class AdminPort:
         return found
 
     def feed(self) -> Iterator[tuple[str, Any]]:
-        """The kind and the data of each event, as long as there are any.
-
-        Raises `Unreachable`, also when the stream ends.
-        """
+        """Kind and data of each event.  Raises `Unreachable`, also when the stream ends."""
         with self._get("/api/feed") as answer:
             kind = ""
             try:

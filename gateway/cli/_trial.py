@@ -117,10 +117,7 @@ def send_bytes(listener: Listener, data: bytes) -> Outcome:
 def send_events(
     listener: Listener, events: Sequence[bytes], options: Sequence[str]
 ) -> Outcome:
-    """Have the protocol's client send *events*, until they are acknowledged.
-
-    *options* are those of `gateway send PROTOCOL`.
-    """
+    """Send *events* by the protocol's own client, with *options* of `gateway send`, to the end."""
     sender = installed().protocols[listener.protocol].sender()
     if sender is None:
         raise CanNot(f"{listener.protocol} has no client here; say text, hex or base64")

@@ -37,9 +37,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parsers of all commands under one; a command that can not be imported here,
-    for want of a package, has its name only.
-    """
+    """One parser of all commands; of those that lack a package only the names."""
     whole = argparse.ArgumentParser(prog="gateway")
     whole.add_argument("--version", action="store_true", help="show the version")
     under = whole.add_subparsers(dest="command")

@@ -171,9 +171,7 @@ def _who_may_come(args: argparse.Namespace) -> str:
 
 
 def write(path: Path, text: str, stands_for: Mapping[str, str] | None = None) -> None:
-    """Once and whole; a configuration only if it is one, with what *stands_for* what is
-    elsewhere.
-    """
+    """Write a file once and whole; a configuration must be valid with what *stands_for* its values."""
     with path.open("x", encoding="utf-8") as new:
         try:
             new.write(text)
@@ -198,7 +196,7 @@ def write(path: Path, text: str, stands_for: Mapping[str, str] | None = None) ->
 
 
 def _stand_ins(args: argparse.Namespace) -> dict[str, str]:
-    """Files and words of this machine that take the place of paths and secrets in containers."""
+    """Files and words of this machine in place of paths and secrets in containers."""
     if not args.compose:
         return {}
     found = {f"${{env:{_TOKEN}}}": "a token"}

@@ -78,10 +78,7 @@ def _refused(*why: str) -> dict[str, Any]:
 def _by_signal(
     loaded: config.Config, port: AdminPort, refusal: int
 ) -> Mapping[str, Any]:
-    """Reload by SIGHUP: there is no token, or it is not in force before the reload.
-
-    Raises OSError, `Unreachable`.
-    """
+    """Reload by SIGHUP, without a token or with a new one.  Raises OSError, `Unreachable`."""
     pid = _pid(loaded.data_dir)
     if pid is None:
         wants = (

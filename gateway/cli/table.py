@@ -205,10 +205,7 @@ def _check_sink(lake: Path, name: str) -> None:
 
 
 def newest(folder: Path, most: int) -> list[Row]:
-    """The newest rows, *most* of them, oldest first, in the files written last.
-
-    Each file gives its last rows only, so that a large one costs little.
-    """
+    """The *most* newest rows, oldest first, of the last rows of the files written last."""
     rows: list[Row] = []
     for path in sorted(files(folder), key=_written, reverse=True):
         try:
@@ -295,9 +292,7 @@ class Missing(NamedTuple):
 
 @contextlib.contextmanager
 def _telling() -> Iterator[Callable[[Missing], None]]:
-    """A function that tells a reason: on a terminal in one line that changes, else in a
-    new line.
-    """
+    """A function that tells a reason: in one changing line on a terminal, else in a new one."""
     if sys.stderr.isatty():
         from rich.console import Console
         from rich.markup import escape

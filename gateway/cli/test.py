@@ -176,9 +176,7 @@ def _outcome(case: Case, loaded: Config, folder: Path) -> Outcome | str:
 def _tables(
     cases: Sequence[Case], outcomes: Sequence[Outcome | str], loaded: Config
 ) -> list[list[Row] | str]:
-    """The rows that Spark makes of each outcome, or why it makes none; a case that asks
-    for no tables has none.
-    """
+    """Spark's rows of each outcome, or why there are none; none for a case without tables."""
     from gateway.spark.files import trial
 
     made: list[list[Row] | str] = [[] for _ in cases]

@@ -102,10 +102,7 @@ def _take(view: Any, news: queue.SimpleQueue[_News]) -> bool:
 
 @contextlib.contextmanager
 def _keys() -> Iterator[Any]:
-    """A function that waits a little for a key: the key, or an empty text.
-
-    The terminal is as it was afterwards.
-    """
+    """A function that waits a little for a key, or an empty text; restores the terminal."""
     import termios
     import tty
 

@@ -233,10 +233,7 @@ class Listener(Section):
 
 
 def options_of(protocol: object) -> type[Section] | None:
-    """The type of `listeners[].options` for a protocol; None if it is not installed.
-
-    ValueError if the protocol does not say.
-    """
+    """The type of a protocol's options; None if not installed, ValueError if it does not say."""
     known = plugins.installed().protocols.get(str(protocol))
     if known is None:
         return None

@@ -144,10 +144,7 @@ def _unix(what: str, path: Path, holder: str | None) -> Look:
 
 
 def _taken(what: str, sockets: set[str], holder: str | None) -> Look:
-    """The look at a port that is in use, by our daemon or by another program.
-
-    *sockets* are inodes.
-    """
+    """The look at a port in use by our daemon or another program; *sockets* are inodes."""
     elsewhere = "stop what has it (`ss -ltnp` says who), or choose another address"
     if holder is None:
         return fail(what, "another program listens there", elsewhere)

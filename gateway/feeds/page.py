@@ -92,10 +92,7 @@ def _view(
 def _sources(
     tap: Tap, given: Mapping[str, str], listeners: Sequence[str]
 ) -> list[TapSource]:
-    """One for each of *listeners*, unless one is asked for; or one for all.
-
-    Raises `Fault`, and has subscribed to none then.
-    """
+    """A source for each of *listeners*, for the given one, or for all; or none and a `Fault`."""
     each: list[Mapping[str, str]] = [given]
     if "listener" not in given and 0 < len(listeners) <= _FAIR:
         each = [{**given, "listener": name} for name in listeners]

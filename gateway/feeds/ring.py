@@ -120,7 +120,7 @@ class Ring:
             self._untaken += chunk.size
 
     def drop(self) -> None:
-        """Forget the oldest chunk, or all if no follower took of it; it may still be wanted."""
+        """Forget the oldest chunk, or all if no follower took of it, though it be wanted."""
         if self._gone < self._begun:
             self._forget()
         else:

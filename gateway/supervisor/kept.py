@@ -239,10 +239,7 @@ class _Process(ProcessProtocol):
             self._said(childFD, line)
 
     def processExited(self, reason: Failure) -> None:
-        """Read the pipes until they are empty, and close them.
-
-        Children of the process may live on and hold them open.
-        """
+        """Read the pipes empty, and close them: children may hold them open."""
         transport: Any = self.transport
         for pipe in list(transport.pipes.values()):
             before = -1

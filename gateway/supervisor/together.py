@@ -41,9 +41,7 @@ _KILLING = (
 
 
 class Together:
-    """The processes of one gateway.  *sentence* asks the daemon how all is, and may take
-    a moment.
-    """
+    """The processes of one gateway; *sentence* asks the daemon for its state, and may block."""
 
     def __init__(
         self, config: Config, file: Path, log: Log, sentence: Callable[[], str]

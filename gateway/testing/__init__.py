@@ -155,9 +155,7 @@ class FakeConnection:
                 return
 
     def _detect(self, data: bytes) -> None:
-        """Detect the protocol as `gateway.net.handshake` does on a port without TLS and
-        WebSocket.
-        """
+        """Detect the protocol as a port does without TLS and WebSocket."""
         if self._beginning is not None and self._prefixes is not None:
             data, self._beginning = self._beginning + data, None
             if undecided(data, self._prefixes):
@@ -339,7 +337,7 @@ class ManualJournal:
         self.submit(batch).addCallbacks(told.callback, told.errback)
 
     def withdraw(self, batch: Batch) -> bool:
-        """Withdraw as `interfaces.Journal` does; a batch that `take` left is in no commit group."""
+        """Withdraw as `interfaces.Journal` does, what `take` left."""
         for waiting in self._waiting:
             if waiting[0] is batch and not batch.taken:
                 self._waiting.remove(waiting)

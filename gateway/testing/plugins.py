@@ -187,10 +187,7 @@ class FakeDaemon:
         self.store()
 
     def connect(self, suffix: str = "") -> FakeConnection:
-        """A new connection to the listener's own port, or to that with this *suffix*.
-
-        Its first bytes are looked at: `Port.prefixes`.
-        """
+        """A connection to the listener's port with this *suffix*; `Port.prefixes` apply."""
         port = self.ports[suffix] if suffix else self.port
         connection = FakeConnection(
             protocol=self.protocol.name,

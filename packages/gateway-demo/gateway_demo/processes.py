@@ -260,10 +260,7 @@ class Processes(Demo):
         )
 
     def start_senders(self, events: int, rate: int) -> None:
-        """Start all senders, the players and the tap.
-
-        *events* is the number of events of each sender, *rate* its events a second.
-        """
+        """Start the senders (*events* each, *rate* a second), the players and the tap."""
         addresses = {one["name"]: one["address"] for one in self.status()["listeners"]}
         self.senders = [
             Sender(one, addresses[one.listener], self.setup.directory, events, rate)

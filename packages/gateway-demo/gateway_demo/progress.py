@@ -16,10 +16,7 @@ __all__ = ["Progress"]
 
 
 class Progress:
-    """Counts of events at one moment, *seconds* after the senders began.
-
-    Raises OSError if the daemon does not answer.
-    """
+    """Counts at one moment, *seconds* after the start.  Raises OSError without an answer."""
 
     def __init__(self, processes: Processes, seconds: float) -> None:
         self._seconds = seconds

@@ -44,10 +44,7 @@ def report(processes: Processes, console: Console) -> bool:
 def show_senders(
     senders: Iterable[Sender], console: Console, *, again: bool = False
 ) -> int:
-    """How many events were acknowledged to them; *again* shows how many were resent.
-
-    Raises `processes.Failed` if a sender failed.
-    """
+    """The acknowledged events; *again*: and resent ones.  Raises `Failed` if a sender did."""
     acknowledged = 0
     for sender in senders:
         totals = sender.totals()

@@ -79,10 +79,7 @@ class Setup:
 
 
 def prepare(directory: Path) -> Setup:
-    """Set up a demo in *directory*; an earlier demo there is deleted.
-
-    Raises `NotADemo`, OSError.
-    """
+    """Set up a demo in *directory* in place of an earlier one.  Raises `NotADemo`, OSError."""
     empty(directory)
     Authority(directory, "ca").issue("localhost", "server")
     admin = free_port()
@@ -94,10 +91,7 @@ def prepare(directory: Path) -> Setup:
 
 
 def empty(directory: Path) -> None:
-    """Make *directory* that of a new demo; an earlier one there is deleted.
-
-    Raises `NotADemo`, OSError.
-    """
+    """Make *directory* a new demo's, deleting an earlier demo.  Raises `NotADemo`, OSError."""
     if directory.exists() and any(directory.iterdir()):
         if not (directory / _MARK).exists():
             raise NotADemo(

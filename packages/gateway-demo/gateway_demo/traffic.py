@@ -85,10 +85,7 @@ def traffic(lake: Path) -> Traffic | None:
 
 
 def draw(found: Traffic, to: Path) -> None:
-    """Save *found* as a picture; the suffix of *to* says in which format.
-
-    Raises ImportError without matplotlib.
-    """
+    """Save *found* as a picture of the format of *to*.  Raises ImportError without matplotlib."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 5.4), layout="constrained")

@@ -66,10 +66,7 @@ class QueuedReactor(Clock):
         return self._calls.empty()
 
     def turn(self) -> None:
-        """Run what is due, or one call of a thread's, waiting for it.
-
-        Raises `queue.Empty` if none comes.
-        """
+        """Run what is due, or wait for a thread's call.  Raises `queue.Empty` if none comes."""
         if self.calls and self.calls[0].getTime() <= self.seconds():
             self.advance(0)
             return

@@ -19,10 +19,7 @@ _Section = TypeVar("_Section", bound=Section)
 
 
 def settings(kind: type[Section], **values: Any) -> Any:
-    """Limits and options, those of this *kind*, with their defaults but for *values*.
-
-    Implements `gateway.sdk.protocol.Settings`.
-    """
+    """Limits and options of this *kind* with *values*.  Implements `gateway.sdk.protocol.Settings`."""
     limits = {
         key: values.pop(key)
         for key in Limits.model_fields.keys() - kind.model_fields

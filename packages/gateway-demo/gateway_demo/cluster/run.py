@@ -24,10 +24,7 @@ _DRAIN_SECONDS = 600.0
 def run(
     directory: Path, events: int, rate: int, jars: Path | None, console: Console
 ) -> bool:
-    """Whether every acknowledged event is in the table at the end.
-
-    Raises `processes.Failed`, `demo.setup.NotADemo`, OSError.
-    """
+    """Whether all acknowledged events are in the table.  Raises `Failed`, `NotADemo`, OSError."""
     setup = prepare(directory, jars)
     with Processes(setup).running() as processes:
         _start(processes, console)

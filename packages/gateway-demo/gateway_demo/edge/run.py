@@ -28,10 +28,7 @@ _DRAIN_SECONDS = 240.0
 
 
 def run(directory: Path, events: int, rate: int, console: Console) -> bool:
-    """Whether every acknowledged event is in the hub's tables at the end, once.
-
-    Raises `processes.Failed`, `demo.setup.NotADemo`, OSError.
-    """
+    """Whether all acknowledged events are in the hub's tables.  Raises `Failed`, `NotADemo`, OSError."""
     setup = prepare(directory)
     with Processes(setup).running() as processes:
         _start(processes, console)

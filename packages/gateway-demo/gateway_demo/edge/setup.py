@@ -37,10 +37,7 @@ class Setup:
 
 
 def prepare(directory: Path) -> Setup:
-    """Set up a demo in *directory*; an earlier demo there is deleted.
-
-    Raises `demo.setup.NotADemo`, OSError.
-    """
+    """Set up a demo in *directory* in place of an earlier one.  Raises `NotADemo`, OSError."""
     empty(directory)
     authority = Authority(directory, "ca")
     authority.issue("localhost", "hub")
