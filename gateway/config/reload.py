@@ -63,8 +63,9 @@ def _merge(
             continue
         own = type(wanted).reloads.get(key)
         if own is None and isinstance(after, Section) and type(after) is type(before):
-            around = _UNSAID if type(wanted) is Listener and key == "options" else rule
-            stay[key] = _merge(before, after, f"{at}{key}.", around, found)
+            of_options = type(wanted) is Listener and key == "options"
+            inner = _UNSAID if of_options else rule
+            stay[key] = _merge(before, after, f"{at}{key}.", inner, found)
             continue
         if not _note(f"{at}{key}", own or rule, found):
             stay[key] = before

@@ -16,7 +16,6 @@ from typing import Any
 from attrs import define
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from gateway import config
 from gateway.admin.status import ReloadStatus
@@ -125,34 +124,16 @@ class Reloads:
     def _next(self) -> None:
         if self._reading or self._phase != _READY:
             return
-        if not (self._waiting or self._wanted):
-            return
-        self._reading, self._wanted = True, False
+        if self._waiting or self._wanted:
+            self._reading, self._wanted = True, False
+            Deferred.fromCoroutine(self._reload())
+
+    async def _reload(self) -> None:
+        """Reload once, for all who asked by now."""
         read_at = self._clock()
         self._began()
         asked = self._take()
-        read = self._in_thread(self.load)
-        read.addCallbacks(self._read, self._unread)
-        read.addErrback(self._failed)
-        read.addCallback(self._finish, asked, read_at)
-
-    def _read(self, wanted: config.Config) -> Outcome:
-        if self._phase == _ENDED:
-            return refused(_STOPPING)
-        return self._apply(wanted)
-
-    def _unread(self, why: Failure) -> Outcome:
-        why.trap(config.Invalid)
-        return refused(*str(why.value).splitlines())
-
-    def _failed(self, why: Failure) -> Outcome:
-        """Ours is wrong, or a plug-in's code."""
-        self._log.failure("the reload failed", why)
-        return refused(f"{type(why.value).__name__}: {why.getErrorMessage()}")
-
-    def _finish(
-        self, outcome: Outcome, asked: list[Deferred[Outcome]], read_at: float
-    ) -> None:
+        outcome = await self._read_and_apply()
         self._reading = False
         self._read_at = read_at
         self._note(outcome)
@@ -161,6 +142,17 @@ class Reloads:
             asked += self._take()
         self._answer(asked, outcome)
         self._next()
+
+    async def _read_and_apply(self) -> Outcome:
+        """Read the file, and apply it unless the daemon has begun to stop."""
+        try:
+            wanted = await self._in_thread(self.load)
+            return refused(_STOPPING) if self._phase == _ENDED else self._apply(wanted)
+        except config.Invalid as why:
+            return refused(*str(why).splitlines())
+        except Exception as why:  # ours is wrong, or a plug-in's code
+            self._log.failure("the reload failed")
+            return refused(f"{type(why).__name__}: {why}")
 
     def _answer(self, asked: list[Deferred[Outcome]], outcome: Outcome) -> None:
         for each in asked:
