@@ -114,7 +114,7 @@ def measure(home: Path, calls: Calls, events: int) -> tuple[Found, Found]:
         "listeners": [
             {"name": "beats", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:0"}
         ],
-        "admin": None,
+        "admin": {"listen": "tcp:127.0.0.1:0"},
         "spool": {"publishers": 0, "roll_interval": "400ms"},
     }
     file.write_text(json.dumps(settings))

@@ -24,4 +24,5 @@ def make_monotonic(
     Who needs to know what the time is for people, as in events, asks the wall clock.
     """
     offset = wall_clock() - monotonic()
-    reactor.seconds = lambda: offset + monotonic()
+    # As `lambda: offset + monotonic()`, without a call in Python: each event asks often.
+    reactor.seconds = map(offset.__add__, iter(monotonic, None)).__next__

@@ -76,7 +76,7 @@ class SetUp:
         try:
             return feed(data)
         except Refusal as why:
-            self._connection.reject(why, reason)
+            self._connection.ending.reject(why, reason)
             return None
 
     def _read_proxy_header(self, data: bytes) -> None:
@@ -85,7 +85,7 @@ class SetUp:
         if header is None:
             return
         connection = self._connection
-        connection.received = len(header.rest)
+        connection.input.received = len(header.rest)
         if header.peer is not None:
             connection.origin.attributes = {"proxy": connection.origin.peer}
             connection.origin.peer = address_text(*header.peer)
@@ -98,12 +98,12 @@ class SetUp:
             listener.admit_real_peer(connection)
             and (listener.tls or listener.admit_known_peer(connection))
         ):
-            connection.end()
+            connection.ending.end()
             return
         self._partial = b""
         self._peer_known()
         if header.rest:
-            connection.take(header.rest)
+            connection.input.take(header.rest)
 
     def _peer_known(self) -> None:
         if self._listener.tls is not None:
@@ -117,9 +117,9 @@ class SetUp:
         if data[0] != 0x16:
             self._mismatch(detect(data), data, tls=True)
             return
-        connection.through_tls(TlsConnection(tls, connection.transport))
+        connection.layered.tls = TlsConnection(tls, connection.transport)
         connection.become(Life.TLS_HANDSHAKE)
-        connection.take(data)
+        connection.input.take(data)
 
     def tls_established(self, tls: TlsConnection) -> None:
         """The handshake is done."""
@@ -130,11 +130,11 @@ class SetUp:
             else:
                 origin.principal = tls.principal()
         except Refusal as why:
-            self._connection.reject(why, "tls")
+            self._connection.ending.reject(why, "tls")
             return
         _add_attribute(origin, "tls", tls.version)
         if not self._listener.admit_known_peer(self._connection):
-            self._connection.end()
+            self._connection.ending.end()
             return
         self._begin_plain()
 
@@ -142,7 +142,7 @@ class SetUp:
         """From here on the bytes are the application's, or belong to another protocol."""
         self._connection.become(Life.FIRST_BYTES)
         if self._listener.websocket is None:
-            self._connection.serve()
+            self._connection.calls.serve()
 
     def _detect(self, data: bytes) -> None:
         assert isinstance(self._partial, bytes)
@@ -157,15 +157,15 @@ class SetUp:
             connection.become(Life.UPGRADE)
         elif listener.http2 and head.startswith(PREFACE):
             connection.become(Life.SERVING)
-            connection.serve(listener.accept_http2)
+            connection.calls.serve(listener.accept_http2)
         elif found is not None or listener.upgrades:
             self._mismatch(found, head, tls=False)
             return
         else:
             connection.become(Life.SERVING)
             if listener.websocket is not None:
-                connection.serve()
-        connection.take_plain(head)
+                connection.calls.serve()
+        connection.input.take_plain(head)
 
     def _read_upgrade(self, data: bytes) -> None:
         assert isinstance(self._partial, UpgradeParser)
@@ -175,23 +175,23 @@ class SetUp:
         listener, connection = self._listener, self._connection
         if upgrade.subprotocol is not None:
             _add_attribute(connection.origin, "subprotocol", upgrade.subprotocol)
-        connection.send(upgrade.response)
+        connection.output.send(upgrade.response)
         if connection.life is not Life.UPGRADE:  # it is cut off, as it reads nothing
             return
-        connection.in_frames(
-            FrameDecoder(listener.limits.message_bytes, text=listener.text)
+        connection.layered.frames = FrameDecoder(
+            listener.limits.message_bytes, text=listener.text
         )
         connection.become(Life.SERVING)
-        connection.serve()
+        connection.calls.serve()
         if upgrade.rest:
-            connection.take_plain(upgrade.rest)
+            connection.input.take_plain(upgrade.rest)
 
     def _mismatch(
         self, found: ForeignProtocol | None, head: bytes, *, tls: bool
     ) -> None:
         listener = self._listener
         expected = Expected(listener.protocol, tls, listener.upgrades, listener.proxied)
-        self._connection.reject(mismatch(found, head, expected), "language")
+        self._connection.ending.reject(mismatch(found, head, expected), "language")
 
 
 def _add_attribute(origin: Origin, name: str, value: str) -> None:

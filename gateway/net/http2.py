@@ -111,7 +111,7 @@ class Carrier(Publishing, Yielding, Aging):
         """The peer has ended its side of the stream."""
         self._peer_gone = False
         """It has reset the stream, or sent GOAWAY, behind which h2 sends nothing."""
-        below.times.deadline = listener.clock.seconds() + listener.limits.handshake
+        below.times.deadline = listener.seconds() + listener.limits.handshake
         below.write(self._h2.data_to_send() + _ONE_STREAM)
 
     # Called by the connection: `interfaces.Server`
@@ -158,7 +158,7 @@ class Carrier(Publishing, Yielding, Aging):
     def writable(self, ready: bool) -> None:  # noqa: FBT001 - a state, not a mode
         """See `interfaces.Publishing`."""
         if ready and self._choked:  # the socket takes more, the peer's window does not
-            self._below.pauseProducing()
+            self._below.output.pauseProducing()
         elif isinstance(self._server, Publishing):
             self._server.writable(ready)
 
@@ -189,7 +189,7 @@ class Carrier(Publishing, Yielding, Aging):
         """See `interfaces.Connection`."""
         if self._stage is not Stage.CARRYING or self._below.life >= Life.CLOSING:
             return
-        if not self._below.outgrows(len(data)):
+        if not self._below.output.outgrows(len(data)):
             self._pending += data
             self._push()
 
@@ -271,7 +271,7 @@ class Carrier(Publishing, Yielding, Aging):
         self._pending += why.reply
         self._fill()
         self._go_away()
-        self._below.refuse(why, self._h2.data_to_send())
+        self._below.ending.refuse(why, self._h2.data_to_send())
 
     def busy(self, waiting: bool) -> None:  # noqa: FBT001 - as the interface
         """See `interfaces.Connection`."""
@@ -352,7 +352,7 @@ class Carrier(Publishing, Yielding, Aging):
         if self._stage is Stage.ENDED and self._peer_ended:
             self._leave()
         elif self._peer_ended and not (self._busy or self._asked or self._paused):
-            self._below.ended_by = self._below.ended_by or "peer"
+            self._below.ending.by_peer()
             self.close()
 
     # The request
@@ -444,13 +444,13 @@ class Carrier(Publishing, Yielding, Aging):
     def _count_pending(self, size: int) -> None:
         """Let the connection know what waits here, as if it were in its transport."""
         below = self._below
-        below.hold_back(size)
+        below.output.hold_back(size)
         if not self._choked and size > READ_BYTES:
             self._choked = True
-            below.pauseProducing()
+            below.output.pauseProducing()
         elif self._choked and not size:
             self._choked = False
-            below.resumeProducing()
+            below.output.resumeProducing()
 
     # The end
 
@@ -479,14 +479,14 @@ class Carrier(Publishing, Yielding, Aging):
         """The peer broke HTTP/2, or floods: h2 has the GOAWAY that says so."""
         self._stage = Stage.OVER
         self._leave_server()
-        self._below.refuse(why, self._h2.data_to_send())
+        self._below.ending.refuse(why, self._h2.data_to_send())
 
     def _lost(self) -> None:
         """The peer has left without an end of its side: the server hears of a lost one."""
         if self._stage is Stage.OVER:
             return
         below = self._below
-        below.ended_by = below.ended_by or "peer"
+        below.ending.by_peer()
         self._leave()
         self._leave_server()
 

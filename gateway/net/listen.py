@@ -91,6 +91,7 @@ class Listener:
         self.accept = port.accept
         self.next_session = common.sessions
         self.clock: IReactorTime = common.reactor
+        self.seconds: Callable[[], float] = common.reactor.seconds
         self.turns, self.memory = common.turns, common.memory
         self.penalties = common.penalties
         self.connection_log = common.connection_log
@@ -264,7 +265,7 @@ class Listener:
         if not self._draining and not self.ended().called:
             self._draining = True
             self.linger = _DRAINING_LINGER_SECONDS
-            self.used_by = self.clock.seconds() + seconds / _TO_USE
+            self.used_by = self.seconds() + seconds / _TO_USE
             self._loops.stop()
             self._loops.every(_DRAINING_LOOK_SECONDS, self.looks.look_at_all)
             self._drain_deadline = self.clock.callLater(seconds, self._abort_all)
@@ -274,7 +275,7 @@ class Listener:
                 count=len(self._connections),
             )
             for connection in tuple(self._connections):
-                connection.drain()
+                connection.calls.drain()
         return self.ended()
 
     def _abort_all(self) -> None:
@@ -321,7 +322,7 @@ class Listener:
         """A PROXY header named the peer; false: it has too many, and is rejected."""
         rejection = self.admission.check_host(connection.host, self.traffic.open - 1)
         if rejection is not None:
-            connection.broke(*rejection)
+            connection.ending.broke(*rejection)
             return False
         self.admission.add(connection)
         return True
@@ -330,7 +331,7 @@ class Listener:
         """Its handshake is done, it has a principal or none; false: as above."""
         rejection = self.admission.known(connection, self.traffic.open - 1)
         if rejection is not None:
-            connection.broke(*rejection)
+            connection.ending.broke(*rejection)
         return rejection is None
 
     def closed(self, connection: AcceptedConnection) -> None:
@@ -368,7 +369,8 @@ class ConnectionFactory(Factory):
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
         """See IProtocolFactory."""
-        return self._listener.admit(addr)
+        connection = self._listener.admit(addr)
+        return None if connection is None else connection.input
 
     def logPrefix(self) -> str:
         """See ILoggingContext."""

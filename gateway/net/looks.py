@@ -84,7 +84,7 @@ class Looks:
 
     def _look_at_some(self) -> None:
         clock, left = self._listener.clock, self._left
-        now = clock.seconds()
+        now = self._listener.seconds()
         try:
             for _ in range(min(len(left), _AT_ONCE)):
                 self.look(left.pop(), now)
@@ -94,17 +94,17 @@ class Looks:
 
     def look(self, connection: AcceptedConnection, now: float) -> None:
         """Look whether *connection* is late with something."""
-        times, stall, held = connection.times, connection.stall, connection.held
+        times, stall, held = connection.times, connection.output.stall, connection.held
         unread = connection.input.unread
-        connection.count_output(connection.unsent_bytes)
+        connection.output.count(connection.unsent_bytes)
         if connection.input.last_bytes is not None:
-            connection.drain_if_used(late=now >= self._listener.used_by)
+            connection.calls.drain_if_used(late=now >= self._listener.used_by)
         if times.ages_at is not None and now >= times.ages_at:
-            connection.aged()
+            connection.calls.aged()
         if held is not None:
             since = None if stall is None else stall.since
             paused = bool(unread & Unread.PAUSED)
-            held.look(now, connection.received, since, paused=paused)
+            held.look(now, connection.input.received, since, paused=paused)
         if times.deadline is not None and self._has_yet_to_hear(connection):
             times.deadline = now + self._limits.handshake
         elif times.deadline is not None and now >= times.deadline:
@@ -112,24 +112,26 @@ class Looks:
         elif connection.life >= Life.CLOSING:
             return
         elif stall is not None and _is_stuck(connection, stall, now):
-            connection.cut_off(f"{STALL_SECONDS:g} s")
+            connection.output.cut_off(f"{STALL_SECONDS:g} s")
         elif _is_unwatched(connection) and self._gave_up(connection, now):
             connection.abort()
         elif held is not None and self._is_too_slow(connection, held, now):
             limit = f"{self._limits.minimum_rate} bytes/s"
-            begun = connection.begun()
+            begun = connection.calls.begun()
             what = begun or f"{held.unfinished} bytes of an unfinished message"
             rule = f"{what}, and no progress"
             why = Refusal(rule, limit=limit, key="limits.minimum_rate")
-            connection.give_up(why)
+            connection.ending.give_up(why)
         elif times.active or times.busy or unread & (Unread.PAUSED | Unread.ROOM):
             times.active = False
             times.since = now
-            connection.not_idle()
+            if connection.layers is not None:
+                connection.layers.tick()
+            connection.input.ask_again()
         elif now - times.since >= self._limits.idle and not (
             connection.input.waits_for_us
         ):
-            connection.ended_by = "idle"
+            connection.ending.why = "idle"
             self._end_quietly(connection, "idle", "{peer} was idle for too long")
             connection.close()
 
@@ -140,15 +142,15 @@ class Looks:
     def _deadline_passed(self, connection: AcceptedConnection) -> None:
         if connection.life >= Life.CLOSING:
             connection.transport.abortConnection()
-        elif not connection.received or connection.is_spare:
+        elif not connection.input.received or connection.input.is_spare:
             # Many a load balancer keeps a port open and says nothing; a browser does so
             # when TLS is agreed upon.
             self._end_quietly(connection, "handshake", "{peer} says nothing")
-            connection.end()
+            connection.ending.end()
         else:
             limit = f"{self._limits.handshake:g} s"
             rule, key = "handshake not finished", "limits.handshake"
-            connection.reject(Refusal(rule, limit=limit, key=key), "handshake")
+            connection.ending.reject(Refusal(rule, limit=limit, key=key), "handshake")
 
     def _gave_up(self, connection: AcceptedConnection, now: float) -> bool:
         """Ask the socket of a peer that is not read; read ahead if it has more to say.
@@ -169,10 +171,10 @@ class Looks:
     ) -> bool:
         """Whether a message that has begun does not come any further."""
         ours = connection.input.unread & (Unread.UNDELIVERED | Unread.ROOM)
-        if not held.unfinished or ours or connection.stall is not None:
+        if not held.unfinished or ours or connection.output.stall is not None:
             held.rests()
             return False
-        slow = held.too_slow(now, connection.received, self._limits.minimum_rate)
+        slow = held.too_slow(now, connection.input.received, self._limits.minimum_rate)
         return slow and not connection.input.waits_for_us
 
     def _end_quietly(
@@ -193,4 +195,4 @@ def _is_stuck(connection: AcceptedConnection, stall: Stall, now: float) -> bool:
 def _is_unwatched(connection: AcceptedConnection) -> bool:
     """The reactor does not tell what happens to its peer."""
     unread = connection.input.unread & (Unread.PAUSED | Unread.ROOM | Unread.FIN)
-    return bool(unread) or connection.stall is not None
+    return bool(unread) or connection.output.stall is not None

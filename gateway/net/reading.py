@@ -80,6 +80,11 @@ class Input:
         self.last_bytes: int | None = None
         """The daemon stops, and so many bytes are still to be read; None: all that come."""
 
+    @property
+    def has_ahead(self) -> bool:
+        """Something was read ahead, and is not delivered yet."""
+        return self.ahead is not None and self.ahead.size > 0
+
     def is_read(self) -> bool:
         """Whether there is no reason against it.
 

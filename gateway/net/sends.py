@@ -47,7 +47,8 @@ class Sends:
     def add(self, server: AcceptedSocket) -> None:
         """It has something to send."""
         self._waiting[server] = None
-        self._schedule()
+        if not self._scheduled:
+            self._schedule()
 
     def remove(self, server: AcceptedSocket) -> None:
         """It has nothing to send any more."""
@@ -59,9 +60,8 @@ class Sends:
             self._send()
 
     def _schedule(self) -> None:
-        if not self._scheduled:
-            self._scheduled = True
-            self._clock.callLater(0, self._end_turn)
+        self._scheduled = True
+        self._clock.callLater(0, self._end_turn)
 
     def _end_turn(self) -> None:
         self._scheduled = False
@@ -78,5 +78,5 @@ class Sends:
                     left -= server.unsent_bytes
                     server.send()
         finally:
-            if self._waiting:
+            if self._waiting and not self._scheduled:
                 self._schedule()

@@ -107,9 +107,9 @@ class Turns:
 
     def _begin(self) -> None:
         """A new turn of the reactor: serve what was put off, as far as there is time."""
-        self._noted = self.crowded = False
+        crowded, self._noted, self.crowded = self.crowded, False, False
         self._spent = 0.0
-        if not self._put_off:
+        if not crowded or not self._put_off:
             return
         try:
             self.let_others_go_first()

@@ -188,7 +188,7 @@ class AcceptedSocket(tcp.Server):
         """Send as much as the kernel takes; the reactor has the rest, and any error."""
         done = False
         try:
-            if self._behind:
+            if self.dataBuffer or self.producerPaused or self._waits:
                 done = self.doWrite() is None and not self.unsent_bytes
             else:
                 done = self._send_all()

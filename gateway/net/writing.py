@@ -1,4 +1,4 @@
-"""A peer that does not read what it is sent: how long, and how much more waits for it.
+"""What is sent to a peer, and one that does not read it: how long, and how much waits for it.
 
 A peer with more than `READ_BYTES` of unsent output counts as not reading.  Then we stop
 reading from it (or writing, if its server can: `interfaces.Publishing`), and cut it off if
@@ -7,6 +7,19 @@ which it takes nothing.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from twisted.internet.interfaces import IPushProducer
+from zope.interface import implementer
+
+from gateway.net.life import Life
+from gateway.net.reading import READ_BYTES, Unread
+from gateway.sdk.interfaces import Refusal
+
+if TYPE_CHECKING:
+    from gateway.net.connection import AcceptedConnection
+    from gateway.net.listen import Listener
 
 STALL_SECONDS = 45.0
 """Less than TCP_USER_TIMEOUT (`bind`): the kernel would end the connection unlogged."""
@@ -43,3 +56,99 @@ class Stall:
     def is_long(self, now: float) -> bool:
         """Nothing was taken for too long."""
         return now - self.since > STALL_SECONDS
+
+
+@implementer(IPushProducer)
+class Output:
+    """The output of one connection, as the transport takes it."""
+
+    __slots__ = ("_connection", "_listener", "stall", "writing")
+
+    def __init__(self, connection: AcceptedConnection, listener: Listener) -> None:
+        self._connection = connection
+        self._listener = listener
+        self.stall: Stall | None = None
+        """Its peer does not read; None: it does."""
+        self.writing = False
+        """A write is under way, whose data is not all in the transport's hands."""
+
+    @property
+    def unsent_bytes(self) -> int:
+        """See `interfaces.Connection`."""
+        connection = self._connection
+        held = connection.held
+        behind = 0 if held is None else held.behind_windows
+        return connection.transport.unsent_bytes + behind
+
+    def send(self, *pieces: bytes | memoryview) -> None:
+        """Write, through TLS but not as a WebSocket message."""
+        if self.stall is not None and self.outgrows(sum(map(len, pieces))):
+            return
+        connection = self._connection
+        layers, transport = connection.layers, connection.transport
+        to = transport if layers is None else layers.tls or transport
+        self.writing = True
+        try:
+            if len(pieces) > 1:
+                to.writeSequence(pieces)
+            else:
+                to.write(b"".join(pieces))
+        finally:
+            self.writing = False
+        unsent, held = connection.transport.unsent_bytes, connection.held
+        if held is not None:
+            unsent += held.behind_windows
+        if unsent > OUTPUT_BYTES:
+            self.count(unsent)
+
+    def outgrows(self, size: int) -> bool:
+        """Whether *size* bytes more are too much for a peer that does not read: it is cut
+        off.
+        """
+        stall = self.stall
+        if stall is None or not stall.grows(size, self.unsent_bytes):
+            return False
+        self.cut_off(READ_BYTES + self._listener.unread_bytes)
+        return True
+
+    def cut_off(self, limit: str | int) -> None:
+        """Drop a peer that does not read what it is sent."""
+        why = Refusal("peer does not read what we send", limit=limit)
+        self._connection.ending.broke(why, "unread")
+        self._connection.ending.abort()
+
+    def count(self, unsent: int) -> None:
+        """So many bytes are written, and the peer has not taken them."""
+        connection = self._connection
+        if connection.held is not None or unsent:
+            connection.holding.unsent(unsent)
+
+    def hold_back(self, size: int) -> None:
+        """So many bytes are written, and wait for the peer's windows in HTTP/2."""
+        connection = self._connection
+        if connection.held is not None or size:
+            connection.holding.behind_windows = size
+
+    def pauseProducing(self) -> None:
+        """The transport holds more than `READ_BYTES` unsent: the peer does not read.
+
+        It says so again at every write, until all is sent.
+        """
+        if self.stall is not None:
+            return
+        connection, listener = self._connection, self._listener
+        unsent = self.unsent_bytes
+        self.stall = Stall(listener.seconds(), unsent, listener.unread_bytes)
+        self.count(unsent)
+        if connection.life < Life.CLOSING and not connection.calls.writable(False):
+            connection.input.add(Unread.STALLED)
+
+    def resumeProducing(self) -> None:
+        """All is sent."""
+        self.stall = None
+        self.count(0)
+        self._connection.input.remove(Unread.STALLED)
+        self._connection.calls.writable(True)
+
+    def stopProducing(self) -> None:
+        """See IPushProducer."""

@@ -31,7 +31,8 @@ from twisted.python.failure import Failure
 
 from gateway.event import Batch, Origin, Stored
 from gateway.sdk.closing import Closing
-from gateway.sdk.costs import BATCH, BYTE, EVENT, REPLY, ControlBudget, Turn
+from gateway.sdk.costs import BATCH, BYTE, EVENT, REPLY, TURN, ControlBudget
+from gateway.sdk.deadlines import Deadlines
 from gateway.sdk.interfaces import Aging, Connection, Journal, Refusal, Yielding
 from gateway.sdk.pressure import Valve, batch_bytes
 from gateway.sdk.protocol import Settings
@@ -130,6 +131,10 @@ class Pending:
 class BatchListener:
     """What the connections of one listener share.  Implements `interfaces.Accept`."""
 
+    waiting: Deadlines[Any] | None = None
+    """Tells servers whose peers have waited for some time; they wait, too, while nothing is
+    read of them.  None: nobody is to be told, and peers wait for acknowledgements only."""
+
     def __init__(
         self,
         settings: Settings[object],
@@ -153,7 +158,7 @@ class BatchListener:
 class BatchServer(Closing, Yielding, Aging):
     """One connection.  Implements `interfaces.Server`."""
 
-    __slots__ = ("_aged", "_batches", "_busy", "_control", "_ending", "_input", "_listener",
+    __slots__ = ("_aged", "_batches", "_busy_since", "_control", "_ending", "_input", "_listener",
                  "_pending", "_session", "_unacknowledged", "_valve")  # fmt: skip
 
     def __init__(self, listener: BatchListener, connection: Connection) -> None:
@@ -167,11 +172,13 @@ class BatchServer(Closing, Yielding, Aging):
         self._pending: deque[Pending] | None = None
         self._unacknowledged = 0
         self._valve = Valve(
-            connection, listener.journal, listener.unacknowledged_bytes, self._regulate
+            connection, listener.journal, listener.unacknowledged_bytes, self._settle
         )
         self._control: ControlBudget | None = None
         """None: no message that moves no data has come."""
-        self._aged = self._ending = self._busy = False
+        self._busy_since: float | None = None
+        """Since when the peer waits for us, and may be silent; None: it does not."""
+        self._aged = self._ending = False
 
     @property
     def held_bytes(self) -> int:
@@ -200,20 +207,23 @@ class BatchServer(Closing, Yielding, Aging):
             self._take_turn(self._session)
         except Refusal as why:
             self.give_up(why)
-        if self._aged and not self._unread:
+        unread = self._batches is not None or self._input
+        if self._aged and not unread:
             self._end_between()
         if self._ending or self._closed:
             return
-        self._acknowledge()
+        pending = self._pending
+        if pending is not None and pending[0].batch is None:
+            self._acknowledge()
         self._connection.hold(self.held_bytes)
         self._settle()
-        if self._unread and not self._valve.paused:
+        if unread and not self._valve.paused:
             self._connection.again()
 
     def _take_turn(self, session: Session) -> None:
         """Submit what the input completes, as far as this turn and the limits allow."""
-        turn = Turn()
-        while not (turn.over or self._valve.paused or self._closed):
+        left = TURN
+        while left > 0 and not (self._valve.paused or self._closed):
             if self._batches is None:
                 if not self._input or not self._connection.may_begin():
                     return
@@ -222,7 +232,7 @@ class BatchServer(Closing, Yielding, Aging):
             if ready is None:
                 self._batches = None
                 continue
-            turn.charge(ready.work)
+            left -= ready.work
             if ready.count or ready.ack:
                 self._submit(ready)
                 self._valve.regulate(self._unacknowledged)
@@ -353,35 +363,38 @@ class BatchServer(Closing, Yielding, Aging):
 
     # Flow
 
-    def _regulate(self) -> None:
-        """Pause or go on, as the journal and our unacknowledged bytes allow."""
-        if self._ending or self._closed:
-            return
-        if self._valve.regulate(self._unacknowledged) and self._unread:
-            self._connection.again()
-        self._tell_busy()
-
     def _settle(self) -> None:
-        """Pause or go on.  Whether too much is unacknowledged was asked when it grew."""
-        if self._valve.paused or self._listener.journal.full:
-            self._regulate()
-        else:
-            self._tell_busy()
+        """Pause or go on, as the journal allows, and tell the network whether the peer waits.
 
-    def _tell_busy(self) -> None:
-        """Tell the network whether the peer waits for us."""
-        busy = self._owes and not self._closed
-        if busy != self._busy:
-            self._busy = busy
-            self._busy_changed()
+        Whether too much is unacknowledged was asked when it grew.
+        """
+        valve, listener = self._valve, self._listener
+        if (
+            (valve.paused or listener.journal.full)
+            and not (self._ending or self._closed)
+            and valve.regulate(self._unacknowledged)
+            and self._unread
+        ):
+            self._connection.again()
+        waiting = listener.waiting
+        busy = not self._closed and (
+            self._pending is not None
+            or (waiting is not None and (self._unread or self._not_read))
+        )
+        if busy is (self._busy_since is not None):
+            return
+        self._busy_since = listener.clock.seconds() if busy else None
+        self._connection.busy(busy)
+        if waiting is not None:
+            if busy:
+                waiting.watch(self)
+            else:
+                waiting.forget(self)
 
     @property
-    def _owes(self) -> bool:
-        """The peer waits for us, and may be silent meanwhile."""
-        return bool(self._pending)
-
-    def _busy_changed(self) -> None:
-        self._connection.busy(self._busy)
+    def _not_read(self) -> bool:
+        """What the peer sends is not read, and nobody says when it comes to wait for us."""
+        return self._valve.paused or self._connection.waits_for_room
 
     # The end
 
@@ -394,7 +407,7 @@ class BatchServer(Closing, Yielding, Aging):
             self._hang_up()
         else:
             self._connection.take_no_more()
-            self._tell_busy()
+            self._settle()
 
     def _drop_session(self) -> None:
         self._batches = None
@@ -411,4 +424,4 @@ class BatchServer(Closing, Yielding, Aging):
         for one in pending or ():
             if one.ack and one.batch is not None:  # its sender will send it again
                 self._listener.journal.withdraw(one.batch)
-        self._tell_busy()
+        self._settle()

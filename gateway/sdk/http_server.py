@@ -331,7 +331,7 @@ class HttpServer(BatchServer):
     def stored(self, stored: Stored) -> None:
         """See `BatchServer`."""
         super().stored(stored)
-        if self._busy:
+        if self._busy_since is not None:
             self._listener.waiting.watch(self)
 
     def waited(self) -> None:
@@ -343,7 +343,7 @@ class HttpServer(BatchServer):
                 pending.ack, pending.batch = pending.not_stored, None
                 answered = True
         self._acknowledge()
-        self._regulate()
+        self._settle()
         comes = self.held_bytes or self._connection.unread_input
         if comes and self._not_read and not (answered or self._pending):
             assert isinstance(session, HttpSession)
@@ -351,20 +351,5 @@ class HttpServer(BatchServer):
             code, text = (429, "more than its share") if own else (503, "no room")
             why = f"answered {code}, it was not read for {_PATIENCE:g} s: {text}"
             self.give_up(Refusal(why, reply=session.later(code, text)))
-        elif self._busy:
+        elif self._busy_since is not None:
             self._listener.waiting.watch(self)
-
-    @property
-    def _not_read(self) -> bool:
-        return self._valve.paused or self._connection.waits_for_room
-
-    @property
-    def _owes(self) -> bool:
-        return bool(self._pending) or self._unread or self._not_read
-
-    def _busy_changed(self) -> None:
-        super()._busy_changed()
-        if self._busy:
-            self._listener.waiting.watch(self)
-        else:
-            self._listener.waiting.forget(self)

@@ -32,7 +32,7 @@ from gateway.admin.status import (
 from gateway.config.model import Admin as AdminSettings
 from gateway.daemon.admin_port import AdminPort
 from gateway.net import Penalties, RejectionLog
-from gateway.net.connection import READ_BYTES
+from gateway.net.reading import READ_BYTES
 from gateway.sdk.endpoint import parse_endpoint
 from gateway.sdk.figures import Figure, StatusSection
 from gateway.sdk.protocol import Post
@@ -158,7 +158,7 @@ class Client:
     def send(self, data: bytes) -> bytes:
         """What comes back at once."""
         self.transport.clear()
-        self.connection.dataReceived(data)
+        self.connection.input.dataReceived(data)
         return self.got
 
     @property
@@ -173,16 +173,16 @@ class Client:
 
     def stop_reading(self) -> None:
         self.transport.unsent_bytes = READ_BYTES + 1
-        self.connection.pauseProducing()
+        self.connection.output.pauseProducing()
 
     def read_on(self) -> None:
         self.transport.unsent_bytes = 0
-        self.connection.resumeProducing()
+        self.connection.output.resumeProducing()
 
     def lose(self) -> None:
         if self.connection is not None and not self._lost:
             self._lost = True
-            self.connection.connectionLost(Failure(ConnectionDone()))
+            self.connection.input.connectionLost(Failure(ConnectionDone()))
 
 
 @dataclass
@@ -247,7 +247,7 @@ class Port:
     def come_from(self, address: Any) -> Client:
         client = Client(self.listener.admit(address), MemoryTransport())
         if client.connection is not None:
-            client.connection.makeConnection(client.transport)
+            client.connection.input.makeConnection(client.transport)
         return client
 
     def send(self, raw: bytes) -> bytes:

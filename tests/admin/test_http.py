@@ -214,7 +214,7 @@ def test_who_closes_one_direction_gets_its_answer(
     port = open_port(posts={"/api/x": lambda _: done}, trust_loopback=True)
     client = port.come()
     client.send(b"POST /api/x HTTP/1.1\r\n" + JSON + b"Content-Length: 2\r\n\r\n{}")
-    client.connection.readConnectionLost()
+    client.connection.input.readConnectionLost()
     assert not client.gone
     done.callback(Answer(b"done"))
     assert client.got.endswith(b"\r\n\r\ndone")
@@ -290,7 +290,7 @@ def test_the_daemon_stops(open_port: Callable[..., Any]) -> None:
     idle.send(HEALTH)
     waiting.send(b"POST /api/x HTTP/1.1\r\n" + JSON + b"Content-Length: 2\r\n\r\n{}")
     for client in (idle, waiting):
-        client.connection.drain()
+        client.connection.calls.drain()
     assert idle.gone
     assert not waiting.gone
     done.callback(Answer(b"done"))

@@ -26,8 +26,9 @@ from wsproto.events import AcceptConnection, Request
 import script as script_file
 from deadlines import environment, run
 from gateway.net.common import Common
-from gateway.net.connection import READ_BYTES, AcceptedConnection
+from gateway.net.connection import AcceptedConnection
 from gateway.net.listen import Listener
+from gateway.net.reading import READ_BYTES
 from gateway.sdk.endpoint import parse_endpoint
 from gateway.sdk.interfaces import Connection, Refusal
 from gateway.sdk.limits import Limits
@@ -90,7 +91,7 @@ class Peer:
     transport: MemoryTransport
 
     def send(self, data: bytes) -> None:
-        self.connection.dataReceived(data)
+        self.connection.input.dataReceived(data)
 
     def got(self) -> bytes:
         """What came since the last look."""
@@ -108,10 +109,10 @@ class Peer:
         return _upgraded(self.send, self.got, request)
 
     def fin(self) -> None:
-        self.connection.readConnectionLost()
+        self.connection.input.readConnectionLost()
 
     def lose(self) -> None:
-        self.connection.connectionLost(Failure(ConnectionDone()))
+        self.connection.input.connectionLost(Failure(ConnectionDone()))
 
 
 def _upgraded(
@@ -142,7 +143,7 @@ class Net:
         if connection is None:
             return None
         peer = Peer(connection, transport or MemoryTransport())
-        connection.makeConnection(peer.transport)
+        connection.input.makeConnection(peer.transport)
         return peer
 
     def peer(self, host: str = "192.0.2.1") -> Peer:

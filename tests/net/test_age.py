@@ -90,4 +90,4 @@ def test_the_log_says_why(make_net: Make, left: bool) -> None:
     if not left:
         net.pass_time(15)
     peer.fin()
-    assert peer.connection.ended_by == ("peer" if left else "age")
+    assert peer.connection.ending.why == ("peer" if left else "age")

@@ -59,7 +59,7 @@ def _fin(net: Any, peer: Any) -> None:
 
 
 def _reset(net: Any, peer: Any) -> None:
-    peer.connection.connectionLost(Failure(ConnectionLost()))
+    peer.connection.input.connectionLost(Failure(ConnectionLost()))
 
 
 def _closed(net: Any, peer: Any) -> None:

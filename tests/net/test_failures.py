@@ -51,7 +51,7 @@ def break_server(net: Any, callback: str, error: BaseException) -> Any:
     return peer, {
         "received": lambda: peer.send(b"x"),
         "writable": peer.transport.producer.pauseProducing,
-        "drain": peer.connection.drain,
+        "drain": peer.connection.calls.drain,
         "closed": peer.lose,
     }[callback]
 
@@ -214,7 +214,7 @@ def test_a_server_that_is_none(net: Any, warnings: Texts) -> None:
     net.peer("192.0.2.1").send(b"x")
     net.listener.accept = lambda connection: object()
     peer = net.peer("192.0.2.2")
-    peer.connection.drain()
+    peer.connection.calls.drain()
     peer.lose()
     assert "AssertionError: accept() returned None" in warnings()[0]
     assert "drain() of lumberjack raised AttributeError: " in warnings()[1]

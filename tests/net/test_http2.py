@@ -597,9 +597,9 @@ def test_what_is_told_to_let_go_is_the_server(met: Make) -> None:
     net, peer, client = met()
     net.server.declare(Yielding, give_up=whys.append, begun=lambda: "half of it")
     why = Refusal("all hold too much")
-    peer.connection.give_up(why)
+    peer.connection.calls.give_up(why)
     assert whys == [why]
-    assert peer.connection.begun() == "half of it"
+    assert peer.connection.calls.begun() == "half of it"
     net.server.connection.refuse(why)
     client.exchange()
     assert client.of(StreamEnded)

@@ -32,7 +32,7 @@ def test_drain_lets_servers_finish(net: Any) -> None:
 def in_socket(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """As many bytes lie in every peer's socket."""
     found = [0]
-    monkeypatch.setattr("gateway.net.intake.unread_bytes", lambda _: found[0])
+    monkeypatch.setattr("gateway.net.delivery.unread_bytes", lambda _: found[0])
     return found
 
 
@@ -43,11 +43,11 @@ def test_what_is_here_is_delivered_before_the_drain(
     peer = net.peer()
     in_socket[0] = 5
     net.drain()
-    assert peer.connection.room() == 5
+    assert peer.connection.input.room() == 5
     peer.send(b"win")
     net.pass_time(0.25)
     assert not net.server.drained
-    assert peer.connection.room() == 2
+    assert peer.connection.input.room() == 2
     peer.send(b"do")
     assert peer.transport.producerState == "paused"
     net.pass_time(0.25)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from budgets import Budget, keep
-from gateway.net.connection import READ_BYTES
 from gateway.net.holding import PROGRESS_SECONDS
 from gateway.net.memory import Account, MemoryBudget
+from gateway.net.reading import READ_BYTES
 from gateway.sdk.interfaces import Refusal, Yielding
 
 MakeNet = Callable[..., Any]
@@ -388,13 +388,13 @@ def test_a_write_that_fails_does_not_keep_it_from_letting_go(
     peer.transport.write = write
     with pytest.raises(OSError, match="unwritable"):
         net.server.connection.write(b"acknowledged")
-    peer.connection.let_go(Refusal("too much"))
+    peer.connection.ending.let_go(Refusal("too much"))
     assert peer.transport.finished
 
-    peer.connection._writing = True
+    peer.connection.output.writing = True
     peer.lose()
     before = len(net.clock.getDelayedCalls())
-    peer.connection.let_go(Refusal("too much"))
+    peer.connection.ending.let_go(Refusal("too much"))
     assert len(net.clock.getDelayedCalls()) == before
 
 

@@ -616,7 +616,7 @@ def test_nothing_is_read_ahead_for_a_server_that_ends(held: Make, room: Room) ->
     peer.send(b"dropped")
     pause = net.server.connection.pause
     net.server.declare(Yielding, give_up=lambda why: pause())
-    peer.connection.let_go(Refusal("too much"))
+    peer.connection.ending.let_go(Refusal("too much"))
     other = net.peer()
     other.send(b"x")
     net.pass_time(3)

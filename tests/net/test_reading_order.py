@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from budgets import Budget, keep
-from gateway.net.connection import READ_BYTES
 from gateway.net.holding import PROGRESS_SECONDS
+from gateway.net.reading import READ_BYTES
 from gateway.sdk.interfaces import Refusal
 
 MakeNet = Callable[..., Any]
@@ -198,9 +198,9 @@ def late(make_net: MakeNet, budget: Budget) -> tuple[Any, list[Any]]:
     net = make_net(keep, keywords={"memory": budget.budget})
     peers = [net.peer(f"192.0.2.{n}") for n in range(8)]
     for number, peer in enumerate(peers):
-        assert peer.connection.room()
+        assert peer.connection.input.room()
         peer.send(bytes(110 if number < 7 else 120))
-    assert peers[0].connection.room()
+    assert peers[0].connection.input.room()
     return net, peers
 
 
@@ -208,7 +208,7 @@ def test_who_has_to_wait_is_not_read(late: tuple[Any, list[Any]]) -> None:
     """Until there is room; and nobody blames it for the time."""
     net, peers = late
     *others, last = peers
-    assert last.connection.room() == 0
+    assert last.connection.input.room() == 0
     assert last.transport.producerState == "paused"
     for tenths in range(100):
         net.listener.looks.look(
@@ -218,7 +218,7 @@ def test_who_has_to_wait_is_not_read(late: tuple[Any, list[Any]]) -> None:
     for other in others:
         other.connection.hold(0)
     assert last.transport.producerState == "producing"
-    assert last.connection.room() > 0
+    assert last.connection.input.room() > 0
 
 
 def test_who_may_not_begin_has_its_turn_when_there_is_room(
@@ -250,7 +250,7 @@ def test_the_server_of_who_waits_is_asked_again_and_again(
     server.chunks.clear()
     net.listener.looks.look(last.connection, net.clock.seconds())
     assert server.chunks == []
-    assert last.connection.room() == 0
+    assert last.connection.input.room() == 0
     assert last.connection.waits_for_room
     net.listener.looks.look(last.connection, net.clock.seconds())
     net.listener.looks.look(last.connection, net.clock.seconds())
@@ -289,7 +289,7 @@ def test_those_who_wait_are_looked_at_every_few_seconds(
 ) -> None:
     """The journal may have given back what they wait for, and tells nobody."""
     net, (*_, last) = late
-    assert last.connection.room() == 0
+    assert last.connection.input.room() == 0
     budget.most += 2000
     assert last.connection.waits_for_room
     net.listener.start_timers()
@@ -313,7 +313,7 @@ def test_who_waits_and_ends_waits_no_more(
 ) -> None:
     """Refused, or gone."""
     _, (*others, last) = late
-    assert last.connection.room() == 0
+    assert last.connection.input.room() == 0
     assert budget.budget.waiting == 1
     if lost:
         last.lose()
@@ -322,7 +322,7 @@ def test_who_waits_and_ends_waits_no_more(
     assert budget.budget.waiting == 0
     for other in others:
         other.connection.hold(0)
-    assert last.connection.room() > 0
+    assert last.connection.input.room() > 0
 
 
 @settings(max_examples=30, deadline=None)

@@ -23,7 +23,7 @@ from twisted.internet.testing import StringTransport
 from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from gateway.config.listener import ProxyProtocol
-from gateway.net import connection
+from gateway.net import layers
 from gateway.net.openssl_internals import renew_buffers
 from gateway.net.proxy import SIGNATURE_V2
 from gateway.net.reading import LAYERED_READ_BYTES
@@ -89,7 +89,7 @@ def test_a_proxy_header_comes_before_tls(
     net = make_net(tls=make_tls(), proxy_protocol=ProxyProtocol(trusted=["10.0.0.1"]))
     peer = net.peer("10.0.0.1")
     peer.send(b"PROXY TCP4 192.0.2.7 198.51.100.1 40000 ")
-    send = peer.connection.dataReceived
+    send = peer.connection.input.dataReceived
     first = [b"5044\r\n"]
     peer.send = lambda data: send((first.pop() if first else b"") + data)  # type: ignore[method-assign]
     client = tls_peer(peer)
@@ -695,7 +695,7 @@ def test_a_handshake_is_no_part_of_what_has_no_data(
     tls_net: Any, tls_peer: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Certificates may be long; what comes in pieces behind them is data all the same."""
-    monkeypatch.setattr(connection, "_BARE_BYTES", 64)
+    monkeypatch.setattr(layers, "_BARE_BYTES", 64)
     client = tls_peer(tls_net.peer())
     client.shake_hands()
     client.tls.write(bytes(40))
@@ -778,7 +778,9 @@ def test_an_idle_connection_holds_little(
     kept += [come() for _ in range(50)]
     net.pass_time(3)
     agreed = (
-        next(iter(net.listener._connections))._tls._above.getHandle().get_group_name()
+        next(iter(net.listener._connections))
+        .layers.tls._above.getHandle()
+        .get_group_name()
     )
     most += 7 if "MLKEM" in agreed else 0
     assert (heap_bytes() - before) / 50 < most * 1024, (
@@ -799,12 +801,12 @@ def test_buffers_are_renewed_between_records(tls_net: Any, tls_peer: Make) -> No
         record = client._out.read()
         for cut in range(0, len(record), 97 + at):
             client.peer.send(record[cut : cut + 97 + at])
-            assert renew_buffers(connection._tls._above.getHandle())
+            assert renew_buffers(connection.layers.tls._above.getHandle())
         said.append(bytes([at]) * 1000)
         tls_net.server.connection.write(b"answer")
         assert client.read() == b"answer"
     assert tls_net.server.data == b"".join(said)
-    handle = connection._tls._above.getHandle()
+    handle = connection.layers.tls._above.getHandle()
     handle.bio_write(b"\x17")
     assert not renew_buffers(handle)
     assert not renew_buffers(SimpleNamespace())

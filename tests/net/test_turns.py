@@ -228,7 +228,7 @@ def test_a_turn_that_was_asked_for_is_not_lost(
     second.send(b"ping")
     connection = net.servers[1].connection
     connection.again()
-    monkeypatch.setattr(type(connection), "take", lambda *_: None)
+    monkeypatch.setattr(type(connection.input), "take", lambda *_: None)
     net.clock.advance(0)
     net.clock.advance(0)
     assert net.servers[1].chunks == [b""]

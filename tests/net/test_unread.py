@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from wsproto.events import BytesMessage
 
-from gateway.net.connection import READ_BYTES
+from gateway.net.reading import READ_BYTES
 from gateway.sdk.interfaces import Publishing
 
 Make = Callable[..., Any]

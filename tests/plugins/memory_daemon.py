@@ -47,7 +47,7 @@ class Peer:
     transport: Transport
 
     def send(self, data: bytes) -> None:
-        self.connection.dataReceived(data)
+        self.connection.input.dataReceived(data)
 
     @property
     def said_goodbye(self) -> bool:
@@ -55,7 +55,7 @@ class Peer:
         return self.transport.finished
 
     def leave(self) -> None:
-        self.connection.connectionLost(Failure(ConnectionDone()))
+        self.connection.input.connectionLost(Failure(ConnectionDone()))
 
 
 class Port:
@@ -109,9 +109,9 @@ class Reactor(QueuedReactor):
         for port in self.ports:
             if port.where.port == number and port.reading:
                 made = port.factory.buildProtocol(IPv4Address("TCP", "192.0.2.1", 4000))
-                peer = Peer(made, Transport())
-                made.makeConnection(peer.transport)
-                return peer
+                transport = Transport()
+                made.makeConnection(transport)
+                return Peer(made.connection, transport)
         raise ConnectionRefusedError(number)
 
 

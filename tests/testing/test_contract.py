@@ -195,7 +195,7 @@ class Careless(BatchServer):
 class Greedy(BatchServer):
     """It reads on and on."""
 
-    def _regulate(self) -> None:
+    def _settle(self) -> None:
         pass
 
 

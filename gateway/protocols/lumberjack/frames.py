@@ -282,7 +282,7 @@ class Stream:
         if not self._has(6):
             return None
         (number,) = _U32.unpack_from(self._buffer, self._at + 2)
-        self._taken(self._at + 6)
+        self._at, self._need = self._at + 6, 1
         return Bare(kind, version, number, self._inside)
 
     def _compressed(self) -> CompressedHeader | None:
@@ -301,7 +301,7 @@ class Stream:
                 limit=self._limits.compressed_bytes,
                 key="options.compressed_bytes",
             )
-        self._taken(at + 6)
+        self._at, self._need = at + 6, 1
         return CompressedHeader(bytes(self._buffer[at : at + 6]), size)
 
     def _json(
@@ -333,7 +333,7 @@ class Stream:
         stop = at + 10 + size
         if not _OPENS_ARRAY.match(self._buffer, at + 10, stop):
             return self._run(version, 1, seq, stop)
-        self._taken(stop)
+        self._at, self._need = stop, 1
         frame = bytes(self._buffer[at:stop])
         return Array(version, seq, frame)
 
@@ -402,7 +402,7 @@ class Stream:
 
     def _run(self, version: int, count: int, seq: int, stop: int) -> Frames:
         start = self._at
-        self._taken(stop)
+        self._at, self._need = stop, 1
         frames = None if self._inside else bytes(self._buffer[start:stop])
         return Frames(version, count, seq, seq, stop - start, frames)
 
@@ -422,7 +422,3 @@ class Stream:
             return True
         self._need = size
         return False
-
-    def _taken(self, stop: int) -> None:
-        self._at = stop
-        self._need = 1

@@ -51,7 +51,7 @@ class Lumberjack(BatchListener):
         limits, options = limits_of(Limits, settings), settings.options
         super().__init__(settings, journal, clock, lambda *_: Session(limits, figures))
         self.stall_timeout = options.stall_timeout
-        self.reminders: Deadlines[LumberjackServer] = Deadlines(
+        self.waiting: Deadlines[LumberjackServer] = Deadlines(
             clock,
             min(options.keepalive_interval, options.stall_timeout),
             LumberjackServer.remind,
@@ -149,7 +149,7 @@ class LumberjackServer(BatchServer):
         versions = self._waiting_versions()
         if not versions or listener.journal.why_full is not None:
             self._progress = now
-        stalled = now - self._progress
+        stalled = now - max(self._progress, self._busy_since or 0.0)
         if stalled >= listener.stall_timeout:
             rule = f"closed, nothing became durable for {stalled:.0f} s"
             self._connection.report(Refusal(rule, key="options.stall_timeout"))
@@ -157,9 +157,9 @@ class LumberjackServer(BatchServer):
             return
         if versions == {_V2}:
             self._connection.write(_KEEPALIVE)
-        self._tell_busy()  # nobody says that there is room again
-        if self._busy:
-            listener.reminders.watch(self)
+        self._settle()  # nobody says that there is room again
+        if self._busy_since is not None:
+            listener.waiting.watch(self)
 
     def _waiting_versions(self) -> set[int | None]:
         """The versions of the windows that the peer waits for; empty if it does not wait."""
@@ -176,24 +176,6 @@ class LumberjackServer(BatchServer):
     def stored(self, stored: Stored) -> None:
         self._progress = self._listener.clock.seconds()
         super().stored(stored)
-
-    @property
-    def _owes(self) -> bool:
-        # While we do not read, nobody says when the next window comes to wait in the
-        # kernel: `remind` looks.
-        return bool(self._pending) or self._unread or self._not_read
-
-    @property
-    def _not_read(self) -> bool:
-        return self._valve.paused or self._connection.waits_for_room
-
-    def _busy_changed(self) -> None:
-        super()._busy_changed()
-        if self._busy:
-            self._progress = self._listener.clock.seconds()
-            self._listener.reminders.watch(self)
-        else:
-            self._listener.reminders.forget(self)
 
     def _drop_session(self) -> None:
         if self._session is not None:

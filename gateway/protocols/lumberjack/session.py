@@ -208,7 +208,7 @@ class Session:
     @property
     def between(self) -> bool:
         """No window, and no `C`, has begun and not ended, in what was looked at."""
-        return self._window is None and not self._decoder.inside
+        return self._window is None and self._decoder.inflation is None
 
     @property
     def part(self) -> int:
@@ -257,7 +257,7 @@ class Session:
                 window = self._window
                 if window is None:
                     token = decoder.next(1, inflated_bytes)
-                elif decoder.inside:
+                elif decoder.inflation is not None:
                     token = decoder.next(window.left, inflated_bytes)
                 else:
                     token = decoder.next(window.left, inflated_bytes - window.held)
@@ -281,7 +281,8 @@ class Session:
                 yield from self._complete()
         if self._loose is not None and not self._loose.within:
             self._close_loose()
-        self._close_tiny()
+        if self._tiny is not None:
+            self._close_tiny()
         window = self._window
         self.may_pause = window is not None and window.came and decoder.between
         if self._done:
@@ -319,7 +320,8 @@ class Session:
         window, self._window = self._window, None
         if window is not None:
             self._cut_short(window)
-        self._close_loose()
+        if self._loose is not None:
+            self._close_loose()
         if token.number:
             self._cost += REPLY
             self._window = self._open(token.version, token.number)
@@ -374,7 +376,7 @@ class Session:
         size = len(token.frames)
         self._cost += _ARRAY_BYTE * size + _COMMA * token.frames.count(b",")
         self._control += found is not None and not found
-        frames = None if self._decoder.inside else token.frames
+        frames = token.frames if self._decoder.inflation is None else None
         self._events(token, 1 if found is None else len(found), size, frames)
 
     def _events(
@@ -415,7 +417,7 @@ class Session:
 
     def _current(self, version: int) -> _Open:
         """The window, or the run of loose events, that the next event belongs to."""
-        inside = self._decoder.inside
+        inside = self._decoder.inflation is not None
         loose = self._loose
         if loose is not None and (
             loose.version != version
@@ -468,7 +470,8 @@ class Session:
 
     def _compressed(self, token: Compressed) -> None:
         """A compressed frame was verified: windows that end in it are complete now."""
-        self._close_loose()
+        if self._loose is not None:
+            self._close_loose()
         ended, self._ended = self._ended, None
         window = self._window
         self._cost += _INFLATER
@@ -566,7 +569,8 @@ class Session:
             else:
                 tiny.join(one)
             return
-        self._close_tiny()
+        if self._tiny is not None:
+            self._close_tiny()
         self._store(one)
 
     def _close_tiny(self) -> None:

@@ -127,17 +127,14 @@ class _Inflation:
         if token is None:
             return None
         assert not isinstance(token, CompressedHeader), "refused inside"
-        if self._sizes is not None:
-            self._note(token.sizes if isinstance(token, Frames) else None)
-        return token
-
-    def _note(self, sizes: bytes | None) -> None:
         known = self._sizes
-        assert known is not None
-        if sizes is None or len(known) + len(sizes) > 2 * MOST_SIZES:
-            self._sizes = None
-        else:
-            known += sizes
+        if known is not None:
+            sizes = token.sizes if isinstance(token, Frames) else None
+            if sizes is None or len(known) + len(sizes) > 2 * MOST_SIZES:
+                self._sizes = None
+            else:
+                known += sizes
+        return token
 
     def advance(self, source: Stream) -> float | None:
         """Inflate one step, at this cost; None if nothing has arrived for it."""
@@ -206,29 +203,25 @@ class _Inflation:
 class Decoder:
     """Decodes what a writer sends, in any slicing.  Raises `Refusal` only."""
 
-    __slots__ = ("_inflation", "_limits", "_stream", "inflating")
+    __slots__ = ("_limits", "_stream", "inflating", "inflation")
 
     def __init__(self, limits: Limits) -> None:
         self.inflating = 0.0
         """The cost of inflating; its user takes it and sets it back to 0."""
         self._limits = limits
         self._stream = Stream(limits, inside=False)
-        self._inflation: _Inflation | None = None
+        self.inflation: _Inflation | None = None
+        """The compressed frame that has begun and not ended."""
 
     @property
     def held_bytes(self) -> int:
-        inflation = self._inflation
+        inflation = self.inflation
         return self._stream.size + (inflation.size if inflation else 0)
-
-    @property
-    def inside(self) -> bool:
-        """A compressed frame has begun and not ended."""
-        return self._inflation is not None
 
     @property
     def between(self) -> bool:
         """No frame has begun and not ended."""
-        return self._inflation is None and self._stream.empty
+        return self.inflation is None and self._stream.empty
 
     def feed(self, more: bytes) -> None:
         self._stream.append(more)
@@ -236,8 +229,8 @@ class Decoder:
     def release(self) -> None:
         """Hold hardly more than is needed, until the next token is asked for."""
         self._stream.release(much=True)
-        if self._inflation is not None:
-            self._inflation.frames.release(much=True)
+        if self.inflation is not None:
+            self.inflation.frames.release(much=True)
 
     def next(self, most_events: int, budget: int) -> Token | None:
         """The next token; None until more is fed.
@@ -247,14 +240,14 @@ class Decoder:
         has more raises `NoRoom`, which changes nothing.
         """
         while True:
-            inflation = self._inflation
+            inflation = self.inflation
             if inflation is None:
                 token = self._stream.next(most_events, budget)
                 if not isinstance(token, CompressedHeader):
                     if token is None:
                         self._stream.release()
                     return token
-                self._inflation = _Inflation(token, self._limits)
+                self.inflation = _Inflation(token, self._limits)
                 continue
             inner = inflation.next(most_events, budget)
             if inner is not None:
@@ -270,7 +263,7 @@ class Decoder:
                 self._stream.release()
                 inflation.frames.release()
             else:
-                self._inflation = None
+                self.inflation = None
             return ended
 
 

@@ -144,6 +144,8 @@ class Journal:
             self._settings.commit_interval,
             self._durable,
         )
+        self.end_turn = self._queues.end_turn
+        """Lets the thread have what was submitted, as something else will take its time."""
         # Shared with the thread.
         self._busy_since: float | None = None
         self._failed_syncs = 0
@@ -335,10 +337,6 @@ class Journal:
         self._shares.add(batch)
         self._queues.submit(Waiting(batch, told))
 
-    def end_turn(self) -> None:
-        """Let the thread have what was submitted, as something else will take its time."""
-        self._queues.end_turn()
-
     def withdraw(self, batch: Batch) -> bool:
         """See `gateway.sdk.interfaces.Journal`."""
         if not self._queues.withdraw(batch):
@@ -409,8 +407,11 @@ class Journal:
         if "commit" in self._holds:
             self.hold("commit", None)
         self._told += len(group)
-        batches = [waiting.batch for waiting in group]
-        stored = [Stored(waiting.batch, waiting.lsn) for waiting in group]
+        batches: list[Batch] = []
+        stored: list[Stored] = []
+        for waiting in group:
+            batches.append(waiting.batch)
+            stored.append(Stored(waiting.batch, waiting.lsn))
         self._shares.remove(batches)
         if self._acknowledge_when_published:
             self._unpublished.extend(group)

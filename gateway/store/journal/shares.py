@@ -54,11 +54,13 @@ class Shares:
     def remove(self, batches: Sequence[Batch]) -> None:
         """They leave the queue, with the bodies that they came with."""
         waiting = self._waiting
+        addresses: dict[str, None] = {}
         for batch in batches:
             origin, counted = batch.origin, 1 + len(batch.body) // _BATCH_BYTES
             origin.queued -= counted
             waiting[origin.address] -= counted
-        for address in {batch.origin.address: None for batch in batches}:
+            addresses[origin.address] = None
+        for address in addresses:
             if not waiting[address]:
                 del waiting[address]
             if address in self._asked:

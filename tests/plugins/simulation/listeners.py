@@ -20,8 +20,9 @@ from gateway.config import Listener as Configured
 from gateway.config.listener import ProxyProtocol, Tls, WebSocket
 from gateway.daemon.listeners import Listeners as Opened
 from gateway.net import CannotListen, Common, Listener, MemoryBudget, RejectionLog
-from gateway.net.connection import READ_BYTES, AcceptedConnection
+from gateway.net.connection import AcceptedConnection
 from gateway.net.life import Life
+from gateway.net.reading import READ_BYTES
 from gateway.net.traffic import Traffic
 from gateway.sdk.endpoint import Tcp
 from gateway.sdk.interfaces import Refusal
@@ -319,7 +320,7 @@ class Listeners:
 
     def _look_at_stalled(self, one: AcceptedConnection) -> None:
         """Whoever reads nothing; once all calls that were due have been made."""
-        reactor, stall = self._life.reactor, one.stall
+        reactor, stall = self._life.reactor, one.output.stall
         now = reactor.seconds()
         late = bool(reactor.calls) and reactor.calls[0].getTime() <= now
         if stall is None or late or one.life >= Life.CLOSING or self._stopping:

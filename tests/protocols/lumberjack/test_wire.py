@@ -107,13 +107,13 @@ def test_compressed_frames_are_inflated_as_they_arrive() -> None:
     decoder = Decoder(Limits())
     seen = _drain(decoder, frame[: len(frame) // 2])
     assert sum(run.count for run in seen if isinstance(run, wire.Frames)) > 500
-    assert decoder.inside
+    assert decoder.inflation
     *_, last = _drain(decoder, frame[len(frame) // 2 :])
     assert isinstance(last, wire.Compressed)
     assert (last.frame, last.inflated) == (frame, len(inner))
     assert last.sizes is not None
     assert [*array("H", last.sizes)] == [*map(len, bodies)]
-    assert not decoder.inside
+    assert not decoder.inflation
 
 
 @pytest.mark.parametrize("behind", [0, 1, 20])
@@ -209,7 +209,7 @@ def test_a_compressed_frame_is_held_in_few_pieces(reads: list[int]) -> None:
     frame = wire.compressed(_V2, wire.json(_V2, 1, b"{%b}" % noise))
     decoder = Decoder(Limits())
     _drain(decoder, frame[:6])
-    inflation = decoder._inflation
+    inflation = decoder.inflation
     assert inflation is not None
     at, sizes = 6, itertools.cycle(reads)
     while at < len(frame) - 1:

@@ -71,7 +71,7 @@ def open_port(service: Any, tls: Any = None, **keywords: Any) -> tuple[Any, Wire
     listener.load_tls()
     link, wire = listener.admit(IPv4Address("TCP", "192.0.2.1", 4000)), Wire()
     assert link is not None
-    link.makeConnection(wire)
+    link.input.makeConnection(wire)
     return link, wire
 
 
@@ -103,21 +103,21 @@ def test_the_preface_is_not_taken_for_a_mistake(service: Any, size: int) -> None
     link, wire = open_port(service, prefixes=[b"PRI "])
     client, data = greeting()
     for at in range(0, len(data), size):
-        link.dataReceived(data[at : at + size])
+        link.input.dataReceived(data[at : at + size])
     assert answered(client, wire.value())
 
 
 def test_other_ports_name_it(service: Any) -> None:
     """Elsewhere it is refused as before."""
     link, wire = open_port(service)
-    link.dataReceived(greeting()[1])
+    link.input.dataReceived(greeting()[1])
     assert wire.value().startswith(b"HTTP/1.1 400")
 
 
 def test_http_1_is_named_here_too(service: Any) -> None:
     """A browser learns that this port is not for it."""
     link, wire = open_port(service, prefixes=[b"PRI "])
-    link.dataReceived(b"GET / HTTP/1.1\r\n\r\n")
+    link.input.dataReceived(b"GET / HTTP/1.1\r\n\r\n")
     assert wire.value().startswith(b"HTTP/1.1 400")
 
 
@@ -133,7 +133,7 @@ def test_tls(service: Any, tmp_path: Path) -> None:
     layer = context.wrap_bio(come, go, server_hostname="localhost")
 
     def move() -> None:
-        link.dataReceived(go.read())
+        link.input.dataReceived(go.read())
         come.write(wire.value())
         wire.clear()
 
