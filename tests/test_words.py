@@ -34,9 +34,8 @@ LEFT: dict[str, int] = {
     "gateway/audit": 16,
     "gateway/daemon": 3,
     "gateway/forward": 82,
-    "gateway/net": 153,
     "gateway/protocols/forward": 37,
-    "gateway/sdk": 65,
+    "gateway/sdk": 27,
     "gateway/spark": 121,
     "gateway/store": 214,
 }

@@ -48,10 +48,10 @@ class Calls:
             connection.input.unread &= ~Unread.STALLED
 
     def drain(self) -> None:
-        """The daemon stops.
+        """Begin to end: the daemon stops.
 
-        The server is told once it has used what is here of its peer by now, which is looked
-        for (`looks`), or when it did not for long: it takes nothing.
+        The server is told once it has used what is here of its peer by now (`looks`), or has
+        taken nothing for long.
         """
         connection = self._connection
         connection.ending.why = connection.ending.why or "stopping"
@@ -74,7 +74,7 @@ class Calls:
                 self.server.drain()
 
     def aged(self) -> None:
-        """It is as old as it may be: its server, if it has one yet, ends it when it can."""
+        """Have the server end a connection that is as old as it may be, when it can."""
         connection = self._connection
         if self.server is None or connection.life >= Life.ANSWERING:
             return
@@ -94,7 +94,7 @@ class Calls:
         return True
 
     def begun(self) -> str:
-        """What the server says of the message that has begun; empty: nothing."""
+        """The message that has begun, in the server's words; empty: it says nothing."""
         with self._calling("begun()"):
             return self.server.begun() if isinstance(self.server, Yielding) else ""
         return ""

@@ -49,7 +49,7 @@ _LOST = Life.LOST
 
 
 class AcceptedConnection:
-    """From its socket up to its protocol's server, to which it is the connection.
+    """The connection of a protocol's server, whatever is below it.
 
     26 methods: `interfaces.Connection` has 19 of them.
     """
@@ -61,7 +61,7 @@ class AcceptedConnection:
 
     def __init__(self, listener: Listener, host: str, peer: str) -> None:
         self.host = host
-        """Whom rejections and `connections_per_peer` are about."""
+        """The peer that rejections and `connections_per_peer` are about."""
         self.standing = Standing.UNCOUNTED
         self.counted = ""
         """The address or principal that it counts for: see `admission`."""
@@ -76,7 +76,7 @@ class AcceptedConnection:
         """None: it never held anything, or waited to."""
         self.times = Times(listener.seconds())
         self.events = 0
-        """Those that became durable, ever."""
+        """Events that became durable, ever."""
         self.input = Intake(self, listener)
         self.output = Output(self, listener)
         self.calls = Calls(self, listener)
@@ -101,14 +101,14 @@ class AcceptedConnection:
 
     @property
     def layered(self) -> Layers:
-        """Its layers, which it has from now on, if it had none."""
+        """The layers, made now if there were none."""
         if self.layers is None:
             self.layers = Layers(self)
         return self.layers
 
     @property
     def holding(self) -> Holding:
-        """What it holds, which begins to be counted now, if it was not."""
+        """The memory that it holds, counted from now on if it was not."""
         if self.held is None:
             self.held = Holding(self._listener.memory.account(self.ending, self.host))
         return self.held
@@ -119,7 +119,7 @@ class AcceptedConnection:
             self.become(_ANSWERING)
 
     def lose(self, reason: Failure, why: str) -> None:
-        """Its transport is lost; *why* tells the log, if nothing else ended it before."""
+        """Let go of all: the transport is lost; *why* is for the log, if nothing ended it before."""
         if self.layers is not None:
             self.layers.stop(reason)
         self.transport = NO_TRANSPORT
@@ -135,7 +135,7 @@ class AcceptedConnection:
 
     @property
     def seen(self) -> Seen:
-        """What it did so far."""
+        """The figures of the connection so far."""
         origin = self.origin
         return Seen(
             listener=origin.listener,
@@ -193,7 +193,6 @@ class AcceptedConnection:
         return self.input.has_unread
 
     def hold(self, size: int, unsent: int = 0) -> None:
-        """See `interfaces.Connection`."""
         held = self.held
         if held is None:
             if self.life is _LOST or not (size or unsent):
@@ -205,22 +204,18 @@ class AcceptedConnection:
 
     @property
     def framed(self) -> bool:
-        """See `interfaces.Connection`."""
         return self.layers is not None and self.layers.frames is not None
 
     @property
     def unsent_bytes(self) -> int:
-        """See `interfaces.Connection`."""
         return self.output.unsent_bytes
 
     def write(self, data: bytes) -> None:
-        """See `interfaces.Connection`."""
         if self.life < _CLOSING:
             framed = self.layers is not None and self.layers.frames is not None
             self.output.send(binary_message(data) if framed else data)
 
     def write_each(self, messages: Sequence[bytes | memoryview]) -> None:
-        """See `interfaces.Connection`."""
         if self.life >= _CLOSING:
             return
         if self.framed:
@@ -231,7 +226,6 @@ class AcceptedConnection:
     # What it did, and its end
 
     def busy(self, waiting: bool) -> None:  # noqa: FBT001 - as the interface
-        """See `interfaces.Connection`."""
         self.times.busy = waiting
         if not waiting:
             self.times.active = True
@@ -240,11 +234,9 @@ class AcceptedConnection:
                 self._listener.clock.callLater(0, self.close)
 
     def introduced(self) -> None:
-        """See `interfaces.Connection`."""
         self._listener.admission.proven(self)
 
     def count(self, *, events: int) -> None:
-        """See `interfaces.Connection`."""
         self._listener.traffic.events += events
         if not self.events:
             self.introduced()
@@ -253,17 +245,13 @@ class AcceptedConnection:
             self.held.account.served()
 
     def report(self, why: Refusal) -> float:
-        """See `interfaces.Connection`."""
         return self.ending.report(why)
 
     def refuse(self, why: Refusal) -> None:
-        """See `interfaces.Connection`."""
         self.ending.refuse(why)
 
     def close(self) -> None:
-        """See `interfaces.Connection`."""
         self.ending.close()
 
     def abort(self) -> None:
-        """See `interfaces.Connection`."""
         self.ending.abort()

@@ -140,14 +140,14 @@ class Delivery(Input):
         return ReadAhead(self._connection.holding.account, limit)
 
     def room(self) -> int:
-        """As many bytes may be read now; 0: none, and it is not read for a while."""
+        """Bytes that may be read now; 0: none, and it is not read for a while."""
         most, turns = self.room_in_memory(), self._listener.turns
         if self.last_bytes is not None:
             most = min(most, self.last_bytes)
         return min(most, turns.room) if turns.crowded else most
 
     def room_in_memory(self) -> int:
-        """So many bytes may be read of it, for all that is held; 0: it waits for room."""
+        """Bytes that may be read, beside all that is held; 0: it waits for room."""
         connection, unread = self._connection, self.unread
         if unread & Unread.PAUSED or connection.life >= _CLOSING:
             return READ_BYTES  # what is read while paused has room already
@@ -173,7 +173,7 @@ class Delivery(Input):
 
     @property
     def host(self) -> str:
-        """Whose turn it is: lines are fair by that."""
+        """The peer whose turn it is: lines are fair by that."""
         return self._connection.host
 
     def again(self) -> None:
@@ -204,7 +204,7 @@ class Delivery(Input):
             connection.ending.raised("received()", error)
 
     def no_longer_put_off(self) -> bytes:
-        """What was put off, to be served now or dropped."""
+        """Take what was put off, to be served now or dropped."""
         data = self.take_put_off()
         self._listener.turns.put_off_bytes -= len(data)
         return data

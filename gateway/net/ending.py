@@ -1,8 +1,8 @@
 """How a connection ends: by its server, its peer, a refusal, a limit, or what was raised.
 
 It ends with FIN and then waits for the peer's, dropping what comes, for the listener's
-`linger` seconds: a socket closed with unread input sends RST, and RST can destroy the last
-acknowledgement or the refusal on its way.
+`linger` seconds.  A socket closed with unread input would send RST, and RST can destroy the
+last acknowledgement or the refusal on its way.
 
 A `Refusal` that a protocol's code raises is answered, with FIN behind it; everything else
 ends the connection at once.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gateway.net.listen import Listener
 
 CALLBACK_ERRORS = (Exception, SystemExit)
-"""What a protocol's code may raise that costs its connection, and not the daemon."""
+"""Exceptions of a protocol's code that cost its connection, and not the daemon."""
 _REFUSING, _CLOSING, _LOST = Life.REFUSING, Life.CLOSING, Life.LOST
 
 
@@ -37,19 +37,18 @@ class Ending:
         self.why = ""
         """Why it ends, once that is known: `peer`, `stopping`, a reason of rejections."""
         self.last_error: str | None = None
-        """What its server reported last."""
+        """The text that its server reported last."""
         self._failed = False
         """Something was raised for it, and is in the log."""
         self._logged: Refusal | None = None
-        """What is in the log already, before its server comes to refuse for it."""
+        """The refusal that is in the log already, before the server comes to refuse for it."""
 
     def by_peer(self) -> None:
-        """Its peer has ended it, if nothing did before."""
+        """Note that the peer has ended it, if nothing did before."""
         if self._connection.life < _CLOSING:
             self.why = self.why or "peer"
 
     def close(self) -> None:
-        """See `interfaces.Connection`."""
         connection = self._connection
         if connection.life >= _REFUSING:  # the answer ends it
             return
@@ -74,7 +73,6 @@ class Ending:
             connection.input.read_or_not()
 
     def abort(self) -> None:
-        """See `interfaces.Connection`."""
         connection = self._connection
         if connection.life < _CLOSING:
             connection.become(_CLOSING)
@@ -83,7 +81,7 @@ class Ending:
     # Rules that the peer broke
 
     def refuse(self, why: Refusal, reply: bytes | None = None) -> None:
-        """See `interfaces.Connection`; *reply*: in place of that of *why*."""
+        """Log, send the reply, close; *reply*: in place of that of *why*."""
         connection, listener = self._connection, self._listener
         if connection.life >= _REFUSING:
             return
@@ -125,7 +123,6 @@ class Ending:
         self.end()
 
     def report(self, why: Refusal) -> float:
-        """See `interfaces.Connection`."""
         connection, listener = self._connection, self._listener
         listener.rejections.reported(connection.host, connection.origin.peer, why)
         self.last_error = str(why)

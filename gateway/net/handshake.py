@@ -40,9 +40,9 @@ class SetUp:
         self._connection = connection
         self._listener = listener
         self._partial: ProxyHeaderParser | UpgradeParser | bytes = b""
-        """What the step knows so far: a parser of its own, or bytes."""
+        """The state of the step: a parser of its own, or bytes."""
         self._header: ProxyHeader | None = None
-        """What a balancer has said of its client."""
+        """The PROXY header that a balancer has sent of its client."""
 
     def begin(self) -> None:
         """Nothing has come yet."""
@@ -72,7 +72,7 @@ class SetUp:
     def _parsed(
         self, feed: Callable[[bytes], _T | None], data: bytes, reason: str
     ) -> _T | None:
-        """What a parser found; None if it needs more, or was sent what it rejects."""
+        """Parse; None if the parser needs more, or was sent what it rejects."""
         try:
             return feed(data)
         except Refusal as why:
@@ -139,7 +139,7 @@ class SetUp:
         self._begin_plain()
 
     def _begin_plain(self) -> None:
-        """From here on the bytes are the application's, or belong to another protocol."""
+        """Take plain bytes from here on, of the protocol or of another one."""
         self._connection.become(Life.FIRST_BYTES)
         if self._listener.websocket is None:
             self._connection.calls.serve()

@@ -5,17 +5,16 @@
 
 A `Carrier` stands between a connection and the server of what it carries, and is each to
 the other.  A client asks by `POST` with the protocol's content type, or by extended
-CONNECT (RFC 8441) with that type's name; from the answer's head on, DATA is octets, and
+CONNECT (RFC 8441) with that type's name.  From the answer's head on, DATA is octets, and
 where frames end means nothing.
 
-*One stream*: a connection's limits, its peer's address and its turns are then those of
-what it carries, as with any other transport (docs/adr/0037-one-stream-of-http2.md).  A second stream is refused
-with REFUSED_STREAM, which says that another connection may have it.
+*One stream*: limits, address and turns are those of the connection, as with any other
+transport (docs/adr/0037-one-stream-of-http2.md).  A second stream is refused with
+REFUSED_STREAM, which says that another connection may have it.
 
 *Windows*: the peer's input is credited when the server has taken it, and a server that
-takes nothing is not read, as elsewhere.  Output beyond the peer's windows waits here; it
-counts as unsent in all that `connection`, `writing` and `memory` do about a peer that does
-not read.
+takes nothing is not read, as elsewhere.  Output beyond the peer's windows waits here, and
+counts as unsent for `writing` and `memory`.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class Stage(Enum):
     """No request was granted yet."""
     CARRYING = "carrying"
     ENDING = "ending"
-    """Its server has closed; what that wrote waits for the peer's window."""
+    """The server has closed; what it wrote waits for the peer's window."""
     ENDED = "ended"
     """All is sent; the peer is to end its side, and what it sends is dropped."""
     OVER = "over"
@@ -75,7 +74,10 @@ class Stage(Enum):
 
 
 class Carrier(Publishing, Yielding, Aging):
-    """One HTTP/2 connection: an `interfaces.Server`, and the `Connection` of its stream's."""
+    """One HTTP/2 connection: an `interfaces.Server`, and the `Connection` of its stream's.
+
+    42 methods, as it is both: 19 and 8 are those of the two interfaces.
+    """
 
     def __init__(self, below: AcceptedConnection, listener: Listener) -> None:
         self.origin = below.origin
@@ -94,13 +96,13 @@ class Carrier(Publishing, Yielding, Aging):
         self._stream = 0
         self._server: Server | None = None
         self._payload: list[bytes] = []
-        """What this turn's frames had for the server."""
+        """Payload of this turn's frames, for the server."""
         self._pending = bytearray()
         """Output that waits for the peer's windows."""
         self._late: IDelayedCall | None = None
         """When the peer has had its time, once the server has closed."""
         self._held = 0, 0
-        """As the server says: input that is not whole, and output."""
+        """Bytes of input that is not whole, and of output, as the server says."""
         self._choked = False
         """More waits than the server is to add to."""
         self._asked = False
@@ -110,14 +112,13 @@ class Carrier(Publishing, Yielding, Aging):
         self._peer_ended = False
         """The peer has ended its side of the stream."""
         self._peer_gone = False
-        """It has reset the stream, or sent GOAWAY, behind which h2 sends nothing."""
+        """The peer has reset the stream, or sent GOAWAY, behind which h2 sends nothing."""
         below.times.deadline = listener.seconds() + listener.limits.handshake
         below.write(self._h2.data_to_send() + _ONE_STREAM)
 
     # Called by the connection: `interfaces.Server`
 
     def received(self, data: bytes) -> None:
-        """See `interfaces.Server`."""
         if self._stage is Stage.OVER:
             return
         self._cutter.feed(data)
@@ -132,7 +133,6 @@ class Carrier(Publishing, Yielding, Aging):
         self._count_held()
 
     def closed(self) -> None:
-        """See `interfaces.Server`."""
         self._stage = Stage.OVER
         self._count_pending(0)
         if self._late is not None and self._late.active():
@@ -140,7 +140,7 @@ class Carrier(Publishing, Yielding, Aging):
         self._leave_server()
 
     def drain(self) -> None:
-        """See `interfaces.Server`.
+        """Have the server end the stream, or leave if there is none.
 
         GOAWAY comes with the end of the stream: no other could be opened before, and many
         a client (h2 among them) hears nothing that comes behind it.
@@ -151,42 +151,36 @@ class Carrier(Publishing, Yielding, Aging):
             self._server.drain()
 
     def aged(self) -> None:
-        """See `interfaces.Aging`."""
         if isinstance(self._server, Aging):
             self._server.aged()
 
     def writable(self, ready: bool) -> None:  # noqa: FBT001 - a state, not a mode
-        """See `interfaces.Publishing`."""
         if ready and self._choked:  # the socket takes more, the peer's window does not
             self._below.output.pauseProducing()
         elif isinstance(self._server, Publishing):
             self._server.writable(ready)
 
     def give_up(self, why: Refusal) -> None:
-        """See `interfaces.Yielding`."""
         if isinstance(self._server, Yielding):
             self._server.give_up(why)
         else:
             self.refuse(why)
 
     def begun(self) -> str:
-        """See `interfaces.Yielding`."""
         return self._server.begun() if isinstance(self._server, Yielding) else ""
 
     # Called by the stream's server: `interfaces.Connection`
 
     @property
     def framed(self) -> bool:
-        """See `interfaces.Connection`: it is a stream of octets."""
+        """False: it is a stream of octets."""
         return False
 
     @property
     def unsent_bytes(self) -> int:
-        """See `interfaces.Connection`."""
         return self._below.unsent_bytes
 
     def write(self, data: bytes) -> None:
-        """See `interfaces.Connection`."""
         if self._stage is not Stage.CARRYING or self._below.life >= Life.CLOSING:
             return
         if not self._below.output.outgrows(len(data)):
@@ -194,11 +188,9 @@ class Carrier(Publishing, Yielding, Aging):
             self._push()
 
     def write_each(self, messages: Sequence[bytes | memoryview]) -> None:
-        """See `interfaces.Connection`."""
         self.write(b"".join(messages))
 
     def close(self) -> None:
-        """See `interfaces.Connection`."""
         if self._stage is not Stage.CARRYING:
             return
         self._stage = Stage.ENDING
@@ -211,46 +203,38 @@ class Carrier(Publishing, Yielding, Aging):
             self._read_on()
 
     def abort(self) -> None:
-        """See `interfaces.Connection`."""
         self._stage = Stage.OVER
         self._below.abort()
 
     def pause(self) -> None:
-        """See `interfaces.Connection`."""
         self._paused = True
         self._below.pause()
 
     def resume(self) -> None:
-        """See `interfaces.Connection`."""
         self._paused = False
         self._below.resume()
         self._read_on()
 
     def take_no_more(self) -> None:
-        """See `interfaces.Connection`."""
         self._paused = True
         self._cutter = FrameCutter()
         self._count_held()
         self._below.take_no_more()
 
     def again(self) -> None:
-        """See `interfaces.Connection`."""
         self._asked = True
         self._below.again()
 
     def may_begin(self) -> bool:
-        """See `interfaces.Connection`."""
         begins = self._below.may_begin()
         self._asked = self._asked or not begins
         return begins
 
     @property
     def waits_for_room(self) -> bool:
-        """See `interfaces.Connection`."""
         return self._below.waits_for_room
 
     def hold(self, size: int, unsent: int = 0) -> None:
-        """See `interfaces.Connection`."""
         self._held = size, unsent
         self._count_held()
 
@@ -261,11 +245,10 @@ class Carrier(Publishing, Yielding, Aging):
 
     @property
     def unread_input(self) -> bool:
-        """See `interfaces.Connection`."""
         return self._cutter.unread or self._below.unread_input
 
     def refuse(self, why: Refusal) -> None:
-        """See `interfaces.Connection`; as much of the reply as the peer's window takes."""
+        """Refuse, with as much of the reply as the peer's window takes."""
         if self._stage is Stage.OVER:
             return
         self._pending += why.reply
@@ -274,7 +257,6 @@ class Carrier(Publishing, Yielding, Aging):
         self._below.ending.refuse(why, self._h2.data_to_send())
 
     def busy(self, waiting: bool) -> None:  # noqa: FBT001 - as the interface
-        """See `interfaces.Connection`."""
         self._busy = waiting
         if self._peer_ended and not waiting:
             # After the acknowledgement that this may stand right before, and before a FIN.
@@ -457,8 +439,8 @@ class Carrier(Publishing, Yielding, Aging):
     def _go_away(self) -> None:
         """Give h2 the last that there is to say: the stream's end, and GOAWAY.
 
-        A stream whose end was sent is not reset, though its peer has not ended it: there
-        are clients that drop what they have not read of one that is (curl).
+        A stream whose end was sent is not reset, though its peer has not ended it.  Clients
+        as curl drop what they have not read of one that is.
         """
         before, self._stage = self._stage, Stage.OVER
         if before is not Stage.ENDED and is_open(self._h2, self._stream):

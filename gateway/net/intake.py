@@ -1,4 +1,4 @@
-"""What comes of a connection, as its transport brings it: bytes, the peer's end, the loss.
+"""Intake of a connection: bytes, the peer's end, the loss, as its transport brings them.
 
     transport ─► dataReceived ─► serve ─► take ─► (TLS, set-up, frames) ─► put ─► deliver
                        └─► (put off) ─► take_turn ─┘       (read ahead) ◄──┘
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _SERVING, _ANSWERING, _CLOSING = Life.SERVING, Life.ANSWERING, Life.CLOSING
 _KEPT = Unread.PAUSED | Unread.AHEAD
-"""What comes is not delivered at once."""
+"""Reasons for which bytes are not delivered at once."""
 _AGE_SPREAD = 0.2
 """Connections that came together do not end together: each within so much of their age."""
 
@@ -48,7 +48,7 @@ class Intake(Delivery):
 
     @property
     def connection(self) -> AcceptedConnection:
-        """Whose input it is."""
+        """The connection whose input this is."""
         return self._connection
 
     def makeConnection(self, transport: object) -> None:
@@ -118,8 +118,8 @@ class Intake(Delivery):
         listener.turns.spent(listener.seconds() - begun)
 
     def take_turn(self) -> None:
-        """It is this connection's turn: serve what was put off, or else let the server go
-        on, or else deliver what was read ahead.
+        """Serve what was put off, or else let the server go on, or else deliver what was read
+        ahead: it is this connection's turn.
         """
         connection, unread = self._connection, self.unread
         if self.put_off:
@@ -168,7 +168,7 @@ class Intake(Delivery):
             self._keep(data)
 
     def _keep(self, data: bytes) -> None:
-        """Until the server goes on."""
+        """Keep *data* until the server goes on."""
         ahead = self.ahead or self.new_ahead()
         self.keep(ahead)
         had_room = ahead.has_room
@@ -248,7 +248,7 @@ class Intake(Delivery):
         connection.lose(reason, why_lost)
 
     def _outlive(self, reason: Failure) -> None:
-        """Go on without the transport, for input that its peer sends to nobody again."""
+        """Go on without the transport, for input that its peer never sends again."""
         connection, later = self._connection, self._listener.clock.callLater
         connection.transport = LostTransport(
             lambda: later(0, self.connectionLost, reason)

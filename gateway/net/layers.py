@@ -1,4 +1,4 @@
-"""What is between the socket of a connection and its protocol's bytes: TLS, WebSocket frames."""
+"""Layers between the socket of a connection and its protocol's bytes: TLS, WebSocket."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gateway.net.connection import AcceptedConnection
 
 _BARE_BYTES = 1 << 16
-"""Of TLS without data in it, in a row; a record has at most 16 KiB."""
+"""The most of TLS without data in it, in a row; a record has at most 16 KiB."""
 
 
 class Layers:

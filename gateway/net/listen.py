@@ -57,7 +57,7 @@ _LINGER_SECONDS = 5.0
 _DRAINING_LINGER_SECONDS = 1.0
 _DRAINING_LOOK_SECONDS = 0.1
 _TO_USE = 5
-"""That part of a drain's time is for what is here of a peer whose server takes nothing."""
+"""The part of a drain's time for what is here of a peer whose server takes nothing."""
 _TLS_CHECK_SECONDS = 5.0
 
 
@@ -82,7 +82,7 @@ class Listener:
         self.name = settings.name
         self.protocol = settings.protocol
         self.address = str(settings.listen)
-        """As bound, once `bind` was called."""
+        """The address; as bound, once `bind` was called."""
         self.traffic = traffic or Traffic(
             Rejections(
                 self.name, self.protocol, common.rejection_log, common.on_refused
@@ -118,8 +118,9 @@ class Listener:
         self.tls: ServerTls | None = None
         """Loaded by `bind`."""
         self.unread_bytes = max(port.unread_bytes, READ_BYTES)
-        """What may be written to a peer that does not read, beyond `READ_BYTES`: no less
-        than one read can lead to, in a protocol that answers no longer than it is asked.
+        """Bytes that may be written to a peer that does not read, beyond `READ_BYTES`.
+
+        One read can lead to as many, in a protocol that answers no longer than it is asked.
         """
         self.linger = _LINGER_SECONDS
 
@@ -132,7 +133,7 @@ class Listener:
         self.looks = Looks(self, self._connections)
         self._port: IListeningPort | None = None
         self._flush: Callable[[], None] | None = None
-        """Of the port."""
+        """Sends what the port's sockets have to send."""
         self._loops = Loops(
             common.reactor,
             lambda _, why: self._log.failure("{listener}", why, listener=self.name),
@@ -145,7 +146,7 @@ class Listener:
 
     @property
     def endpoint(self) -> config.Endpoint:
-        """As configured."""
+        """The address as configured."""
         return self._settings.listen
 
     @property
@@ -328,7 +329,7 @@ class Listener:
         return True
 
     def admit_known_peer(self, connection: AcceptedConnection) -> bool:
-        """Its handshake is done, it has a principal or none; false: as above."""
+        """Count a peer whose handshake is done; false: it has too many, and is rejected."""
         rejection = self.admission.known(connection, self.traffic.open - 1)
         if rejection is not None:
             connection.ending.broke(*rejection)
@@ -343,7 +344,7 @@ class Listener:
         self._maybe_ended()
 
     def upgrade_parser(self) -> UpgradeParser:
-        """For the request of one WebSocket."""
+        """A parser of one WebSocket's request."""
         assert self.websocket is not None
         origins = self.websocket.origins or ("*",)
         return UpgradeParser(self.websocket.path, origins, self._served.subprotocols)

@@ -5,7 +5,7 @@ looked at, and in between each only notes in its `Times` that something happened
 
 `Looks.look` is all that time does to a connection: one rule after the other, and the first
 that applies is the last.  A limit of time is a key of `gateway.sdk.limits` and a rule here.
-None is for what we are late with ourselves: no peer is cut while something of it is here
+None is for what we are late with ourselves.  No peer is cut while something of it is here
 that was not read or not served, as after a restart, when all come at once.
 """
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 _AT_ONCE = 256
 """Connections that are looked at before the reactor serves others."""
 _LONGEST_SECONDS, _SHORTEST_SECONDS = 2.5, 0.05
-"""Between two looks."""
+"""Seconds between two looks."""
 
 
 class Times:
-    """Of one connection: when something happened, and what has to happen by when."""
+    """Times of one connection: when something happened, and what has to happen by when."""
 
     __slots__ = ("active", "ages_at", "began", "busy", "deadline", "since")
 
@@ -45,7 +45,7 @@ class Times:
         self.active = False
         """Something has happened since the last look."""
         self.busy = False
-        """Its peer waits for us, says its server."""
+        """The peer waits for us, says its server."""
         self.deadline: float | None = None
         """When set-up must be done; once closing, when the peer's FIN must be there."""
         self.ages_at: float | None = None
@@ -53,7 +53,7 @@ class Times:
 
 
 class Looks:
-    """Those of one *listener*, at all of its *connections*."""
+    """The looks of one *listener* at all of its *connections*."""
 
     _log = Logger()
 
@@ -64,11 +64,11 @@ class Looks:
         self._limits = listener.limits
         self._connections = connections
         self._left: list[AcceptedConnection] = []
-        """Those that this look at all of them has not reached yet."""
+        """Connections that this look at all of them has not reached yet."""
 
     @property
     def seconds(self) -> float:
-        """Between two calls of `look_at_all`."""
+        """Seconds between two calls of `look_at_all`."""
         limits = self._limits
         age = limits.idle if limits.connection_age is None else limits.connection_age
         shortest = min(limits.handshake, limits.idle, age)
@@ -136,7 +136,7 @@ class Looks:
             connection.close()
 
     def _has_yet_to_hear(self, connection: AcceptedConnection) -> bool:
-        """Its set-up waits for us: it has all of its time from then on."""
+        """The set-up waits for us: it has all of its time from then on."""
         return connection.life < Life.CLOSING and connection.input.waits_for_us
 
     def _deadline_passed(self, connection: AcceptedConnection) -> None:
@@ -155,7 +155,7 @@ class Looks:
     def _gave_up(self, connection: AcceptedConnection, now: float) -> bool:
         """Ask the socket of a peer that is not read; read ahead if it has more to say.
 
-        True: nobody waits any more for what its server has not submitted.
+        True: no peer waits any more for what the server has not submitted.
         """
         peer, unread = look_at_peer(connection.transport), connection.input.unread
         reasons = unread & (Unread.PAUSED | Unread.STALLED | Unread.REFUSED)
@@ -180,7 +180,7 @@ class Looks:
     def _end_quietly(
         self, connection: AcceptedConnection, reason: str, text: str
     ) -> None:
-        """It broke no rule: it is counted, and no line for the log."""
+        """Count a peer that broke no rule, without a line in the log."""
         self._listener.rejections.count(reason)
         self._log.debug(text, peer=connection.origin.peer)
 

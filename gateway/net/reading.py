@@ -2,13 +2,12 @@
 
 *Why a connection is not read* is one set of named reasons, `Input.unread`.  It is read
 while the set is empty, and while its server takes nothing but there is room to read ahead
-(`read_ahead`).  `intake` acts on it: it puts reasons in, takes them out, and tells the
+(`read_ahead`).  `delivery` acts on it: it puts reasons in, takes them out, and tells the
 transport, in one place.
 
 A server pauses its connection while it takes nothing, and asks for more turns while it
-has input left (`turns`).  A connection that is found paused, at a look every few seconds,
-is read on into memory, so that a sender can finish what it is writing, and so that its end
-is seen.  What was read ahead is delivered when the server goes on, a bit in each turn, and
+has input left (`turns`).  A look every few seconds finds connections that are paused, which
+are read on into memory: so a sender can finish what it is writing, and its end is seen.  What was read ahead is delivered when the server goes on, a bit in each turn, and
 only then the end that came behind it.
 """
 
@@ -18,11 +17,11 @@ from gateway.net.read_ahead import ReadAhead
 from gateway.net.transport import Peer
 
 READ_BYTES = 1 << 18
-"""Of one read, once bytes go to the server as they come; and of unsent output, above which
-a peer counts as not reading."""
+"""Bytes of one read, once they go to the server as they come; and of unsent output, above
+which a peer counts as not reading."""
 LAYERED_READ_BYTES = 1 << 15
-"""Of one read before that, and through TLS or WebSocket: their records and frames cost
-much, however little is in them, and are taken before a turn can count anything."""
+"""Bytes of one read before that, and through TLS or WebSocket.  Their records and frames
+cost much, however little is in them, and are taken before a turn can count anything."""
 _CLOSED_SECONDS = 5.0
 """A peer that closed while we do not read it is given up after so long."""
 
@@ -35,19 +34,19 @@ class Unread:
     """
 
     PAUSED = 1 << 0
-    """Its server takes nothing."""
+    """The server takes nothing."""
     AHEAD = 1 << 1
     """Something was read ahead, and is not delivered yet."""
     TURN = 1 << 2
-    """Its server has input left, and waits for its next turn."""
+    """The server has input left, and waits for its next turn."""
     PUT_OFF = 1 << 3
-    """It was read when others had had enough of the reactor's turn (`turns`)."""
+    """Bytes were read when others had had enough of the reactor's turn (`turns`)."""
     ROOM = 1 << 4
     """All connections hold so much that others go first (`memory`)."""
     STALLED = 1 << 5
-    """Its peer does not read what we send, and its server can not stop sending."""
+    """The peer does not read what we send, and its server can not stop sending."""
     REFUSED = 1 << 6
-    """It is refused, and waits for the answer."""
+    """The peer is refused, and waits for the answer."""
     END = 1 << 7
     """The peer's end is known, and not all input before it is delivered."""
     FIN = 1 << 8
@@ -60,23 +59,23 @@ class Unread:
     UNUSED = PAUSED | TURN | PUT_OFF | ROOM
     """There is input, or may be, that the server will use once it can."""
     HELD = PAUSED | ROOM | STALLED | REFUSED
-    """What was read ahead is not delivered, either."""
+    """Reasons for which what was read ahead is not delivered, either."""
 
 
 class Input:
-    """What was received of one connection and is not delivered, and why it is not read."""
+    """Input of one connection that is not delivered, and why more is not read."""
 
     __slots__ = ("ahead", "closed_since", "last_bytes", "put_off", "unread")
 
     def __init__(self) -> None:
         self.unread = 0
-        """Of `Unread`."""
+        """The reasons not to read: a set of `Unread`."""
         self.put_off = b""
-        """What was read when others had had enough."""
+        """Bytes that were read when others had had enough."""
         self.ahead: ReadAhead | None = None
         """Input that came while its server was not to have any."""
         self.closed_since: float | None = None
-        """Since when its FIN is known, behind input that is undelivered; or None."""
+        """When its FIN became known, behind input that is undelivered; or None."""
         self.last_bytes: int | None = None
         """The daemon stops, and so many bytes are still to be read; None: all that come."""
 
@@ -98,12 +97,12 @@ class Input:
         return False
 
     def put_off_more(self, data: bytes) -> None:
-        """It was read, and is to be served later."""
+        """Keep *data*, which is to be served later."""
         self.put_off += data
         self.unread |= Unread.PUT_OFF
 
     def take_put_off(self) -> bytes:
-        """That is to be served now."""
+        """Take what was put off, to be served now."""
         data, self.put_off = self.put_off, b""
         self.unread &= ~Unread.PUT_OFF
         return data
@@ -129,11 +128,11 @@ class Input:
     def gave_up(
         self, peer: Peer, now: float, *, unused: bool, acknowledges: bool
     ) -> bool:
-        """Whether nobody waits any more for what its server has not submitted.
+        """Whether no peer waits any more for what the server has not submitted.
 
         A peer that closed may not hear its acknowledgement: it sends again elsewhere, and
         what is unused here would be stored twice.  If nothing is, it may wait for its
-        acknowledgements, with one direction closed.  What is not acknowledged nobody sends
+        acknowledgements, with one direction closed.  What is not acknowledged is never sent
         again: that is kept, even of a peer that is gone.
         """
         if peer is Peer.GONE:

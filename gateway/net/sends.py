@@ -1,7 +1,7 @@
 """Sends what connections wrote in one turn of the reactor at its end, or at once if much.
 
 Twisted asks the kernel first when a socket can be written to, though it nearly always
-can: a short answer costs two changes of the epoll set and one more event, and another
+can.  A short answer would cost two changes of the epoll set and one more event, and another
 thread may take the interpreter at each of the three.  Here it is sent without asking.
 What the kernel does not take waits for the reactor, as all output does in Twisted, and so
 does the end of a connection.
@@ -19,8 +19,8 @@ from gateway.net.twisted_internals import AcceptedSocket, AcceptedUnixSocket
 
 _AT_ONCE = 256
 _BYTES_AT_ONCE = 1 << 20
-"""So many sockets, or bytes and a socket, are sent to at the end of a turn, before the
-reactor serves others."""
+"""Sockets, and bytes, that are sent to at the end of a turn before the reactor serves
+others."""
 
 
 class Sends:
@@ -45,13 +45,13 @@ class Sends:
         port.transport = accepted  # type: ignore[attr-defined]
 
     def add(self, server: AcceptedSocket) -> None:
-        """It has something to send."""
+        """Send for *server* at the end of the turn."""
         self._waiting[server] = None
         if not self._scheduled:
             self._schedule()
 
     def remove(self, server: AcceptedSocket) -> None:
-        """It has nothing to send any more."""
+        """Forget *server*, which has nothing to send any more."""
         self._waiting.pop(server, None)
 
     def flush(self) -> None:

@@ -2,18 +2,17 @@
 
 A connection may do a few milliseconds of work in one go (`gateway.sdk.costs`).  One
 that has input left then waits here, unread, for its next turn.  Between two turns the
-reactor serves everybody else, so that what one peer sends delays the others by one turn,
-however much it is.  What all others have ready by then (batches for the journal, answers to
-send) goes first, so that it does not wait for that turn as well.
+reactor serves all others, so that what one peer sends delays them by one turn, however much
+it is.  What they have ready by then (batches for the journal, answers to send) goes first.
 
 Hundreds of connections that each bring one turn's work at the same moment, or begin TLS,
-would be hundreds of turns in a row, as the reactor reads all of them before anything else.
-So when its reads have taken as long as one turn, what it reads from the rest is *put off*,
-and served before the next reads, again for as long as one turn; until nothing is put off,
-whatever is read stands in line.
+would be hundreds of turns in a row.  The reactor reads all of them before anything else.
+So when its reads have taken as long as one turn, what it reads from the rest is *put off*.
+That is served before the next reads, again for as long as one turn.  Until nothing is put
+off, all that is read stands in line.
 
-Both lines are fair by address (an IPv6 peer by its /64), so that somebody with one
-connection waits for one turn of somebody with a thousand.
+Both lines are fair by address (an IPv6 peer by its /64), so that a peer with one
+connection waits for one turn of a peer with a thousand.
 """
 
 from __future__ import annotations
@@ -28,19 +27,19 @@ from gateway.event import network_of
 from gateway.sdk.fair import FairQueue
 
 _AT_ONCE_SECONDS = 0.004
-"""So long input is served that nobody has charged to a turn, before other things are."""
+"""Seconds for which input is served that no turn was charged for, before other things."""
 _PUT_OFF_BYTES, _LEAST_BYTES = 16 << 20, 2 << 10
-"""What is put off takes no more memory, and so much for each connection beyond that."""
+"""The most memory of what is put off, and the most of each connection beyond that."""
 _NOTED_SECONDS = 0.0005
 """Less than this in a turn of the reactor is not worth to be forgotten at its end."""
 
 
 class Waiting(Protocol):
-    """What a connection has left."""
+    """A connection that has something left."""
 
     @property
     def host(self) -> str:
-        """Its peer's address."""
+        """The peer's address."""
 
     def take_turn(self) -> None:
         """Go on for one turn."""
@@ -54,18 +53,18 @@ class Turns:
 
     def __attrs_post_init__(self) -> None:
         self._waiting: FairQueue[Waiting] = FairQueue()
-        """By address."""
+        """Connections that wait for a turn, by address."""
         self._scheduled = False
         self._put_off: FairQueue[Waiting] = FairQueue()
-        """Likewise."""
+        """Connections whose bytes were put off, by address."""
         self.put_off_bytes = 0
-        """What was read of those, and is in no account."""
+        """Bytes that were put off, and are in no account."""
         self.crowded = False
-        """What is read now is to be put off."""
+        """Bytes that are read now are to be put off."""
         self._spent = 0.0
         """Seconds that reads took in this turn of the reactor."""
         self._noted = False
-        """They are forgotten at the next one."""
+        """The seconds are forgotten at the next turn."""
         self.before: list[Callable[[], None]] = []
         """Called by `let_others_go_first`, and so before each turn."""
 
@@ -75,18 +74,18 @@ class Turns:
         self._schedule()
 
     def remove(self, connection: Waiting) -> None:
-        """It is over."""
+        """Forget *connection*, which is over."""
         for line in (self._waiting, self._put_off):
             if line:
                 line.remove(network_of(connection.host), connection)
 
     @property
     def room(self) -> int:
-        """As many bytes may be read of a connection, if what is read is put off."""
+        """Bytes that may be read of a connection, if what is read is put off."""
         return max(_LEAST_BYTES, _PUT_OFF_BYTES - self.put_off_bytes)
 
     def spent(self, seconds: float) -> None:
-        """To serve a read took so long."""
+        """Count the *seconds* that it took to serve a read."""
         self._spent += seconds
         if self._spent >= _NOTED_SECONDS:
             self._note()
@@ -100,7 +99,7 @@ class Turns:
             self._clock.callLater(0, self._begin)
 
     def put_off(self, connection: Waiting) -> None:
-        """It has something that was read and not served: `take_turn` is to serve that."""
+        """Have `take_turn` serve what was read of *connection* and not served."""
         self._put_off.put(network_of(connection.host), connection)
         self.crowded = True
         self._note()

@@ -7,11 +7,11 @@ and a test says which of them another release lacks.
 Sockets: Twisted asks the kernel whether a socket can be written to before it sends;
 `AcceptedSocket` sends first (`gateway.net.sends`, ADR 11).
 
-Ports: Twisted would remove a unix socket that systemd has handed over, or one of somebody else's
-that took the place of ours.
+Ports: Twisted would remove a unix socket that systemd has handed over, or one of another
+process that took the place of ours.
 
 The loop: Twisted makes a log context for every read, for log calls of the old kind that do
-not say who logs: six calls, a tenth of what it costs to take a small message and answer it.
+not say who logs.  That is six calls, a tenth of what a small message and its answer cost.
 In `poll_plainly` only Twisted's `_doReadOrWrite` logs like that, of what raises, and our
 log (`gateway.daemon.logs`) never writes what the context would say, `system`.
 """
@@ -56,7 +56,7 @@ PRIVATE: Mapping[str, tuple[str, ...]] = {
     ),
     "twisted.internet.asyncioreactor.AsyncioSelectorReactor": ("_asyncioEventloop",),
 }
-"""What is used of each class: names with `_`, and others that no document has."""
+"""Names that are used of each class: those with `_`, and others that no document has."""
 
 _log = Logger()
 
@@ -64,30 +64,29 @@ _MOST_PIECES = 1024
 """The kernel takes no more in one call (IOV_MAX)."""
 
 
-class Outbox(Protocol):
-    """Who sends to sockets at the end of the turn: `sends.Sends`."""
+class SendsLater(Protocol):
+    """The one that sends to sockets at the end of the turn: `sends.Sends`."""
 
     def add(self, server: AcceptedSocket, /) -> None:
-        """It has something to send."""
+        """Send for *server* at the end of the turn."""
 
     def remove(self, server: AcceptedSocket, /) -> None:
-        """It has nothing to send any more."""
+        """Forget *server*, which has nothing to send any more."""
 
 
 _NOTHING: list[bytes] = []
-"""What one has to send that has nothing; never changed."""
+"""The buffer of a socket that has nothing to send; never changed."""
 
 
 class AcceptedSocket(tcp.Server):
     """An accepted socket, as Twisted has it, that does not wait to be writable.
 
-    Ten thousand of them have nothing to say most of the time, so it keeps no names for
-    logs that nobody reads, no address of its peer, and no empty list.
+    Ten thousand of them have nothing to say most of the time.  So it keeps no names for
+    logs, no address of its peer, and no empty list.
     """
 
-    sends: Outbox
+    sends: SendsLater
     read_bytes = tcp.Server.bufferSize
-    """See `transport.Transport`."""
     _waits = False
     """The reactor says when it can be written to."""
 
@@ -162,12 +161,11 @@ class AcceptedSocket(tcp.Server):
 
     @property
     def unsent_bytes(self) -> int:
-        """See `transport.Transport`."""
         return self._tempDataLen + len(self.dataBuffer) - self.offset
 
     @property
     def _behind(self) -> bool:
-        """Something is left of earlier writes, or somebody waits for room."""
+        """Something is left of earlier writes, or a producer waits for room."""
         return bool(self.dataBuffer or self.producerPaused or self._waits)
 
     def startWriting(self) -> None:
@@ -197,7 +195,7 @@ class AcceptedSocket(tcp.Server):
                 self._wait()
 
     def _send_all(self) -> bool:
-        """What `doWrite` does where nothing is left of earlier writes, nobody waits for
+        """Do as `doWrite` where nothing is left of earlier writes, no producer waits for
         room, and the kernel takes all; false: it did not.
         """
         pieces = self._tempDataBuffer
@@ -239,7 +237,7 @@ class AcceptedUnixSocket(AcceptedSocket, unix.Server):
 
 
 def _rest(pieces: Iterable[bytes | memoryview], sent: int) -> Iterator[memoryview]:
-    """What is left of *pieces* after so many bytes."""
+    """Views of what is left of *pieces* after *sent* bytes."""
     for piece in pieces:
         yield memoryview(piece)[sent:]
         sent = max(0, sent - len(piece))
@@ -274,8 +272,8 @@ def adopt_unix_port(
 ) -> unix.Port:
     """Listen on a unix socket that this process was handed.
 
-    Twisted would give it mode 0666, and at the end remove it and shut it down for all:
-    the next process, which has the same socket, could not be found any more.
+    Twisted would give it mode 0666, and at the end remove it and shut it down for all.
+    The next process, which has the same socket, could not be found any more.
     """
     make: Any = unix.Port._fromListeningDescriptor
     port: Any = make(reactor, descriptor, factory)
@@ -303,7 +301,7 @@ def poll_plainly(reactor: Any) -> None:
                     _log.failure("a connection could not be served")
 
     def read(one: Any, *_: int) -> None:
-        """As Twisted's, of one that has something to read and no more."""
+        """Serve one that has something to read and no more, as Twisted's does."""
         try:
             why = one.doRead()
         except BaseException as error:  # as Twisted does
@@ -316,5 +314,5 @@ def poll_plainly(reactor: Any) -> None:
 
 
 def event_loop(reactor: Any) -> object:
-    """What runs the reactor, if it is asyncio's; None of any other."""
+    """The loop that runs the reactor, if it is asyncio's; None of any other."""
     return getattr(reactor, "_asyncioEventloop", None)

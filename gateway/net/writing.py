@@ -1,9 +1,9 @@
-"""What is sent to a peer, and one that does not read it: how long, and how much waits for it.
+"""Output to a peer, and a peer that does not read it: for how long, and how much waits.
 
 A peer with more than `READ_BYTES` of unsent output counts as not reading.  Then we stop
-reading from it (or writing, if its server can: `interfaces.Publishing`), and cut it off if
-the output grows by more than the listener's `unread_bytes`, or if `STALL_SECONDS` pass in
-which it takes nothing.
+reading from it, or writing, if its server can (`interfaces.Publishing`).  It is cut off if
+the output grows by more than the listener's `unread_bytes`, or if it takes nothing for
+`STALL_SECONDS`.
 """
 
 from __future__ import annotations
@@ -68,13 +68,12 @@ class Output:
         self._connection = connection
         self._listener = listener
         self.stall: Stall | None = None
-        """Its peer does not read; None: it does."""
+        """The time in which its peer does not read; None: it does."""
         self.writing = False
         """A write is under way, whose data is not all in the transport's hands."""
 
     @property
     def unsent_bytes(self) -> int:
-        """See `interfaces.Connection`."""
         connection = self._connection
         held = connection.held
         behind = 0 if held is None else held.behind_windows
@@ -118,13 +117,13 @@ class Output:
         self._connection.ending.abort()
 
     def count(self, unsent: int) -> None:
-        """So many bytes are written, and the peer has not taken them."""
+        """Count the bytes that are written and that the peer has not taken."""
         connection = self._connection
         if connection.held is not None or unsent:
             connection.holding.unsent(unsent)
 
     def hold_back(self, size: int) -> None:
-        """So many bytes are written, and wait for the peer's windows in HTTP/2."""
+        """Count the bytes that are written and wait for the peer's windows in HTTP/2."""
         connection = self._connection
         if connection.held is not None or size:
             connection.holding.behind_windows = size

@@ -4,18 +4,18 @@
                           ack   ◄── durable
 
 A protocol brings a `Session`, which makes batches of bytes without I/O, and `BatchListener`
-does the rest.  It stores each batch, and writes its acknowledgement once it is durable, and
+does the rest.  It stores each batch, and writes its acknowledgement once it is durable,
 never before an earlier one's.  It takes no more while the journal is full or too much is
 not durable.  A connection whose batch can not be stored is closed, unless the batch brings
 what its peer is told then.  Where a protocol has no acknowledgements they are empty, and
 all else is the same.
 
-One connection's input is taken a turn at a time (`turn`): what a session yields is
-consumed lazily, batch by batch, while the turn is not over and the connection may feed
-the journal.  The rest waits in the session, and what arrives meanwhile behind it.
+One connection's input is taken a turn at a time.  The batches of a session are consumed
+lazily, one by one, while the turn is not over and the connection may feed the journal.  The
+rest waits in the session, and what arrives meanwhile behind it.
 
-Who answers in any order, by demand, or once all of a shared state is durable has a server of
-its own, and shares with this one what is not about that: `closing`, `pressure`, `costs`.
+A protocol that answers in any order, by demand, or once all of a shared state is durable has
+a server of its own.  It shares with this one `closing`, `pressure` and `costs`.
 """
 
 from __future__ import annotations
@@ -50,13 +50,11 @@ class Ready:
     count: int = 0
     """How many events `body` has; with 0 there is nothing to store."""
     body: bytes = b""
-    """See `event.Batch`."""
     payload_bytes: int = 0
-    """See `event.Batch`."""
     ack: bytes = b""
-    """What the peer gets once the batch is durable."""
+    """The answer that the peer gets once the batch is durable."""
     cost: float | None = None
-    """What it took to make it (`turn`); None: what its size suggests.
+    """The work that it took to make it; None: what its size suggests.
 
     A session that works long without completing anything yields a `Ready` with nothing
     but its cost from time to time, so that the turn can end."""
@@ -64,20 +62,20 @@ class Ready:
     """How many messages that move no data came before it, or in it; a peer that sends
     too many is refused (`control`)."""
     not_stored: bytes = b""
-    """What the peer gets instead of `ack` if the batch can not be stored, and the connection
-    goes on; empty: the connection ends."""
+    """The answer instead of `ack` if the batch can not be stored, and the connection goes on;
+    empty: the connection ends."""
     close: bool = False
     """The connection ends once this and all before it are answered, in good order: nothing
     is logged, and what comes behind it is not read."""
     report: Refusal | None = None
-    """What was wrong with it and does not end the connection: it is logged."""
+    """A fault that does not end the connection, and is logged."""
     origin: Origin | None = None
-    """Whose events these are, if not the connection's: a copy of its origin with another
+    """The origin of its events, if not the connection's: a copy of that with another
     `principal` or `attributes`, the same object for all batches of the same."""
 
     @property
     def work(self) -> float:
-        """What it costs the turn, to be made and to be submitted."""
+        """The cost for the turn, to be made and to be submitted."""
         if self.cost is not None:
             return self.cost + (BATCH if self.count else 2 * REPLY if self.ack else 0.0)
         return BATCH + EVENT * self.count + BYTE * len(self.body) + REPLY
@@ -87,8 +85,8 @@ class Session(Protocol):
     """One connection's side of a protocol, without I/O.
 
     It is made when the first bytes come, from the listener's settings, a clock, and the
-    connection's origin: who the peer is (`peer`, `principal`), and what the network knows
-    of it (`attributes`).  It may set both before its first batch.
+    connection's origin.  That has who the peer is (`peer`, `principal`), and what the network
+    knows of it (`attributes`), both of which it may set before its first batch.
     """
 
     @property
@@ -114,26 +112,24 @@ class Pending:
     """Bytes that it counts for `limits.unacknowledged_bytes`."""
     server: BatchServer
     batch: Batch | None = None
-    """What the journal has not stored yet; None: it is durable."""
+    """The batch that the journal has not stored yet; None: it is durable."""
 
     def callback(self, stored: Stored) -> None:
-        """See `interfaces.Told`."""
         self.batch = None
         self.server.stored(stored)
 
     def errback(self, why: Failure) -> None:
-        """See `interfaces.Told`."""
         if self.not_stored:
             self.ack, self.batch = self.not_stored, None
         self.server.lost(why, goes_on=bool(self.not_stored))
 
 
 class BatchListener:
-    """What the connections of one listener share.  Implements `interfaces.Accept`."""
+    """The servers' common part, of one listener.  Implements `interfaces.Accept`."""
 
     waiting: Deadlines[Any] | None = None
     """Tells servers whose peers have waited for some time; they wait, too, while nothing is
-    read of them.  None: nobody is to be told, and peers wait for acknowledgements only."""
+    read of them.  None: peers wait for acknowledgements only, and no server is told."""
 
     def __init__(
         self,
@@ -166,9 +162,9 @@ class BatchServer(Closing, Yielding, Aging):
         self._listener = listener
         self._session: Session | None = None
         self._batches: Iterator[Ready] | None = None
-        """What the session makes of bytes that it was given, not consumed yet …"""
+        """Batches that the session makes of bytes that it was given, not consumed yet."""
         self._input: list[bytes] = []
-        """… and what arrived after them."""
+        """Bytes that arrived after those."""
         self._pending: deque[Pending] | None = None
         self._unacknowledged = 0
         self._valve = Valve(
@@ -177,7 +173,7 @@ class BatchServer(Closing, Yielding, Aging):
         self._control: ControlBudget | None = None
         """None: no message that moves no data has come."""
         self._busy_since: float | None = None
-        """Since when the peer waits for us, and may be silent; None: it does not."""
+        """The time since which the peer waits for us, and may be silent; None: it does not."""
         self._aged = self._ending = False
 
     @property
@@ -195,7 +191,6 @@ class BatchServer(Closing, Yielding, Aging):
     # What the network tells
 
     def received(self, data: bytes) -> None:
-        """See `interfaces.Server`."""
         if self._ending or self._closed:
             return
         if self._session is None:
@@ -266,7 +261,6 @@ class BatchServer(Closing, Yielding, Aging):
         return self._batches is not None or bool(self._input)
 
     def drain(self) -> None:
-        """See `interfaces.Server`."""
         if self._ending or self._closed:
             return
         if self._session is not None and not (self._unread or self._valve.paused):
@@ -276,7 +270,7 @@ class BatchServer(Closing, Yielding, Aging):
             self._end()
 
     def aged(self) -> None:
-        """See `interfaces.Aging`: between two batches."""
+        """End between two batches."""
         self._aged = True
         if not self._unread:
             self._end_between()
@@ -293,7 +287,7 @@ class BatchServer(Closing, Yielding, Aging):
         return session is None or not session.held_bytes
 
     def _whole(self, session: Any) -> Iterable[Ready]:
-        """What is whole of a batch that is still arriving, and may be stored by itself."""
+        """The whole part of a batch that is still arriving, if it may be stored by itself."""
         return ()
 
     # What the listener tells
@@ -393,7 +387,7 @@ class BatchServer(Closing, Yielding, Aging):
 
     @property
     def _not_read(self) -> bool:
-        """What the peer sends is not read, and nobody says when it comes to wait for us."""
+        """Nothing is read of the peer, so that it may wait for us unseen."""
         return self._valve.paused or self._connection.waits_for_room
 
     # The end

@@ -7,7 +7,7 @@ are durable.
 A protocol brings a session that is an `HttpSession`, and `HttpListener` does the rest:
 keep-alive, pipelined requests, `Expect`, tokens, bodies that are compressed, limits.  What
 can not be stored within some seconds is answered 503 with Retry-After, or 429 if that is
-by its sender's share of the disk; the connection goes on where the request was read.
+by its sender's share of the disk.  The connection goes on where the request was read.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ __all__ = [
 
 _ZlibError = cast("type[Exception]", isal_zlib.error)
 _CODINGS = {"gzip": 31, "deflate": 15}
-"""What zlib takes each for."""
+"""The `wbits` by which zlib knows each."""
 _READ, _MADE = 1 << 14, 1 << 17
 """Bytes that are inflated in one piece, and that come of it."""
 _REQUEST = 100.0
@@ -69,7 +69,7 @@ Steps = Generator[Ready, None, _T]
 
 
 class HttpOptions(Section):
-    """What is particular to protocols in HTTP."""
+    """Options of protocols in HTTP."""
 
     reload: ClassVar = NEW_CONNECTIONS
 
@@ -80,11 +80,11 @@ class HttpOptions(Section):
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What a request brought."""
+    """The body of a request."""
 
     plain: bytes
     sent: bytes
-    """As it came, in `coding`: what is short and may be stored."""
+    """The bytes as they came, in `coding`: what is short and may be stored."""
     coding: str
     """`gzip`, `deflate`, or empty."""
 
@@ -112,11 +112,11 @@ class HttpSession:
         self._origins: dict[str, Origin] = {}
         self._requests = Requests()
         self._asked: Request | None = None
-        """The request whose body comes, …"""
+        """The request whose body comes."""
         self._origin_asked: Origin | None = None
-        """… who brings it, …"""
+        """The one who brings that request."""
         self._body = bytearray()
-        """… and what of it has come."""
+        """The part of its body that has come."""
 
     # What a protocol says
 
@@ -125,7 +125,7 @@ class HttpSession:
         return None
 
     def asked(self, request: Request, body: Body) -> Steps[Answer | Stores]:
-        """What becomes of a request: what it stores, or an answer at once.
+        """Answer a request: with what it stores, or at once.
 
         A generator, which yields a `Ready` with its `cost` after some work.
         """
@@ -139,11 +139,9 @@ class HttpSession:
 
     @property
     def held_bytes(self) -> int:
-        """See `batches.Session`."""
         return len(self._body) + self._requests.held_bytes
 
     def received(self, data: bytes) -> Iterator[Ready]:
-        """See `batches.Session`."""
         self._requests.feed(data)
         try:
             while (event := self._requests.next()) is not None:
@@ -230,7 +228,7 @@ class HttpSession:
             raise Refusal(rule, limit=limit, key=key, reply=self._last(413, rule))
 
     def _who(self, request: Request) -> Origin | None:
-        """Whose events it brings; None: the connection's."""
+        """The origin of its events; None: the connection's."""
         tokens = self.settings.options.tokens
         if not tokens:
             return None
@@ -256,7 +254,7 @@ def _coding(request: Request) -> str:
 
 
 def _token(request: Request) -> bytes:
-    """What a client shows: `Bearer`, `ApiKey`, or a password (`Basic`)."""
+    """The token that a client shows: `Bearer`, `ApiKey`, or a password (`Basic`)."""
     text = next(iter(request.fields(b"authorization")), "")
     kind, _, given = text.partition(" ")
     if kind.lower() == "basic":
@@ -270,7 +268,7 @@ def _token(request: Request) -> bytes:
 
 
 def inflated(data: bytes, coding: str, most: int) -> Steps[bytes]:
-    """What *data* is, in pieces, up to a little more than *most* bytes.
+    """Decode *data*, in pieces, up to a little more than *most* bytes.
 
     Raises ValueError if it is not what *coding* says.
     """
@@ -302,7 +300,7 @@ def inflated(data: bytes, coding: str, most: int) -> Steps[bytes]:
 
 
 class HttpListener(BatchListener):
-    """What the connections of one listener share.  Implements `interfaces.Accept`."""
+    """The servers' common part, of one listener.  Implements `interfaces.Accept`."""
 
     def __init__(
         self,
@@ -329,7 +327,6 @@ class HttpServer(BatchServer):
     _listener: HttpListener
 
     def stored(self, stored: Stored) -> None:
-        """See `BatchServer`."""
         super().stored(stored)
         if self._busy_since is not None:
             self._listener.waiting.watch(self)
