@@ -31,7 +31,7 @@ from gateway.admin.site import Site, page_of
 from gateway.admin.status import Probe
 from gateway.config.listener import NoOptions
 from gateway.daemon.listeners import Change, Listeners
-from gateway.daemon.opened import Opened
+from gateway.daemon.opened import OpenedDaemon
 from gateway.daemon.others import Others
 from gateway.feeds.page import tap_page
 from gateway.net import Common, GivingWay, Listener, admin_connections
@@ -49,7 +49,7 @@ _DRAIN_SECONDS = 1.0
 
 
 def make_site(
-    opened: Opened,
+    opened: OpenedDaemon,
     probe: Probe,
     history: History,
     others: Others,

@@ -40,7 +40,7 @@ class Ports(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Opened:
+class _Serving:
     """A port of one entry of `listeners`."""
 
     configured: config.Listener
@@ -65,12 +65,12 @@ class _Opened:
 class Change:
     """A change that `prepare` has made ready."""
 
-    after: list[_Opened] = field(default_factory=list)
+    after: list[_Serving] = field(default_factory=list)
     """All that will be open, those that stay among them."""
-    new: list[_Opened] = field(default_factory=list)
-    bound: list[_Opened] = field(default_factory=list)
+    new: list[_Serving] = field(default_factory=list)
+    bound: list[_Serving] = field(default_factory=list)
     """The new ones with a socket of their own."""
-    handed: list[tuple[_Opened, _Opened]] = field(default_factory=list)
+    handed: list[tuple[_Serving, _Serving]] = field(default_factory=list)
     """The new ones that get the socket of another, which is the second."""
 
 
@@ -85,8 +85,8 @@ class Listeners:
         self._protocols = protocols
         self._make = make
         self._drain_seconds = drain_seconds
-        self._opened: list[_Opened] = []
-        self._leaving: dict[_Opened, None] = {}
+        self._opened: list[_Serving] = []
+        self._leaving: dict[_Serving, None] = {}
         """Listeners that accept no more, and have connections."""
         self._serving = False
 
@@ -135,7 +135,7 @@ class Listeners:
 
         Raises as `open` does, and then nothing is left of it.
         """
-        before: dict[str, list[_Opened]] = defaultdict(list)
+        before: dict[str, list[_Serving]] = defaultdict(list)
         for one in self._opened:
             before[one.configured.name].append(one)
         change = Change()
@@ -163,14 +163,14 @@ class Listeners:
     def _prepare(
         self,
         settings: config.Listener,
-        sockets: dict[object, _Opened],
+        sockets: dict[object, _Serving],
         traffic: dict[tuple[str, str], Traffic],
         change: Change,
     ) -> None:
         for port in self._protocols.ports(settings):
             own = settings_of(settings, port)
             known = traffic.get((own.name, own.protocol))
-            one = _Opened(settings, port, self._make(own, port, known))
+            one = _Serving(settings, port, self._make(own, port, known))
             change.new.append(one)
             if (before := sockets.pop(one.socket, None)) is not None:
                 one.listener.prepare()
@@ -201,7 +201,7 @@ class Listeners:
         for one in gone:
             self._leave(one, drain=one not in stays)
 
-    def _leave(self, one: _Opened, *, drain: bool) -> None:
+    def _leave(self, one: _Serving, *, drain: bool) -> None:
         if drain:
             self._ignore(one.listener.stop(), one)
             for earlier in tuple(self._leaving):
@@ -211,11 +211,11 @@ class Listeners:
         self._leaving[one] = None
         one.listener.ended().addCallback(lambda _: self._left(one))
 
-    def _left(self, one: _Opened) -> None:
+    def _left(self, one: _Serving) -> None:
         self._leaving.pop(one, None)
         self._protocols.retired(one.listener.protocol, one.port)
 
-    def _ignore(self, done: Deferred[None], one: _Opened) -> None:
+    def _ignore(self, done: Deferred[None], one: _Serving) -> None:
         done.addErrback(
             lambda why: self._log.failure("{name}", why, name=one.listener.name)
         )

@@ -40,7 +40,7 @@ EXIT_DISK = 74
 """The daemon's exit status when its journal is lost."""
 
 
-class Opened:
+class OpenedDaemon:
     """All parts of a daemon but its admin port; none runs, and none is bound."""
 
     _log = Logger()

@@ -29,7 +29,7 @@ from gateway.daemon import notify, statistics
 from gateway.daemon.admin_port import AdminPort, make_site
 from gateway.daemon.facts import Growth, Visits, collect
 from gateway.daemon.listeners import Change
-from gateway.daemon.opened import Opened
+from gateway.daemon.opened import OpenedDaemon
 from gateway.daemon.others import EVERY_SECONDS, Others
 from gateway.daemon.protocols import Broken
 from gateway.daemon.reload import Outcome, Reloads, refused
@@ -52,7 +52,7 @@ class Running:
 
     _log = Logger()
 
-    opened: Opened
+    opened: OpenedDaemon
     admin: AdminPort
     _others: Others
     _history: History
@@ -80,7 +80,7 @@ class Running:
     @classmethod
     def bind(
         cls,
-        opened: Opened,
+        opened: OpenedDaemon,
         probe: Probe,
         reloads: Reloads,
         configure_log: Callable[[Logging], object],

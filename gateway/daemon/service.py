@@ -1,9 +1,9 @@
 """The daemon as twistd starts and stops it.
 
-Gateway     nothing is open
-Opened      the data directory is ours, and recovered (`opened`)
-Running     listeners are bound (`running`); from then on it has a status, and can be
-reloaded
+Gateway        nothing is open
+OpenedDaemon   the data directory is ours, and recovered (`opened`)
+Running        listeners are bound (`running`); from then on it has a status, and can be
+               reloaded
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gateway.admin.metrics import Metrics
 from gateway.admin.status import Status
 from gateway.config.model import Logging
 from gateway.daemon import notify
-from gateway.daemon.opened import Opened
+from gateway.daemon.opened import OpenedDaemon
 from gateway.daemon.protocols import Broken
 from gateway.daemon.reload import Outcome, Reloads
 from gateway.daemon.running import Running
@@ -94,7 +94,7 @@ class Gateway(MultiService):
         """Take the directory, recover, bind: whatever fails here ends the start."""
         try:
             wait_for(self._settings.data_dir, self._wait_seconds)
-            opened = Opened(
+            opened = OpenedDaemon(
                 self._settings,
                 self._reactor,
                 self._disk,

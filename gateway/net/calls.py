@@ -1,4 +1,4 @@
-"""Calls to the server of a connection: what it raises ends this connection, and no other."""
+"""ServerCalls to the server of a connection: what it raises ends this connection, and no other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from gateway.net.ending import CALLBACK_ERRORS
-from gateway.net.life import Life
+from gateway.net.phase import Phase
 from gateway.net.reading import Unread
 from gateway.sdk.interfaces import Aging, Publishing, Refusal, Server, Yielding
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gateway.net.listen import Listener
 
 
-class Calls:
+class ServerCalls:
     """The server of one connection, and what the network tells it."""
 
     __slots__ = ("_connection", "_listener", "server")
@@ -76,7 +76,7 @@ class Calls:
     def aged(self) -> None:
         """Have the server end a connection that is as old as it may be, when it can."""
         connection = self._connection
-        if self.server is None or connection.life >= Life.ANSWERING:
+        if self.server is None or connection.phase >= Phase.ANSWERING:
             return
         connection.times.ages_at = None
         if isinstance(self.server, Aging):
@@ -88,7 +88,7 @@ class Calls:
         """Tell the server whether the transport takes more; false: it can not stop sending."""
         if not isinstance(self.server, Publishing):
             return False
-        if self._connection.life < Life.CLOSING:
+        if self._connection.phase < Phase.CLOSING:
             with self._calling("writable()"):
                 self.server.writable(ready)
         return True

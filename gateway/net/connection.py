@@ -1,10 +1,10 @@
 """One accepted connection: the `interfaces.Connection` of its server, and what it is made of.
 
-    life        how far it is: a table of states, and of what may follow each
+    phase       how far it is: a table of states, and of what may follow each
     intake      what its transport brings, on its way to the server
     handshake   the steps up to its server: PROXY header, TLS, detection, WebSocket
     layers      TLS and WebSocket frames, where it has them
-    delivery    when it is read, and when the server gets what was read
+    pacing      when it is read, and when the server gets what was read
     reading     what its server has not had, and why it is not read: a set of reasons
     calls       what the network tells its server
     writing     what is sent, and a peer that does not read it
@@ -13,8 +13,8 @@
     ending      how it ends, and why
     looks       what it is late with, as is looked every few seconds
 
-Each acts for one party: `Intake` for the transport that reads, `Output` for the one that
-writes, `Calls` and `AcceptedConnection` for the server, `Ending` for whatever ends it.
+Each acts for one party: `Intake` for the transport that reads, `PeerOutput` for the one that
+writes, `ServerCalls` and `AcceptedConnection` for the server, `Ending` for whatever ends it.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from twisted.python.failure import Failure
 
 from gateway.event import Origin
 from gateway.net.admission import Standing
-from gateway.net.calls import Calls
+from gateway.net.calls import ServerCalls
 from gateway.net.connection_log import Seen
 from gateway.net.ending import Ending
 from gateway.net.holding import Holding
 from gateway.net.intake import Intake
 from gateway.net.layers import Layers
-from gateway.net.life import FOLLOWS, Life
 from gateway.net.looks import Times
+from gateway.net.phase import FOLLOWS, Phase
 from gateway.net.reading import Unread
 from gateway.net.transport import NO_TRANSPORT, Transport
 from gateway.net.websocket_frames import binary_message, binary_messages
-from gateway.net.writing import Output
+from gateway.net.writing import PeerOutput
 from gateway.sdk.interfaces import Refusal
 
 if TYPE_CHECKING:
     from gateway.net.listen import Listener
 
-_SERVING, _ANSWERING, _CLOSING = Life.SERVING, Life.ANSWERING, Life.CLOSING
-_LOST = Life.LOST
+_SERVING, _ANSWERING, _CLOSING = Phase.SERVING, Phase.ANSWERING, Phase.CLOSING
+_LOST = Phase.LOST
 # By these names, as a member of an enumeration takes longer to find than to compare.
 
 
@@ -55,8 +55,21 @@ class AcceptedConnection:
     """
 
     __slots__ = (
-        "_listener", "calls", "counted", "ending", "events", "held", "host",
-        "input", "layers", "life", "origin", "output", "standing", "times", "transport",
+        "_listener",
+        "calls",
+        "counted",
+        "ending",
+        "events",
+        "held",
+        "host",
+        "input",
+        "layers",
+        "origin",
+        "output",
+        "phase",
+        "standing",
+        "times",
+        "transport",
     )  # fmt: skip
 
     def __init__(self, listener: Listener, host: str, peer: str) -> None:
@@ -68,7 +81,7 @@ class AcceptedConnection:
         self.origin = Origin(
             listener.protocol, listener.name, listener.next_session(), peer
         )
-        self.life = Life.NEW
+        self.phase = Phase.NEW
         self.transport: Transport = NO_TRANSPORT
         self.layers: Layers | None = None
         """None: its socket has the protocol's own bytes."""
@@ -78,23 +91,23 @@ class AcceptedConnection:
         self.events = 0
         """Events that became durable, ever."""
         self.input = Intake(self, listener)
-        self.output = Output(self, listener)
-        self.calls = Calls(self, listener)
+        self.output = PeerOutput(self, listener)
+        self.calls = ServerCalls(self, listener)
         self.ending = Ending(self, listener)
         self._listener = listener
 
-    def become(self, life: Life) -> None:
-        """Go on with its life; from `ANSWERING` on, what comes or waits is dropped."""
-        assert life in FOLLOWS[self.life], (self.life, life)
+    def become(self, phase: Phase) -> None:
+        """Go on to *phase*; from `ANSWERING` on, what comes or waits is dropped."""
+        assert phase in FOLLOWS[self.phase], (self.phase, phase)
         input_ = self.input
-        if life > _SERVING and input_.is_spare:
+        if phase > _SERVING and input_.is_spare:
             input_.received = (
                 0  # but for TLS's own: it only looked whether we speak that
             )
-        self.life = life
-        if life >= _SERVING:
+        self.phase = phase
+        if phase >= _SERVING:
             input_.setup = None
-        if life <= _SERVING:
+        if phase <= _SERVING:
             input_.set_read_bytes()
         else:
             input_.drop_all()
@@ -115,7 +128,7 @@ class AcceptedConnection:
 
     def drop_input(self) -> None:
         """The server is to have nothing more."""
-        if self.life < _ANSWERING:
+        if self.phase < _ANSWERING:
             self.become(_ANSWERING)
 
     def lose(self, reason: Failure, why: str) -> None:
@@ -163,7 +176,7 @@ class AcceptedConnection:
 
     def take_no_more(self) -> None:
         """The server takes nothing ever again."""
-        if self.life < _CLOSING:
+        if self.phase < _CLOSING:
             self.input.unread |= Unread.PAUSED
             self.drop_input()
             self.input.read_or_not()
@@ -177,7 +190,7 @@ class AcceptedConnection:
         input_ = self.input
         if not input_.unread and self._listener.memory.plenty:
             return True
-        if self.life >= _CLOSING or input_.room_in_memory():
+        if self.phase >= _CLOSING or input_.room_in_memory():
             return True
         input_.add(Unread.TURN)
         return False
@@ -195,7 +208,7 @@ class AcceptedConnection:
     def hold(self, size: int, unsent: int = 0) -> None:
         held = self.held
         if held is None:
-            if self.life is _LOST or not (size or unsent):
+            if self.phase is _LOST or not (size or unsent):
                 return
             held = self.holding
         held.hold(size, unsent)
@@ -211,12 +224,12 @@ class AcceptedConnection:
         return self.output.unsent_bytes
 
     def write(self, data: bytes) -> None:
-        if self.life < _CLOSING:
+        if self.phase < _CLOSING:
             framed = self.layers is not None and self.layers.frames is not None
             self.output.send(binary_message(data) if framed else data)
 
     def write_each(self, messages: Sequence[bytes | memoryview]) -> None:
-        if self.life >= _CLOSING:
+        if self.phase >= _CLOSING:
             return
         if self.framed:
             self.output.send(binary_messages(messages))

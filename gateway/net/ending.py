@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gateway.net.life import Life
+from gateway.net.phase import Phase
 from gateway.net.reading import Unread
 from gateway.net.websocket_frames import close_frame
 from gateway.sdk.interfaces import Refusal
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 CALLBACK_ERRORS = (Exception, SystemExit)
 """Exceptions of a protocol's code that cost its connection, and not the daemon."""
-_REFUSING, _CLOSING, _LOST = Life.REFUSING, Life.CLOSING, Life.LOST
+_REFUSING, _CLOSING, _LOST = Phase.REFUSING, Phase.CLOSING, Phase.LOST
 
 
 class Ending:
@@ -45,12 +45,12 @@ class Ending:
 
     def by_peer(self) -> None:
         """Note that the peer has ended it, if nothing did before."""
-        if self._connection.life < _CLOSING:
+        if self._connection.phase < _CLOSING:
             self.why = self.why or "peer"
 
     def close(self) -> None:
         connection = self._connection
-        if connection.life >= _REFUSING:  # the answer ends it
+        if connection.phase >= _REFUSING:  # the answer ends it
             return
         layers = connection.layers
         if layers is not None and layers.frames and not layers.frames.closed:
@@ -60,7 +60,7 @@ class Ending:
     def end(self) -> None:
         """FIN after what is written; then wait a little for the peer's."""
         connection, listener = self._connection, self._listener
-        if connection.life >= _CLOSING:
+        if connection.phase >= _CLOSING:
             return
         connection.become(_CLOSING)
         connection.times.deadline = listener.seconds() + listener.linger
@@ -74,7 +74,7 @@ class Ending:
 
     def abort(self) -> None:
         connection = self._connection
-        if connection.life < _CLOSING:
+        if connection.phase < _CLOSING:
             connection.become(_CLOSING)
         connection.transport.abortConnection()
 
@@ -83,7 +83,7 @@ class Ending:
     def refuse(self, why: Refusal, reply: bytes | None = None) -> None:
         """Log, send the reply, close; *reply*: in place of that of *why*."""
         connection, listener = self._connection, self._listener
-        if connection.life >= _REFUSING:
+        if connection.phase >= _REFUSING:
             return
         if why is not self._logged:
             self.broke(why, "protocol")
@@ -98,12 +98,12 @@ class Ending:
 
     def _answer_refused(self, why: Refusal, reply: bytes) -> None:
         connection = self._connection
-        if connection.life >= _CLOSING:
+        if connection.phase >= _CLOSING:
             return
         if reply:
             connection.write(reply)
         layers = connection.layers
-        if layers is not None and layers.frames and connection.life < _CLOSING:
+        if layers is not None and layers.frames and connection.phase < _CLOSING:
             connection.output.send(close_frame(1008, why.rule))
         self.end()
 
@@ -148,11 +148,11 @@ class Ending:
     def let_go(self, why: Refusal) -> None:
         """All connections hold too much, and this one more than others."""
         connection = self._connection
-        if connection.life is _LOST:
+        if connection.phase is _LOST:
             return
         if connection.output.writing:  # it may be an acknowledgement: it goes first
             self._listener.clock.callLater(0, self.let_go, why)
-        elif connection.life >= _CLOSING or connection.holding.mostly_output:
+        elif connection.phase >= _CLOSING or connection.holding.mostly_output:
             self.broke(why, "memory")
             self.abort()
         else:

@@ -3,7 +3,7 @@
     socket -> PROXY header -> TLS -> protocol detection -> WebSocket -> Server.received
                                                   └─► HTTP/2 ────────► Server.received
 
-Each is a state of `life.Life`, with a method here that takes the next bytes.  One that is
+Each is a state of `phase.Phase`, with a method here that takes the next bytes.  One that is
 done lets the connection be in the next state, and hands it the rest.  A `SetUp` is there
 until its connection is served, and no longer.
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from gateway.event import Origin
 from gateway.net.detect import Expected, ForeignProtocol, detect, mismatch, undecided
-from gateway.net.life import Life
+from gateway.net.phase import Phase
 from gateway.net.proxy import ProxyHeader, ProxyHeaderParser
 from gateway.net.tls_connection import TlsConnection
 from gateway.net.transport import address_text
@@ -48,25 +48,25 @@ class SetUp:
         """Nothing has come yet."""
         if self._listener.admission.expects_header(self._connection.host):
             self._partial = ProxyHeaderParser(names=self._listener.proxy_names)
-            self._connection.become(Life.PROXY_HEADER)
+            self._connection.become(Phase.PROXY_HEADER)
         else:
             self._peer_known()
 
     @property
     def is_spare(self) -> bool:
         """All is ready for its first bytes, of which there is none."""
-        return self._connection.life is Life.FIRST_BYTES and not self._partial
+        return self._connection.phase is Phase.FIRST_BYTES and not self._partial
 
     def take(self, data: bytes) -> None:
         """The next bytes; without TLS, once that is established."""
-        match self._connection.life:
-            case Life.PROXY_HEADER:
+        match self._connection.phase:
+            case Phase.PROXY_HEADER:
                 self._read_proxy_header(data)
-            case Life.CLIENT_HELLO:
+            case Phase.CLIENT_HELLO:
                 self._read_client_hello(data)
-            case Life.FIRST_BYTES:
+            case Phase.FIRST_BYTES:
                 self._detect(data)
-            case Life.UPGRADE:
+            case Phase.UPGRADE:
                 self._read_upgrade(data)
 
     def _parsed(
@@ -107,7 +107,7 @@ class SetUp:
 
     def _peer_known(self) -> None:
         if self._listener.tls is not None:
-            self._connection.become(Life.CLIENT_HELLO)
+            self._connection.become(Phase.CLIENT_HELLO)
         else:
             self._begin_plain()
 
@@ -118,7 +118,7 @@ class SetUp:
             self._mismatch(detect(data), data, tls=True)
             return
         connection.layered.tls = TlsConnection(tls, connection.transport)
-        connection.become(Life.TLS_HANDSHAKE)
+        connection.become(Phase.TLS_HANDSHAKE)
         connection.input.take(data)
 
     def tls_established(self, tls: TlsConnection) -> None:
@@ -140,7 +140,7 @@ class SetUp:
 
     def _begin_plain(self) -> None:
         """Take plain bytes from here on, of the protocol or of another one."""
-        self._connection.become(Life.FIRST_BYTES)
+        self._connection.become(Phase.FIRST_BYTES)
         if self._listener.websocket is None:
             self._connection.calls.serve()
 
@@ -154,15 +154,15 @@ class SetUp:
         found = detect(head, listener.prefixes)
         if found is ForeignProtocol.HTTP and listener.websocket is not None:
             self._partial = listener.upgrade_parser()
-            connection.become(Life.UPGRADE)
+            connection.become(Phase.UPGRADE)
         elif listener.http2 and head.startswith(PREFACE):
-            connection.become(Life.SERVING)
+            connection.become(Phase.SERVING)
             connection.calls.serve(listener.accept_http2)
         elif found is not None or listener.upgrades:
             self._mismatch(found, head, tls=False)
             return
         else:
-            connection.become(Life.SERVING)
+            connection.become(Phase.SERVING)
             if listener.websocket is not None:
                 connection.calls.serve()
         connection.input.take_plain(head)
@@ -176,12 +176,12 @@ class SetUp:
         if upgrade.subprotocol is not None:
             _add_attribute(connection.origin, "subprotocol", upgrade.subprotocol)
         connection.output.send(upgrade.response)
-        if connection.life is not Life.UPGRADE:  # it is cut off, as it reads nothing
+        if connection.phase is not Phase.UPGRADE:  # it is cut off, as it reads nothing
             return
         connection.layered.frames = FrameDecoder(
             listener.limits.message_bytes, text=listener.text
         )
-        connection.become(Life.SERVING)
+        connection.become(Phase.SERVING)
         connection.calls.serve()
         if upgrade.rest:
             connection.input.take_plain(upgrade.rest)

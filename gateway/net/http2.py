@@ -36,7 +36,7 @@ from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 from hyperframe.frame import SettingsFrame
 
-from gateway.net.life import Life
+from gateway.net.phase import Phase
 from gateway.net.reading import READ_BYTES
 from gateway.sdk.costs import ControlBudget, Turn
 from gateway.sdk.http2 import CONTROL_BYTES, FrameCutter, is_open, served
@@ -181,7 +181,7 @@ class Carrier(Publishing, Yielding, Aging):
         return self._below.unsent_bytes
 
     def write(self, data: bytes) -> None:
-        if self._stage is not Stage.CARRYING or self._below.life >= Life.CLOSING:
+        if self._stage is not Stage.CARRYING or self._below.phase >= Phase.CLOSING:
             return
         if not self._below.output.outgrows(len(data)):
             self._pending += data

@@ -3,7 +3,7 @@
     transport ─► dataReceived ─► serve ─► take ─► (TLS, set-up, frames) ─► put ─► deliver
                        └─► (put off) ─► take_turn ─┘       (read ahead) ◄──┘
 
-`delivery` has when the server gets it; this is on the way of each read, and asks little.
+`pacing` has when the server gets it; this is on the way of each read, and asks little.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from twisted.internet.interfaces import IHalfCloseableProtocol, IProtocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from gateway.net.delivery import Delivery
 from gateway.net.handshake import SetUp
-from gateway.net.life import Life
+from gateway.net.pacing import Pacing
+from gateway.net.phase import Phase
 from gateway.net.reading import READ_BYTES, Unread
 from gateway.net.transport import LostTransport, Transport, unix_credentials
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gateway.net.connection import AcceptedConnection
     from gateway.net.listen import Listener
 
-_SERVING, _ANSWERING, _CLOSING = Life.SERVING, Life.ANSWERING, Life.CLOSING
+_SERVING, _ANSWERING, _CLOSING = Phase.SERVING, Phase.ANSWERING, Phase.CLOSING
 _KEPT = Unread.PAUSED | Unread.AHEAD
 """Reasons for which bytes are not delivered at once."""
 _AGE_SPREAD = 0.2
@@ -34,7 +34,7 @@ _AGE_SPREAD = 0.2
 
 
 @implementer(IProtocol, IHalfCloseableProtocol)
-class Intake(Delivery):
+class Intake(Pacing):
     """The input of one connection, which its transport brings."""
 
     __slots__ = ("__weakref__", "received", "setup")
@@ -95,7 +95,7 @@ class Intake(Delivery):
             self.last_bytes = max(0, self.last_bytes - size)
             if not self.last_bytes:
                 self.add(Unread.STOPPING)
-        if self.put_off or (turns.crowded and connection.life < _CLOSING):
+        if self.put_off or (turns.crowded and connection.phase < _CLOSING):
             self.put_off_more(data)
             turns.put_off_bytes += size
             turns.put_off(self)
@@ -108,7 +108,7 @@ class Intake(Delivery):
         connection, listener = self._connection, self._listener
         begun = listener.seconds()
         try:
-            plain = connection.layers is None and connection.life is _SERVING
+            plain = connection.layers is None and connection.phase is _SERVING
             if plain and not self.unread & _KEPT:
                 self.deliver(data)
             else:
@@ -128,7 +128,7 @@ class Intake(Delivery):
                 self._listener.turns.add(self)  # it may have asked before
         else:
             self.unread &= ~Unread.TURN
-            if unread & Unread.TURN and connection.life < _CLOSING:
+            if unread & Unread.TURN and connection.phase < _CLOSING:
                 self.deliver(b"")
             elif self.may_deliver:
                 data = b"" if self.ahead is None else self.ahead.take()
@@ -144,7 +144,7 @@ class Intake(Delivery):
         """Bytes as the socket brings them; dropped once they come too late."""
         connection = self._connection
         layers = connection.layers
-        if layers is None or layers.tls is None or connection.life >= _ANSWERING:
+        if layers is None or layers.tls is None or connection.phase >= _ANSWERING:
             self.take_plain(data)
         else:
             layers.decrypt(layers.tls, data)
@@ -152,7 +152,7 @@ class Intake(Delivery):
     def take_plain(self, data: bytes) -> None:
         """Bytes without TLS; dropped once they come too late."""
         connection = self._connection
-        if connection.life is not _SERVING:
+        if connection.phase is not _SERVING:
             if self.setup is not None:
                 self.setup.take(data)
         elif (layers := connection.layers) is not None and layers.frames is not None:
@@ -164,7 +164,7 @@ class Intake(Delivery):
         """The protocol's own bytes, for the server."""
         if not self.unread & _KEPT:
             self.deliver(data)
-        elif self._connection.life < _ANSWERING:
+        elif self._connection.phase < _ANSWERING:
             self._keep(data)
 
     def _keep(self, data: bytes) -> None:
@@ -196,7 +196,7 @@ class Intake(Delivery):
         connection = self._connection
         if (
             connection.times.busy
-            and connection.life < _CLOSING
+            and connection.phase < _CLOSING
             and connection.layers is None
         ):
             self.unread |= Unread.FIN
@@ -241,9 +241,9 @@ class Intake(Delivery):
             self._outlive(reason)
             return
         clean = reason.check(ConnectionDone) is not None
-        closed = connection.life >= _CLOSING
+        closed = connection.phase >= _CLOSING
         why_lost = "closed" if closed else "peer" if clean else "lost"
-        connection.become(Life.LOST)
+        connection.become(Phase.LOST)
         listener.turns.remove(self)
         connection.lose(reason, why_lost)
 

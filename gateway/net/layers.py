@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from twisted.python.failure import Failure
 
-from gateway.net.life import Life
+from gateway.net.phase import Phase
 from gateway.net.tls_connection import TlsConnection
 from gateway.net.websocket_frames import FrameDecoder
 from gateway.sdk.interfaces import Refusal
@@ -33,7 +33,7 @@ class Layers:
         connection = self._connection
         input_ = connection.input
         plain = tls.feed(data)
-        if input_.setup is not None and connection.life is Life.TLS_HANDSHAKE:
+        if input_.setup is not None and connection.phase is Phase.TLS_HANDSHAKE:
             if tls.established:
                 input_.setup.tls_established(tls)
         elif tls.bare_bytes > _BARE_BYTES:

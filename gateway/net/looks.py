@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from twisted.logger import Logger
 
 from gateway.net.holding import Holding
-from gateway.net.life import Life
+from gateway.net.phase import Phase
 from gateway.net.reading import Unread
 from gateway.net.transport import Peer, look_at_peer
 from gateway.net.writing import STALL_SECONDS, Stall
@@ -109,7 +109,7 @@ class Looks:
             times.deadline = now + self._limits.handshake
         elif times.deadline is not None and now >= times.deadline:
             self._deadline_passed(connection)
-        elif connection.life >= Life.CLOSING:
+        elif connection.phase >= Phase.CLOSING:
             return
         elif stall is not None and _is_stuck(connection, stall, now):
             connection.output.cut_off(f"{STALL_SECONDS:g} s")
@@ -137,10 +137,10 @@ class Looks:
 
     def _has_yet_to_hear(self, connection: AcceptedConnection) -> bool:
         """The set-up waits for us: it has all of its time from then on."""
-        return connection.life < Life.CLOSING and connection.input.waits_for_us
+        return connection.phase < Phase.CLOSING and connection.input.waits_for_us
 
     def _deadline_passed(self, connection: AcceptedConnection) -> None:
-        if connection.life >= Life.CLOSING:
+        if connection.phase >= Phase.CLOSING:
             connection.transport.abortConnection()
         elif not connection.input.received or connection.input.is_spare:
             # Many a load balancer keeps a port open and says nothing; a browser does so
@@ -159,7 +159,7 @@ class Looks:
         """
         peer, unread = look_at_peer(connection.transport), connection.input.unread
         reasons = unread & (Unread.PAUSED | Unread.STALLED | Unread.REFUSED)
-        if reasons == Unread.PAUSED and connection.life < Life.ANSWERING:
+        if reasons == Unread.PAUSED and connection.phase < Phase.ANSWERING:
             connection.input.read_ahead(heard=peer is Peer.HEARD)
         acknowledges = self._listener.acknowledges
         return connection.input.gave_up(

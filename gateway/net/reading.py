@@ -2,7 +2,7 @@
 
 *Why a connection is not read* is one set of named reasons, `Input.unread`.  It is read
 while the set is empty, and while its server takes nothing but there is room to read ahead
-(`read_ahead`).  `delivery` acts on it: it puts reasons in, takes them out, and tells the
+(`read_ahead`).  `pacing` acts on it: it puts reasons in, takes them out, and tells the
 transport, in one place.
 
 A server pauses its connection while it takes nothing, and asks for more turns while it

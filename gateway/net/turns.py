@@ -34,7 +34,7 @@ _NOTED_SECONDS = 0.0005
 """Less than this in a turn of the reactor is not worth to be forgotten at its end."""
 
 
-class Waiting(Protocol):
+class InLine(Protocol):
     """A connection that has something left."""
 
     @property
@@ -52,10 +52,10 @@ class Turns:
     _clock: IReactorTime
 
     def __attrs_post_init__(self) -> None:
-        self._waiting: FairQueue[Waiting] = FairQueue()
+        self._waiting: FairQueue[InLine] = FairQueue()
         """Connections that wait for a turn, by address."""
         self._scheduled = False
-        self._put_off: FairQueue[Waiting] = FairQueue()
+        self._put_off: FairQueue[InLine] = FairQueue()
         """Connections whose bytes were put off, by address."""
         self.put_off_bytes = 0
         """Bytes that were put off, and are in no account."""
@@ -68,12 +68,12 @@ class Turns:
         self.before: list[Callable[[], None]] = []
         """Called by `let_others_go_first`, and so before each turn."""
 
-    def add(self, connection: Waiting, *, first: bool = False) -> None:
+    def add(self, connection: InLine, *, first: bool = False) -> None:
         """Give it one turn, behind those who wait already; or before those of its address."""
         self._waiting.put(network_of(connection.host), connection, first=first)
         self._schedule()
 
-    def remove(self, connection: Waiting) -> None:
+    def remove(self, connection: InLine) -> None:
         """Forget *connection*, which is over."""
         for line in (self._waiting, self._put_off):
             if line:
@@ -98,7 +98,7 @@ class Turns:
             self._noted = True
             self._clock.callLater(0, self._begin)
 
-    def put_off(self, connection: Waiting) -> None:
+    def put_off(self, connection: InLine) -> None:
         """Have `take_turn` serve what was read of *connection* and not served."""
         self._put_off.put(network_of(connection.host), connection)
         self.crowded = True

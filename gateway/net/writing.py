@@ -1,4 +1,4 @@
-"""Output to a peer, and a peer that does not read it: for how long, and how much waits.
+"""PeerOutput to a peer, and a peer that does not read it: for how long, and how much waits.
 
 A peer with more than `READ_BYTES` of unsent output counts as not reading.  Then we stop
 reading from it, or writing, if its server can (`interfaces.Publishing`).  It is cut off if
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from twisted.internet.interfaces import IPushProducer
 from zope.interface import implementer
 
-from gateway.net.life import Life
+from gateway.net.phase import Phase
 from gateway.net.reading import READ_BYTES, Unread
 from gateway.sdk.interfaces import Refusal
 
@@ -37,7 +37,7 @@ class Stall:
         self.since = now
         """When it took something last."""
         self._unsent = unsent
-        """Output if it takes nothing: TLS adds to it."""
+        """PeerOutput if it takes nothing: TLS adds to it."""
         self._limit = unsent + more
 
     def grows(self, size: int, unsent: int) -> bool:
@@ -59,7 +59,7 @@ class Stall:
 
 
 @implementer(IPushProducer)
-class Output:
+class PeerOutput:
     """The output of one connection, as the transport takes it."""
 
     __slots__ = ("_connection", "_listener", "stall", "writing")
@@ -139,7 +139,7 @@ class Output:
         unsent = self.unsent_bytes
         self.stall = Stall(listener.seconds(), unsent, listener.unread_bytes)
         self.count(unsent)
-        if connection.life < Life.CLOSING and not connection.calls.writable(False):
+        if connection.phase < Phase.CLOSING and not connection.calls.writable(False):
             connection.input.add(Unread.STALLED)
 
     def resumeProducing(self) -> None:

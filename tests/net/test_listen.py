@@ -32,7 +32,7 @@ def test_drain_lets_servers_finish(net: Any) -> None:
 def in_socket(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """As many bytes lie in every peer's socket."""
     found = [0]
-    monkeypatch.setattr("gateway.net.delivery.unread_bytes", lambda _: found[0])
+    monkeypatch.setattr("gateway.net.pacing.unread_bytes", lambda _: found[0])
     return found
 
 

@@ -30,7 +30,7 @@ from daemons import Daemon, listener, spawn
 from gateway import config
 from gateway.audit import audit
 from gateway.audit.payloads import compare_payloads
-from gateway.daemon.opened import Opened
+from gateway.daemon.opened import OpenedDaemon
 from gateway.daemon.running import Running
 from gateway.daemon.service import Gateway
 from gateway.sdk.forwarding import Life as Brought
@@ -95,7 +95,7 @@ class BadSectors(RealDisk):
         return bytes(path.stat().st_size) if path == self.path else self.read(path)
 
 
-def _left_unbound(opened: Opened, *_: object) -> Any:
+def _left_unbound(opened: OpenedDaemon, *_: object) -> Any:
     """In the place of `Running.bind`."""
     return SimpleNamespace(opened=opened, admin=Service())
 

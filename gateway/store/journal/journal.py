@@ -44,7 +44,7 @@ from gateway.store.journal.queues import (
     Durable,
     Queues,
     Reactor,
-    Waiting,
+    Submitted,
     telling,
 )
 from gateway.store.journal.shares import Shares
@@ -127,7 +127,7 @@ class Journal:
         """Who waits for some."""
         self._shares = Shares()
         self._making_room = self._waking = False
-        self._unpublished: deque[Waiting] = deque()
+        self._unpublished: deque[Submitted] = deque()
         self._published = self.durable_lsn
         self._telling = False
         """More of what is published is told in the next turn."""
@@ -335,7 +335,7 @@ class Journal:
         now = int(self._wall_clock() * 1_000_000)
         batch.received_at = origin.latest = max(now, origin.latest)
         self._shares.add(batch)
-        self._queues.submit(Waiting(batch, told))
+        self._queues.submit(Submitted(batch, told))
 
     def withdraw(self, batch: Batch) -> bool:
         """See `gateway.sdk.interfaces.Journal`."""
@@ -470,7 +470,7 @@ class Journal:
             return  # the next batch finds out whether the disk still fails
         self.hold("commit", f"the journal can not be written: {why}")
 
-    def _ended(self, left: list[Waiting]) -> None:
+    def _ended(self, left: list[Submitted]) -> None:
         self._queues.tell_all()
         for waiting in left:
             if not waiting.batch.withdrawn:  # since the thread has ended
@@ -516,7 +516,7 @@ class Journal:
         # Above that `hold` does the rest: nobody is to stand for long.
         return min(paced, _LONGEST_PACE_SECONDS)
 
-    def _commit(self, group: list[Waiting]) -> bool:
+    def _commit(self, group: list[Submitted]) -> bool:
         begun = self._busy_since = self._clock()
         log = self._log
         before = log.growing

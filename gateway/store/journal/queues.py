@@ -39,7 +39,7 @@ def telling(batch: Batch) -> int:
 
 
 @dataclass(slots=True)
-class Waiting:
+class Submitted:
     """A batch that was submitted, and who is told when it is durable."""
 
     batch: Batch
@@ -56,7 +56,7 @@ class Waiting:
 class Durable:
     """A commit group that is on disk, or a part of it; its batches have their lsns."""
 
-    batches: list[Waiting]
+    batches: list[Submitted]
     synced: Synced | None
     """The synced part of the segment with it; None: more of the group follows."""
 
@@ -87,7 +87,7 @@ class Queues:
     _durable: Callable[[Durable], None]
 
     def __attrs_post_init__(self) -> None:
-        self._gathered: list[Waiting] = []
+        self._gathered: list[Submitted] = []
         """Batches of this turn; the reactor's own."""
         self._since = 0.0
         """The time since which batches are gathered."""
@@ -95,7 +95,7 @@ class Queues:
         """The end of the turn is waited for."""
         # Shared with the thread, under the condition's lock.
         self._condition = self._threads.condition()
-        self._submitted: deque[Waiting] = deque()
+        self._submitted: deque[Submitted] = deque()
         self._withdrawn = 0
         """How many of these are."""
         self._completed: deque[Durable] = deque()
@@ -114,7 +114,7 @@ class Queues:
         with self._condition:
             self._condition.notify()
 
-    def submit(self, waiting: Waiting) -> None:
+    def submit(self, waiting: Submitted) -> None:
         """Let it be part of a group; its batch says since when it waits."""
         now = waiting.batch.submitted_at
         if not self._gathered:
@@ -222,9 +222,9 @@ class Queues:
                 self._condition.wait(left)
             return bool(self._submitted)
 
-    def take(self, *, one: bool) -> list[Waiting]:
+    def take(self, *, one: bool) -> list[Submitted]:
         """The next group, or *one* batch of it."""
-        group: list[Waiting] = []
+        group: list[Submitted] = []
         size, most = 0, 1 if one else GROUP_BATCHES
         with self._condition:
             if self._withdrawn:
@@ -244,7 +244,7 @@ class Queues:
             waiting for waiting in self._submitted if not waiting.batch.withdrawn
         )
 
-    def give_back(self, group: list[Waiting]) -> None:
+    def give_back(self, group: list[Submitted]) -> None:
         """Give back a group that is nowhere: it stays first, and may be withdrawn again."""
         with self._condition:
             for waiting in group:
@@ -261,7 +261,7 @@ class Queues:
         if not told:
             self._reactor.callFromThread(self._tell)
 
-    def close(self) -> list[Waiting]:
+    def close(self) -> list[Submitted]:
         """Close the queue; return the batches that are left when the thread ends."""
         with self._condition:
             self._drop_withdrawn()

@@ -21,7 +21,7 @@ from gateway.config.listener import ProxyProtocol, Tls, WebSocket
 from gateway.daemon.listeners import Listeners as Opened
 from gateway.net import CannotListen, Common, Listener, MemoryBudget, RejectionLog
 from gateway.net.connection import AcceptedConnection
-from gateway.net.life import Life
+from gateway.net.phase import Phase
 from gateway.net.reading import READ_BYTES
 from gateway.net.traffic import Traffic
 from gateway.sdk.endpoint import Tcp
@@ -323,7 +323,7 @@ class Listeners:
         reactor, stall = self._life.reactor, one.output.stall
         now = reactor.seconds()
         late = bool(reactor.calls) and reactor.calls[0].getTime() <= now
-        if stall is None or late or one.life >= Life.CLOSING or self._stopping:
+        if stall is None or late or one.phase >= Phase.CLOSING or self._stopping:
             return
         if now - stall.since > STALL_SECONDS + _LOOK_SECONDS:
             raise Broken(

@@ -11,7 +11,7 @@ from twisted.internet.task import Clock
 
 from gateway.event import Batch
 from gateway.store.journal.log import Synced
-from gateway.store.journal.queues import Durable, Queues, Waiting
+from gateway.store.journal.queues import Durable, Queues, Submitted
 from gateway.store.system.threads import RealThreads
 
 Make = Callable[..., Batch]
@@ -51,7 +51,7 @@ class Both:
         for batch in made:
             batch.answers = answers
             batch.submitted_at = self.reactor.seconds()
-            self.queues.submit(Waiting(batch, Deferred()))
+            self.queues.submit(Submitted(batch, Deferred()))
         return made
 
     def take(self) -> list[Batch]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gateway.net.ending import CALLBACK_ERRORS
-from gateway.net.life import Life
+from gateway.net.phase import Phase
 from gateway.net.read_ahead import STEP, ReadAhead
 from gateway.net.reading import LAYERED_READ_BYTES, READ_BYTES, Input, Unread
 from gateway.net.transport import unread_bytes
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from gateway.net.connection import AcceptedConnection
     from gateway.net.listen import Listener
 
-_SERVING, _ANSWERING, _CLOSING = Life.SERVING, Life.ANSWERING, Life.CLOSING
+_SERVING, _ANSWERING, _CLOSING = Phase.SERVING, Phase.ANSWERING, Phase.CLOSING
 # By these names, as a member of an enumeration takes longer to find than to compare.
 
 
-class Delivery(Input):
+class Pacing(Input):
     """The input of one connection, whose server, turns and memory say when it goes on."""
 
     __slots__ = ("_connection", "_listener")
@@ -38,7 +38,7 @@ class Delivery(Input):
     def read_or_not(self) -> None:
         """Tell the transport: here, and nowhere else."""
         connection = self._connection
-        if connection.life >= _CLOSING or self.is_read():
+        if connection.phase >= _CLOSING or self.is_read():
             connection.transport.resumeProducing()
         else:
             connection.transport.pauseProducing()
@@ -46,7 +46,7 @@ class Delivery(Input):
     def set_read_bytes(self) -> None:
         """How much to read at once."""
         connection = self._connection
-        plain = connection.life is _SERVING and connection.layers is None
+        plain = connection.phase is _SERVING and connection.layers is None
         connection.transport.read_bytes = READ_BYTES if plain else LAYERED_READ_BYTES
 
     def add(self, reason: int) -> None:
@@ -72,12 +72,12 @@ class Delivery(Input):
     def has_undelivered(self) -> bool:
         """There is, or may be, input that the server has not had or not used."""
         undelivered = self.unread & Unread.UNDELIVERED
-        return bool(undelivered) and self._connection.life < _CLOSING
+        return bool(undelivered) and self._connection.phase < _CLOSING
 
     @property
     def has_unused(self) -> bool:
         """There is input that the server may submit yet; maybe part of a message."""
-        if self._connection.life >= _ANSWERING:
+        if self._connection.phase >= _ANSWERING:
             return False
         held = self._connection.held
         unfinished = held is not None and held.unfinished > 0
@@ -105,7 +105,7 @@ class Delivery(Input):
     @property
     def is_used(self) -> bool:
         """The server has had, and used, all that was here when `read_last` was called."""
-        if self._connection.life >= _ANSWERING:
+        if self._connection.phase >= _ANSWERING:
             return True
         return not (self.last_bytes or self.has_ahead or self.unread & Unread.UNUSED)
 
@@ -149,7 +149,7 @@ class Delivery(Input):
     def room_in_memory(self) -> int:
         """Bytes that may be read, beside all that is held; 0: it waits for room."""
         connection, unread = self._connection, self.unread
-        if unread & Unread.PAUSED or connection.life >= _CLOSING:
+        if unread & Unread.PAUSED or connection.phase >= _CLOSING:
             return READ_BYTES  # what is read while paused has room already
         if connection.calls.server is None:
             return READ_BYTES
@@ -178,7 +178,7 @@ class Delivery(Input):
 
     def again(self) -> None:
         """The server has input left."""
-        if self._connection.life < _CLOSING and not self.unread & Unread.TURN:
+        if self._connection.phase < _CLOSING and not self.unread & Unread.TURN:
             # What it has begun holds memory until it is done.
             self._listener.turns.add(
                 self._connection.input, first=self._listener.memory.tight
@@ -212,7 +212,7 @@ class Delivery(Input):
     @property
     def may_deliver(self) -> bool:
         """Nothing is against it to deliver what was read ahead."""
-        return self._connection.life < _CLOSING and not self.unread & Unread.HELD
+        return self._connection.phase < _CLOSING and not self.unread & Unread.HELD
 
     def ask_to_deliver(self) -> None:
         """Wait for a turn, if something was read ahead that may be delivered."""

@@ -1,4 +1,4 @@
-"""The life of a connection, as a table: what it can be, and what may follow.
+"""The phases of a connection, as a table: what it can be, and what may follow.
 
     NEW ─► PROXY_HEADER ─► CLIENT_HELLO ─► TLS_HANDSHAKE ─► FIRST_BYTES ─► UPGRADE ─► SERVING
                 (each where the listener has it: `handshake`)                            │
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 
 
-class Life(IntEnum):
+class Phase(IntEnum):
     """How far a connection is; what comes later is larger."""
 
     NEW = 0
@@ -45,22 +45,27 @@ class Life(IntEnum):
     """The transport is gone."""
 
 
-_END = {Life.CLOSING, Life.LOST}
+_END = {Phase.CLOSING, Phase.LOST}
 
-FOLLOWS: Mapping[Life, frozenset[Life]] = {
-    life: frozenset(following | _END)
-    for life, following in {
-        Life.NEW: {Life.PROXY_HEADER, Life.CLIENT_HELLO, Life.FIRST_BYTES},
-        Life.PROXY_HEADER: {Life.CLIENT_HELLO, Life.FIRST_BYTES, Life.ANSWERING},
-        Life.CLIENT_HELLO: {Life.TLS_HANDSHAKE, Life.ANSWERING},
-        Life.TLS_HANDSHAKE: {Life.FIRST_BYTES, Life.ANSWERING},
-        Life.FIRST_BYTES: {Life.UPGRADE, Life.SERVING, Life.ANSWERING, Life.REFUSING},
-        Life.UPGRADE: {Life.SERVING, Life.ANSWERING},
-        Life.SERVING: {Life.ANSWERING, Life.REFUSING},
-        Life.ANSWERING: {Life.REFUSING},
-        Life.REFUSING: set[Life](),
+FOLLOWS: Mapping[Phase, frozenset[Phase]] = {
+    phase: frozenset(following | _END)
+    for phase, following in {
+        Phase.NEW: {Phase.PROXY_HEADER, Phase.CLIENT_HELLO, Phase.FIRST_BYTES},
+        Phase.PROXY_HEADER: {Phase.CLIENT_HELLO, Phase.FIRST_BYTES, Phase.ANSWERING},
+        Phase.CLIENT_HELLO: {Phase.TLS_HANDSHAKE, Phase.ANSWERING},
+        Phase.TLS_HANDSHAKE: {Phase.FIRST_BYTES, Phase.ANSWERING},
+        Phase.FIRST_BYTES: {
+            Phase.UPGRADE,
+            Phase.SERVING,
+            Phase.ANSWERING,
+            Phase.REFUSING,
+        },
+        Phase.UPGRADE: {Phase.SERVING, Phase.ANSWERING},
+        Phase.SERVING: {Phase.ANSWERING, Phase.REFUSING},
+        Phase.ANSWERING: {Phase.REFUSING},
+        Phase.REFUSING: set[Phase](),
     }.items()
-} | {Life.CLOSING: frozenset({Life.LOST}), Life.LOST: frozenset()}
+} | {Phase.CLOSING: frozenset({Phase.LOST}), Phase.LOST: frozenset()}
 """The states that may follow each.
 
 Any connection may be refused, dropped or lost.  One that has no server yet is `ANSWERING`
