@@ -37,7 +37,7 @@ LEFT: dict[str, int] = {
     "gateway/protocols/forward": 37,
     "gateway/sdk": 27,
     "gateway/spark": 121,
-    "gateway/store": 214,
+    "gateway/store": 213,
 }
 """How many breaches a room still has: fewer, and its figure here is lowered; none, and
 its line goes.  Other rooms have none."""

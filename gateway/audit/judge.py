@@ -19,8 +19,6 @@ from gateway.audit.report import TABLES, Fork, Life, Node, Report
 from gateway.store.lsns import Lsns
 from gateway.store.readers.deleted import EXPIRED, lsns_of
 
-_Spans = dict[str, list[tuple[int, int]]]
-
 
 def judge(view: View) -> Report:
     """Every node that the look at *view* met."""
@@ -54,15 +52,15 @@ class _Judge:
         self._files = view.files[name]
         self._counts: Mapping[str, Counts] = view.lake.nodes.get(name, {})
         self._journal = view.journals.content(name)
-        self._lines: _Spans = defaultdict(list)
+        self._lines: dict[str, Lsns] = defaultdict(Lsns)
         """What the catalog says, by incarnation."""
         for entry in self._journal.published:
-            self._lines[entry.incarnation].append((entry.first, entry.last))
-        self._deleted: _Spans = defaultdict(list)
+            self._lines[entry.incarnation].add(entry.first, entry.last)
+        self._deleted: dict[str, Lsns] = defaultdict(Lsns)
         """What was taken out of the tables on purpose, by incarnation."""
         for one in view.ledgers.deletions:
             for each, spans in one.events.get(name, {}).items():
-                self._deleted[each] += spans
+                self._deleted[each].update(Lsns(spans))
         self._runs: Mapping[str, list[tuple[int, int]]] = {}
         self._begins: dict[str, int] = {}
         """The first lsn of each incarnation that any place knows, …"""
@@ -186,7 +184,7 @@ class _Judge:
         self, missing: Mapping[str, Lsns], problems: list[Problem]
     ) -> Mapping[str, list[tuple[int, int]]]:
         """What really is in files of the spool that should have what no table has."""
-        found: _Spans = defaultdict(list)
+        found: dict[str, list[tuple[int, int]]] = defaultdict(list)
         files = {file.path.name: file for file in reversed(self._files.spool)}
         for file in files.values():  # one that moves may be met twice
             if missing[file.incarnation].touches(file.first, file.last):

@@ -12,9 +12,10 @@ or before it, less those that end there: which end belongs to which beginning do
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress
 from operator import lt
+from typing import Any
 
 _Bounds = tuple[list[int], list[int]]
 """First lsns of ranges, and the lsns behind their last ones."""
@@ -130,6 +131,11 @@ class Lsns:
         low = bisect_right(self._ends, other._firsts[0])
         high = bisect_left(self._firsts, other._ends[-1])
         return self._firsts[low:high], self._ends[low:high]
+
+
+def decoded(kind: Callable[[Any], Any], plain: object) -> Any:
+    """The set of these pairs, for msgspec (`dec_hook`)."""
+    return kind(plain)
 
 
 def _bounds(ranges: Iterable[Sequence[int]]) -> _Bounds:

@@ -83,6 +83,23 @@ class SpoolFile(NamedTuple):
         return self.last - self.first + 1
 
 
+class FoundFile(NamedTuple):
+    """A spool file as a listing found it, in a directory or a bucket."""
+
+    since: float
+    """The time since when it is there, in seconds since the epoch."""
+    name: str
+    bytes: int
+    file: SpoolFile
+    """What the name says."""
+
+
+def found_file(name: str, size: int, since: float) -> FoundFile | None:
+    """The spool file of this name; None for a file that is none."""
+    file = parse_file_name(name)
+    return file and FoundFile(since, name, size, file)
+
+
 def lsns_by_life(files: Iterable[SpoolFile]) -> dict[str, Lsns]:
     """The lsns of these files, by `NODE_INCARNATION`."""
     found: dict[str, Lsns] = {}

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.sdk import summed
 from gateway.store.lsns import Lsns
-from gateway.store.names import file_name, parse_file_name
+from gateway.store.names import FoundFile, file_name, found_file, parse_file_name
 from gateway.store.readers.consumers import (
     Behind,
     Consumers,
@@ -18,7 +18,6 @@ from gateway.store.readers.consumers import (
     Mark,
     Marks,
     ObjectMarks,
-    There,
     Unreadable,
 )
 from gateway.store.spool.consumed import BucketExpiry
@@ -39,9 +38,11 @@ def covers(mark: Mark, first: int, last: int | None = None, by: str = A) -> bool
     return mark.covers(file)
 
 
-def there(name: str, size: int = 1, age: float = 0.0) -> There:
+def there(name: str, size: int = 1, age: float = 0.0) -> FoundFile:
     """A file, at the time 0."""
-    return There(name, size, -age)
+    found = found_file(name, size, -age)
+    assert found is not None
+    return found
 
 
 @pytest.fixture(params=["file", "object"])
@@ -153,10 +154,10 @@ def test_a_damaged_mark_keeps_everything(tmp_path: Path) -> None:
     places.change(lambda mark: mark.with_done([name(1)]))
     consumers = Consumers(lambda _: places, ["mine"])
     consumers.look()
-    assert consumers.all_have(name(1))
+    assert consumers.all_have(there(name(1)).file)
     (tmp_path / "mine").write_bytes(b"00000000 {}\n")
     consumers.look()
-    assert not consumers.all_have(name(1))
+    assert not consumers.all_have(there(name(1)).file)
     assert "mine is damaged" in (consumers.behind["mine"].problem or "")
     assert "spool done mine --checkpoint" in (consumers.behind["mine"].problem or "")
     assert consumers.behind["mine"].has_come
@@ -185,10 +186,10 @@ def test_how_far_each_is_behind(tmp_path: Path) -> None:
         "fast": Behind(1, 5, 30.0, has_come=True),
         "never": Behind(3, 25, 2 * HOUR, 1, 10),
     }
-    assert not consumers.all_have(name(1))
-    assert consumers.who_misses(name(1)) == ["never"]
+    assert not consumers.all_have(there(name(1)).file)
+    assert consumers.who_misses(there(name(1)).file) == ["never"]
     assert consumers.missed(["never"]) == ["never"]
-    assert consumers.missed(consumers.who_misses(name(2))) == []
+    assert consumers.missed(consumers.who_misses(there(name(2)).file)) == []
     assert consumers.behind["fast"].missed_files == 0
     assert consumers.behind["never"].missed_files == 2
 

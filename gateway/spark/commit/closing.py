@@ -67,13 +67,14 @@ class Closing:
         return ledger.without(chosen.keys(), Closed(files, {**before.by, **chosen}))
 
     def _write(self, lives: Mapping[Life, Lsns], said: Mapping[Life, Record]) -> str:
-        committed: dict[str, dict[str, list[tuple[int, int]]]] = {}
+        committed: dict[str, dict[str, Lsns]] = {}
         records: dict[str, dict[str, Record]] = {}
         for life, lsns in sorted(lives.items()):
-            committed.setdefault(life.node, {})[life.incarnation] = list(lsns)
+            committed.setdefault(life.node, {})[life.incarnation] = lsns
             if (record := said.get(life)) is not None:
                 records.setdefault(life.node, {})[life.incarnation] = record
-        data = msgspec.json.encode(ClosedIncarnations(FORM, committed, records))
+        closed = ClosedIncarnations(FORM, committed, records)
+        data = msgspec.json.encode(closed, enc_hook=list)
         name = closed_name(data)
         self._keep(name, data)
         if self._bucket is not None:
@@ -96,9 +97,9 @@ class Closing:
         by: dict[Life, Lsns] = {}
         for name in files:
             for node, lives in self._read(name).committed.items():
-                for incarnation, spans in lives.items():
+                for incarnation, lsns in lives.items():
                     life = Life(node, incarnation)
-                    by[life] = by.get(life, Lsns()) | Lsns(spans)
+                    by[life] = by.get(life, Lsns()) | lsns
         return ledger.without((), Closed(files, by))
 
     def _read(self, name: str) -> ClosedIncarnations:

@@ -46,14 +46,13 @@ from gateway.spark.files import footers
 from gateway.spark.later.gone import Gone
 from gateway.store import digests
 from gateway.store.lsns import Lsns
-from gateway.store.names import Life, SpoolFile, parse_file_name
+from gateway.store.names import FoundFile, Life, SpoolFile, found_file, parse_file_name
 from gateway.store.objects import word
 from gateway.store.objects.bucket import (
     ARCHIVE,
     Bucket,
     BucketError,
     NotThere,
-    StoredObject,
 )
 from gateway.store.objects.word import Heard, Word
 from gateway.store.readers.lake import End
@@ -147,11 +146,11 @@ class Inbox:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="inbox", daemon=True)
         self._away = False
-        self._seen: dict[Life, dict[str, _Object]] = {}
+        self._seen: dict[Life, dict[str, FoundFile]] = {}
         """Objects that the last look found, of each incarnation in order of lsn, by name."""
         self._seen_whole = -math.inf
         """When all of the prefix was listed."""
-        self._took: dict[str, StoredObject] = {}
+        self._took: dict[str, FoundFile] = {}
         """Which object of each name was fetched, as long as it is there."""
         self.again: set[str] = set()
         """Files that were fetched though the tables had their events: by others, perhaps."""
@@ -252,17 +251,17 @@ class Inbox:
         for each in filter(None, map(parse_file_name, look.here)):
             taken.setdefault(each.life, Lsns()).add(each.first, each.last)
         for one in sorted(self._objects(), key=lambda one: one.file.first):
-            name, file = one.file.name, one.file
+            name, file = one.name, one.file
             node = nodes.setdefault(file.node, _Node())
             there.setdefault(file.node, Lsns()).add(file.first, file.last)
             in_tables = look.ledger.committed.covers(file)
             node.waiting += not in_tables and name not in aside
             if name in look.here:
-                self._took.setdefault(name, one.stored)
+                self._took.setdefault(name, one)
                 continue
             if name in aside:
                 continue
-            if in_tables and self._took.get(name) == one.stored:
+            if in_tables and self._took.get(name) == one:
                 node.done.add(name)
             elif look.wants(one, node):
                 # Two copies of a directory give one past other bounds: in turns.
@@ -271,7 +270,7 @@ class Inbox:
                     continue
                 mine.add(file.first, file.last)
                 node.wanted.append(one)
-                node.wanted_bytes += one.stored.bytes
+                node.wanted_bytes += one.bytes
         return nodes
 
     def _bring(
@@ -285,10 +284,10 @@ class Inbox:
         brought = 0
         while some := self._round(queue, look):
             asked, failures = self._ask(self._fetch, some)
-            came: dict[str, list[_Object]] = {}
+            came: dict[str, list[FoundFile]] = {}
             for one, here in asked:
                 if not here:
-                    self._held -= one.stored.bytes
+                    self._held -= one.bytes
                 else:
                     came.setdefault(one.file.node, []).append(one)
             if self._stopping.is_set():
@@ -302,16 +301,16 @@ class Inbox:
                 return brought, failures
         return brought, []
 
-    def _round(self, queue: Iterator[_Object], look: _Look) -> list[_Object]:
+    def _round(self, queue: Iterator[FoundFile], look: _Look) -> list[FoundFile]:
         """What is fetched next, at once."""
-        some: list[_Object] = []
+        some: list[FoundFile] = []
         together = 0
         for one in queue:
             if self._held >= look.most_bytes:
                 break
             some.append(one)
-            self._held += one.stored.bytes
-            together += one.stored.bytes
+            self._held += one.bytes
+            together += one.bytes
             if len(some) >= _ROUND or together >= _ROUND_BYTES:
                 break
         return some
@@ -367,7 +366,7 @@ class Inbox:
         self._took.pop(name, None)
         self.again.discard(name)
 
-    def _objects(self) -> Iterator[_Object]:
+    def _objects(self) -> Iterator[FoundFile]:
         """All files that are in the bucket now; those of an incarnation in order of lsn."""
         before, self._seen = self._seen, {}
         if self._clock() - self._seen_whole >= _ANEW_SECONDS:
@@ -377,19 +376,20 @@ class Inbox:
             after = yield from self._until_seen(after, before)
 
     def _until_seen(
-        self, after: str, before: dict[Life, dict[str, _Object]]
-    ) -> Generator[_Object, None, str | None]:
+        self, after: str, before: dict[Life, dict[str, FoundFile]]
+    ) -> Generator[FoundFile, None, str | None]:
         """The files whose names come after *after*, until one is met that many of its
         incarnation were seen with *before*: then those from it on, and the last of their names.
         """
         for one in self._bucket.list("events-", after):
-            if (file := parse_file_name(one.name)) is None:
+            found = found_file(one.name, one.bytes, one.modified)
+            if found is None:
                 continue
-            found = _Object(file, one)
-            mine = self._seen.setdefault(file.life, {})
-            earlier = before.get(file.life, {})
-            if len(earlier) >= _LEAP_OBJECTS and found.is_same(earlier.get(one.name)):
-                del before[file.life]
+            life = found.file.life
+            mine = self._seen.setdefault(life, {})
+            earlier = before.get(life, {})
+            if len(earlier) >= _LEAP_OBJECTS and found == earlier.get(one.name):
+                del before[life]
                 # What comes before it was listed now, as it is.
                 still = {
                     name: seen for name, seen in earlier.items() if name >= one.name
@@ -507,12 +507,12 @@ class Inbox:
         except FileNotFoundError:  # the job has it
             return 0
 
-    def _hidden(self, one: _Object) -> Path:
-        return self._folder / f".{one.file.name}"
+    def _hidden(self, one: FoundFile) -> Path:
+        return self._folder / f".{one.name}"
 
-    def _fetch(self, one: _Object) -> bool:
+    def _fetch(self, one: FoundFile) -> bool:
         """Whether it is here now, under its hidden name.  Any thread may do it."""
-        name = one.file.name
+        name = one.name
         if self._stopping.is_set():
             return False
         try:
@@ -522,13 +522,13 @@ class Inbox:
             return False
         if self._stopping.is_set():
             return False  # the folder may be another job's by now
-        if first + len(data) != one.stored.bytes:
+        if first + len(data) != one.bytes:
             if name not in self._odd:
                 self._odd.add(name)
                 _log.error(
                     "%s/%s has %d bytes, says its listing, and %d came: it is asked for"
                     " again until they are the same",
-                    *(self._bucket.url, name, one.stored.bytes, first + len(data)),
+                    *(self._bucket.url, name, one.bytes, first + len(data)),
                 )
             return False
         self._odd.discard(name)
@@ -544,9 +544,9 @@ class Inbox:
             file.close()
         return True
 
-    def _read(self, one: _Object) -> tuple[int, bytes]:
+    def _read(self, one: FoundFile) -> tuple[int, bytes]:
         """What is to be here of an object, and with which of its bytes that begins."""
-        name, size = one.file.name, one.stored.bytes
+        name, size = one.name, one.bytes
         if self._whole:
             return 0, self._bucket.read(name)
         first = size - self._footer_bytes
@@ -560,9 +560,9 @@ class Inbox:
             data = self._bucket.read(name, first)
         return first, data
 
-    def _drop(self, one: _Object) -> None:
+    def _drop(self, one: FoundFile) -> None:
         """The job does not get what was fetched."""
-        self._held -= one.stored.bytes
+        self._held -= one.bytes
         self._disk.unlink(self._hidden(one))
 
     def _hear(self) -> None:
@@ -598,14 +598,14 @@ class Inbox:
                     end = replace(end, found=told.found)
                 self.ends[life] = end
 
-    def _admit(self, fetched: Sequence[_Object]) -> int:
+    def _admit(self, fetched: Sequence[FoundFile]) -> int:
         """Let the job see what was fetched of a node; how many files that are."""
         committed = self._ledger().committed
         for one in fetched:
-            self._took[one.file.name] = one.stored
+            self._took[one.name] = one
             if committed.covers(one.file):
-                self.again.add(one.file.name)
-            self._disk.rename(self._hidden(one), self._folder / one.file.name)
+                self.again.add(one.name)
+            self._disk.rename(self._hidden(one), self._folder / one.name)
         return len(fetched)
 
     def _run(self) -> None:
@@ -633,21 +633,6 @@ class Inbox:
         return brought
 
 
-@define(frozen=True, eq=False)
-class _Object:
-    """A spool file in the bucket."""
-
-    file: SpoolFile
-    stored: StoredObject
-
-    def is_in(self, upto: Mapping[str, int] | None) -> bool:
-        return upto is None or self.file.last <= upto.get(self.file.node, 0)
-
-    def is_same(self, other: _Object | None) -> bool:
-        """Whether *other*, of this name, is what is there now."""
-        return other is not None and other.stored == self.stored
-
-
 @dataclass(frozen=True)
 class _Look:
     """What one look at the bucket goes by."""
@@ -658,9 +643,11 @@ class _Look:
     most_bytes: int
     upto: Mapping[str, int] | None
 
-    def wants(self, one: _Object, node: _Node) -> bool:
+    def wants(self, one: FoundFile, node: _Node) -> bool:
         """Whether a new object may come: nobody gets more than the directory may have."""
-        return node.wanted_bytes < self.most_bytes and one.is_in(self.upto)
+        if self.upto is not None and one.file.last > self.upto.get(one.file.node, 0):
+            return False
+        return node.wanted_bytes < self.most_bytes
 
 
 @dataclass
@@ -669,7 +656,7 @@ class _Node:
 
     done: set[str] = field(default_factory=set)
     """Their events are in the tables, and no copy is here."""
-    wanted: list[_Object] = field(default_factory=list)
+    wanted: list[FoundFile] = field(default_factory=list)
     """Those to fetch, in order of lsn."""
     wanted_bytes: int = 0
     """Theirs."""
@@ -677,9 +664,9 @@ class _Node:
     """Those whose events are in no table."""
 
 
-def _in_turns(nodes: Iterable[list[_Object]]) -> Iterator[_Object]:
+def _in_turns(nodes: Iterable[list[FoundFile]]) -> Iterator[FoundFile]:
     """One of each, then the second of each, …; first who has waited longest."""
-    waiting = sorted(filter(None, nodes), key=lambda one: one[0].stored.modified)
+    waiting = sorted(filter(None, nodes), key=lambda one: one[0].since)
     turns = zip_longest(*waiting)
     return (one for turn in turns for one in turn if one is not None)
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from gateway.spark.commit.ledger import Ledger
 from gateway.spark.files.inbox import keep, known, lacking
 from gateway.store.lsns import Lsns
-from gateway.store.names import SpoolFile, parse_file_name
+from gateway.store.names import FoundFile, found_file
 from gateway.store.objects import word
-from gateway.store.objects.bucket import Bucket, StoredObject
+from gateway.store.objects.bucket import Bucket
 
 
 class NotDrained(Exception):
@@ -54,12 +54,13 @@ def states(bucket: Bucket, ledger: Ledger) -> list[NodeState]:
     last = in_tables.last()
     aside = _aside(ledger)
     there = known(ledger)
-    waiting: dict[str, list[tuple[SpoolFile, StoredObject]]] = {}
-    for file, stored in _files(bucket, ""):
+    waiting: dict[str, list[FoundFile]] = {}
+    for one in _files(bucket, ""):
+        file = one.file
         mine = waiting.setdefault(file.node, [])
         there.setdefault(file.node, Lsns()).add(file.first, file.last)
-        if not (in_tables.covers(file) or file.name in aside):
-            mine.append((file, stored))
+        if not (in_tables.covers(file) or one.name in aside):
+            mine.append(one)
     missing: Counter[str] = Counter()
     for node, lsns in lacking(there).items():
         missing[node] += lsns.size
@@ -71,9 +72,9 @@ def states(bucket: Bucket, ledger: Ledger) -> list[NodeState]:
                 node,
                 last.get(node, 0),
                 len(files),
-                sum(file.last - file.first + 1 for file, _ in files),
+                sum(one.file.events for one in files),
                 missing[node],
-                min((stored.modified for _, stored in files), default=None),
+                min((one.since for one in files), default=None),
                 _served(bucket, node),
             )
         )
@@ -117,11 +118,11 @@ def forget(
         )
     _check_drained(bucket, ledger, node, inbox)
     last = ledger.committed.last().get(node, 0)
-    for file, _ in list(_files(bucket, node)):
-        last = max(last, file.last)
+    for one in list(_files(bucket, node)):
+        last = max(last, one.file.last)
         if archived:
-            keep(bucket, file.name)
-        bucket.remove(file.name)
+            keep(bucket, one.name)
+        bucket.remove(one.name)
     return last
 
 
@@ -130,10 +131,10 @@ def _check_drained(
 ) -> None:
     aside = _aside(ledger)
     waiting = [
-        file
-        for file, _ in _files(bucket, node)
-        if file.name in inbox
-        or not (file.name in aside or ledger.committed.covers(file))
+        one.file
+        for one in _files(bucket, node)
+        if one.name in inbox
+        or not (one.name in aside or ledger.committed.covers(one.file))
     ]
     if waiting:
         events = sum(file.last - file.first + 1 for file in waiting)
@@ -148,9 +149,8 @@ def _aside(ledger: Ledger) -> set[str]:
     return {hole.file for hole in ledger.holes}
 
 
-def _files(bucket: Bucket, node: str) -> Iterator[tuple[SpoolFile, StoredObject]]:
+def _files(bucket: Bucket, node: str) -> Iterator[FoundFile]:
     """The files of one node, or of all if that is empty."""
     for one in bucket.list(f"events-{node}_" if node else "events-"):
-        file = parse_file_name(one.name)
-        if file is not None and node in ("", file.node):
-            yield file, one
+        if (found := found_file(one.name, one.bytes, one.modified)) is not None:
+            yield found

@@ -11,7 +11,7 @@ from attrs import define
 
 from gateway.sdk.disk import Disk
 from gateway.store.directories import Directories
-from gateway.store.names import parse_file_name
+from gateway.store.names import SpoolFile
 from gateway.store.node.catalog import Catalog, Line
 
 
@@ -77,14 +77,9 @@ class Owners:
         except OSError:
             return False
 
-    def is_only_copy(self, name: str) -> bool:
+    def is_only_copy(self, file: SpoolFile) -> bool:
         """Whether what is in a file of the archive is in no table, and in no bucket."""
-        parsed = parse_file_name(name)
-        return (
-            parsed is not None
-            and parsed.node == self._node
-            and parsed.first <= self._kept_until
-        )
+        return file.node == self._node and file.first <= self._kept_until
 
     def is_nobodys(self, node: str) -> bool:
         """Whether that node's files in the spool are ours to upload, as no other daemon will."""

@@ -25,7 +25,7 @@ from collections.abc import (
 )
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from attrs import define
@@ -34,7 +34,7 @@ from gateway.sdk import summed
 from gateway.sdk.disk import Disk
 from gateway.store.directories import Directories
 from gateway.store.lsns import Lsns
-from gateway.store.names import SpoolFile, lsns_by_life, parse_file_name
+from gateway.store.names import FoundFile, SpoolFile, lsns_by_life, parse_file_name
 from gateway.store.objects.bucket import (
     AlreadyThere,
     Bucket,
@@ -256,15 +256,6 @@ def marks_at(bucket: Bucket | None, directory: Path, disk: Disk, name: str) -> M
     return FileMarks(directory, name, disk)
 
 
-class There(NamedTuple):
-    """A file in the archive or the bucket, as a look found it."""
-
-    name: str
-    bytes: int
-    since: float
-    """Since when it is there, in seconds since the epoch."""
-
-
 @dataclass(frozen=True, slots=True)
 class Behind:
     """How far a consumer is behind, as of the last look at its mark."""
@@ -316,26 +307,19 @@ class Consumers:
             said[name] = mark or Mark()
         self._said, self.behind = said, behind
 
-    def all_have(self, name: str) -> bool:
-        """Whether none of them needs the file of that name, as of the last look."""
-        if not self.names or (file := parse_file_name(name)) is None:
-            return True
+    def all_have(self, file: SpoolFile) -> bool:
+        """Whether none of them needs that file, as of the last look."""
         return all(
             one in self._said and self._said[one].covers(file) for one in self.names
         )
 
-    def count(self, files: Iterable[There], now: float, retention: float) -> None:
+    def count(self, files: Sequence[FoundFile], now: float, retention: float) -> None:
         """Of those that are there *now*, of which the time of some may be over."""
         if not self._said:  # there may be millions
             return
-        there = [
-            (one, named)
-            for one in files
-            if (named := parse_file_name(one.name)) is not None
-        ]
         behind = {}
         for name, mark in self._said.items():
-            left = [one for one, named in there if not mark.has_seen(named)]
+            left = [one for one in files if not mark.has_seen(one.file)]
             held = [one.bytes for one in left if now - one.since > retention]
             behind[name] = replace(
                 self.behind[name],
@@ -347,10 +331,8 @@ class Consumers:
             )
         self.behind = behind
 
-    def who_misses(self, name: str) -> Sequence[str]:
-        """Who has not read the file of that name, which is about to go."""
-        if not self.names or (file := parse_file_name(name)) is None:
-            return ()
+    def who_misses(self, file: SpoolFile) -> Sequence[str]:
+        """The consumers that have not read a file which is about to go."""
         return [one for one, mark in self._said.items() if not mark.has_seen(file)]
 
     def missed(self, missing: Sequence[str]) -> Sequence[str]:

@@ -24,6 +24,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from gateway.store import lsns
 from gateway.store.lsns import Lsns
 from gateway.store.node.incarnation import Record
 
@@ -37,8 +38,6 @@ _FORMAT_BEFORE = 3
 
 Lsn = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 """An lsn as a word or a ledger may have it."""
-
-_Spans = list[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +130,7 @@ def accepted_folder(lake: Path) -> Path:
 class _Ledger(msgspec.Struct):
     """The part of the ledger that others than the job read."""
 
-    committed: dict[str, dict[str, _Spans]] = {}
+    committed: dict[str, dict[str, Lsns]] = {}
     """The committed ranges by node and incarnation."""
     closed: dict[str, int] = {}
     """Files with more of that, and how many events each has."""
@@ -161,8 +160,8 @@ def committed(lake: Path) -> dict[str, dict[str, Lsns]]:
     for part in parts:
         for node, lives in part.items():
             mine = found.setdefault(node, {})
-            for life, spans in lives.items():
-                mine[life] = mine.get(life, Lsns()) | Lsns(spans)
+            for life, its in lives.items():
+                mine[life] = mine.get(life, Lsns()) | its
     return found
 
 
@@ -231,7 +230,7 @@ class ClosedIncarnations(msgspec.Struct):
     """The content of a file of closed incarnations, which is never written again."""
 
     form: int
-    committed: dict[str, dict[str, _Spans]]
+    committed: dict[str, dict[str, Lsns]]
     records: dict[str, dict[str, Record]] = {}
 
 
@@ -250,7 +249,9 @@ def read_closed(data: bytes, name: str) -> ClosedIncarnations:
     if closed_name(data) != name:
         raise ValueError(f"closed incarnations {name}: changed or cut short")
     try:
-        found = msgspec.json.decode(data, type=ClosedIncarnations)
+        found = msgspec.json.decode(
+            data, type=ClosedIncarnations, dec_hook=lsns.decoded
+        )
     except msgspec.DecodeError as why:
         raise ValueError(f"closed incarnations {name}: {why}") from None
     if found.form != FORM:
@@ -285,6 +286,6 @@ def _ledger(lake: Path) -> _Ledger:
     try:
         if (why_not := why_not_read(plain)) is not None:
             raise ValueError(f"{path}: {why_not}: another version of gateway wrote it")
-        return msgspec.convert(plain, _Ledger)
+        return msgspec.convert(plain, _Ledger, dec_hook=lsns.decoded)
     except (msgspec.ValidationError, AttributeError) as why:
         raise ValueError(f"{path} is no ledger: {why}") from None

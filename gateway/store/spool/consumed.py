@@ -12,9 +12,9 @@ from itertools import chain
 
 from attrs import define
 
-from gateway.store.names import parse_file_name
-from gateway.store.objects.bucket import Bucket, StoredObject
-from gateway.store.readers.consumers import Consumers, There
+from gateway.store.names import FoundFile, found_file
+from gateway.store.objects.bucket import Bucket
+from gateway.store.readers.consumers import Consumers
 
 LOOK_SECONDS = 60.0
 _AT_ONCE = 1000
@@ -52,19 +52,18 @@ class BucketExpiry:
         nodes, quiet = [*self._nodes()], self._quiet
         self._quiet = {node: quiet[node] for node in nodes if node in quiet}
         there = [self._objects(node, now) for node in nodes]
-        files = (_there(one) for one in chain.from_iterable(there))
+        files = [*chain.from_iterable(there)]
         consumers.count(files, now, self.retention)
         due = [
             one.name
-            for objects in there
-            for one in objects
-            if now - one.modified > self.retention and consumers.all_have(one.name)
+            for one in files
+            if now - one.since > self.retention and consumers.all_have(one.file)
         ]
         for name in due[:_AT_ONCE]:
             self._bucket.remove(name)
         return len(due[:_AT_ONCE])
 
-    def _objects(self, node: str, now: float) -> list[StoredObject]:
+    def _objects(self, node: str, now: float) -> list[FoundFile]:
         comes = self._comes(node)  # before what came last is listed
         at = self._quiet.get(node)
         if not comes and at is not None and abs(now - at) < _QUIET_SECONDS:
@@ -77,15 +76,8 @@ class BucketExpiry:
         return objects
 
 
-def _there(one: StoredObject) -> There:
-    return There(one.name, one.bytes, one.modified)
-
-
-def objects_of(bucket: Bucket, node: str) -> list[StoredObject]:
+def objects_of(bucket: Bucket, node: str) -> list[FoundFile]:
     """A node's files in a bucket, in order of lsn.  Raises `BucketError`."""
-    found = [
-        (file.first, file.last, one.name, one)
-        for one in bucket.list(f"events-{node}_")
-        if (file := parse_file_name(one.name)) is not None
-    ]
-    return [one for *_, one in sorted(found)]
+    listed = bucket.list(f"events-{node}_")
+    found = (found_file(one.name, one.bytes, one.modified) for one in listed)
+    return sorted(filter(None, found), key=lambda one: (one.file.first, one.file.last))

@@ -14,14 +14,13 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from attrs import define
 from twisted.logger import Logger
 
 from gateway.sdk.disk import Disk
-from gateway.store.names import parse_file_name
-from gateway.store.readers.consumers import Consumers, There
+from gateway.store.names import FoundFile, SpoolFile, parse_file_name
+from gateway.store.readers.consumers import Consumers
 from gateway.store.spool.retained import Retained
 from gateway.store.system.disk import NO_ROOM
 
@@ -35,18 +34,6 @@ _HELD_SECONDS = 600.0
 _LISTING_SHARE = 20
 """Listing the archive takes one part in so many of our time, at most."""
 _STEP_SECONDS = 1.0  # a clock that drifts is less off
-
-
-class _File(NamedTuple):
-    since: float
-    """When it was archived."""
-    path: Path
-    bytes: int
-
-    @property
-    def there(self) -> There:
-        """The file as consumers know it."""
-        return There(self.path.name, self.bytes, self.since)
 
 
 @define(eq=False, slots=False)
@@ -63,7 +50,7 @@ class Expiry:
     files were removed, and *before* with the names of those that are about to be.
 
     *ours* says of a node whether its files are ours to remove: another daemon may share
-    the archive, which knows what its readers need.  *only_copy* says of a name
+    the archive, which knows what its readers need.  *only_copy* says of a file
     whether no table has what is in it: it goes when its time is over, and not for room.
 
     *consumers* None: there are none.
@@ -81,7 +68,7 @@ class Expiry:
     _before: Callable[[Iterable[str]], None] = lambda _: None
     _retained: Retained | None = None
     _ours: Callable[[str], bool] = lambda _: True
-    _only_copy: Callable[[str], bool] = lambda _: False
+    _only_copy: Callable[[SpoolFile], bool] = lambda _: False
     _consumers: Consumers | None = None
 
     def __attrs_post_init__(self) -> None:
@@ -89,7 +76,7 @@ class Expiry:
         self._configured = False
         """Whether what was found is of limits that hold no more."""
         self._offset = self._wall_clock() - self._clock()
-        self._due: list[_File] = []
+        self._due: list[FoundFile] = []
         """Files of the last look that are still to be removed."""
         self._goes_on = self._clock()
         """When that is gone on with."""
@@ -97,7 +84,7 @@ class Expiry:
         """Sizes of what was removed in this look."""
         self._known_bytes = 0
         """The archive's size, which the last look could not help."""
-        self._listed: list[_File] = []
+        self._listed: list[FoundFile] = []
         """Files that may make room, the oldest first."""
         self._next_listing = self._clock()
         self._held: set[Path] = set()
@@ -162,14 +149,14 @@ class Expiry:
         most = self._most_bytes
         return most is not None and archived_bytes > max(most, self._known_bytes)
 
-    def _find_due(self, now: float) -> list[_File]:
+    def _find_due(self, now: float) -> list[FoundFile]:
         present = self._wall_clock() - self._steps(now)
         files = self._oldest_first()
         if (consumers := self._consumers) is not None:
             consumers.look()
-            consumers.count((one.there for one in files), present, self._retention)
-        due: list[_File] = []
-        others: list[_File] = []
+            consumers.count(files, present, self._retention)
+        due: list[FoundFile] = []
+        others: list[FoundFile] = []
         for one in files:
             old = one.since < present - self._retention
             (due if old and self._is_read(one) else others).append(one)
@@ -182,26 +169,26 @@ class Expiry:
                 due.append(one)
         return due
 
-    def _is_read(self, file: _File) -> bool:
+    def _is_read(self, file: FoundFile) -> bool:
         consumers = self._consumers
-        return consumers is None or consumers.all_have(file.path.name)
+        return consumers is None or consumers.all_have(file.file)
 
-    def _is_unread(self, file: _File) -> bool:
+    def _is_unread(self, file: FoundFile) -> bool:
         return not self._is_read(file)
 
-    def _unlink(self, file: _File) -> None:
+    def _unlink(self, file: FoundFile) -> None:
         consumers = self._consumers
         if consumers is None:
-            self._disk.unlink(file.path)
+            self._disk.unlink(self._archive / file.name)
             return
-        missing = consumers.who_misses(file.path.name)
-        self._disk.unlink(file.path)
+        missing = consumers.who_misses(file.file)
+        self._disk.unlink(self._archive / file.name)
         for name in consumers.missed(missing):
             self._log.error(
                 "Consumer {name} misses {file}, and maybe others: it had to leave the "
                 "archive before it was read",
                 name=name,
-                file=file.path.name,
+                file=file.name,
             )
 
     def _remove_due(self) -> None:
@@ -210,7 +197,7 @@ class Expiry:
         until = begun + _SECONDS_AT_ONCE
         while self._due and not self._configured:
             some = _portion(self._due)
-            noted = self._note([one.path.name for one in some])
+            noted = self._note([one.name for one in some])
             del self._due[: len(some)]  # what fails now is found again in a minute
             self._due[:0] = self._remove(some, noted=noted)
             if (ended := self._clock()) >= until:
@@ -246,7 +233,7 @@ class Expiry:
             self._unlink(files[removed])
             removed += 1
             if noted < removed:  # there may be room for it now
-                self._unsaid[files[removed - 1].path.name] = None
+                self._unsaid[files[removed - 1].name] = None
                 noted = self._note_next(files, noted)
         sizes = [one.bytes for one in files[:removed]]
         del files[:removed]
@@ -254,11 +241,11 @@ class Expiry:
             self._on_expired()
         return sizes
 
-    def _frees(self, file: _File) -> bool:
+    def _frees(self, file: FoundFile) -> bool:
         """Whether there is more room without this file; what is needed of it is kept."""
-        if self._only_copy(file.path.name):
+        if self._only_copy(file.file):
             return False
-        path, retained = file.path, self._retained
+        path, retained = self._archive / file.name, self._retained
         if retained is None:
             return True
         with contextlib.suppress(OSError):  # no room to keep that
@@ -271,22 +258,22 @@ class Expiry:
         self._held.add(path)
         return False
 
-    def _note_next(self, files: Sequence[_File], noted: int) -> int:
+    def _note_next(self, files: Sequence[FoundFile], noted: int) -> int:
         """Say of the next ones that they go; returns how many are noted then.
 
         Each time costs two syncs of a disk that is full.
         """
         some = files[noted : noted + _AT_ONCE]
-        told = self._note([one.path.name for one in some])
+        told = self._note([one.name for one in some])
         return noted + len(some) if told else noted
 
-    def _remove(self, files: Sequence[_File], *, noted: bool) -> list[_File]:
+    def _remove(self, files: Sequence[FoundFile], *, noted: bool) -> list[FoundFile]:
         """Remove files; one that can not be read, and is needed, stays.
 
         Returns those for which there was no time: to keep what is needed may take long.
         """
         until = self._clock() + _SECONDS_AT_ONCE
-        left = {one.path: one for one in files}
+        left = {self._archive / one.name: one for one in files}
         free: Iterable[Path] = [*left]
         if self._retained is not None:
             free = self._retained.keep([*left])
@@ -318,22 +305,21 @@ class Expiry:
         self._unsaid.clear()
         return True
 
-    def _oldest_first(self) -> list[_File]:
-        found: list[_File] = []
+    def _oldest_first(self) -> list[FoundFile]:
+        found: list[FoundFile] = []
         ours: dict[str, bool] = {}
         for name in self._disk.names(self._archive):
-            path = self._archive / name
-            parsed = parse_file_name(name)
-            if parsed is None:
+            if (file := parse_file_name(name)) is None:
                 continue
-            node = parsed.node
+            node = file.node
             if node not in ours:
                 ours[node] = self._ours(node)
             if not ours[node]:
                 continue
             with contextlib.suppress(FileNotFoundError):  # somebody else removed it
+                path = self._archive / name
                 since = self._disk.changed(path)
-                found.append(_File(since, path, self._disk.size(path)))
+                found.append(FoundFile(since, name, self._disk.size(path), file))
         return sorted(found)
 
     def _steps(self, now: float) -> float:
@@ -347,9 +333,9 @@ class Expiry:
         return sum(step for _, step in self._set_forward)
 
 
-def _portion(files: Sequence[_File]) -> list[_File]:
+def _portion(files: Sequence[FoundFile]) -> list[FoundFile]:
     """The first of them, as many as are removed at once; one at least."""
-    some: list[_File] = []
+    some: list[FoundFile] = []
     total = 0
     for one in files[:_AT_ONCE]:
         if some and total + one.bytes > _BYTES_AT_ONCE:

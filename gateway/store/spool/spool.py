@@ -24,7 +24,7 @@ from gateway.config import model
 from gateway.spoken import size as in_words
 from gateway.store.hub.archiving import to_archive
 from gateway.store.journal.log import Segment
-from gateway.store.names import parse_file_name
+from gateway.store.names import SpoolFile, parse_file_name
 from gateway.store.node.owners import Owners
 from gateway.store.node.removal_clock import RemovalClock
 from gateway.store.readers.consumers import Consumers
@@ -426,11 +426,11 @@ class Spool:
         """Whether there is neither a job nor a bucket: the archive has the only copy."""
         return self._settings.after == "keep" and self.uploads is None
 
-    def _is_only_copy(self, name: str) -> bool:
+    def _is_only_copy(self, file: SpoolFile) -> bool:
         """Whether nobody else has what is in that file of the archive."""
         if self._is_alone and self.consumers.names:
-            return not self.consumers.all_have(name)
-        return self._owners.is_only_copy(name)
+            return not self.consumers.all_have(file)
+        return self._owners.is_only_copy(file)
 
     def _make_room(self) -> None:
         if self._is_alone and not self._settings.consumers:

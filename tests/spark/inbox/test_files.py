@@ -15,7 +15,7 @@ from gateway.spark.commit.ledger import Hole
 from gateway.spark.files import inbox as inbox_module
 from gateway.spark.files.inbox import REQUESTS
 from gateway.spark.later.gone import Gone
-from gateway.store.names import Life, file_name
+from gateway.store.names import FoundFile, Life, file_name
 from gateway.store.objects.bucket import BucketError
 from gateway.store.readers import deleted
 from gateway.store.readers.deleted import Deletion
@@ -273,7 +273,7 @@ def test_no_more_is_in_memory_than_one_round(
 
     def at_once(work: Any, many: Any) -> list[Any]:
         some = [*many]
-        if some and isinstance(some[0], inbox_module._Object):
+        if some and isinstance(some[0], FoundFile):
             fetched.append(len(some))
         return [work(one) for one in some]
 

@@ -612,7 +612,7 @@ def test_what_was_due_by_other_limits_is_judged_by_the_new_ones(world: World) ->
 def test_the_only_copy_makes_no_room(world: World) -> None:
     """It stays for its time, as long as any file."""
     first = file_name("gw", A, 1, 1)
-    world.expiry._only_copy = lambda name: name == first
+    world.expiry._only_copy = lambda file: file.name == first
     world.add(1)
     world.add(2)
     assert len(world.expiry.make_room(lambda: False)) == 1
