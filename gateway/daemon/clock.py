@@ -19,9 +19,9 @@ def make_monotonic(
 ) -> None:
     """Let `reactor.seconds` begin at the wall clock's time and go on without jumps.
 
-    Timers, `LoopingCall`s and whoever has the reactor as a clock take time from there.
+    Timers, `LoopingCall`s and all that have the reactor as a clock take time from there.
     Calls that are scheduled already keep their time, as it begins at the wall clock's.
-    Who needs to know what the time is for people, as in events, asks the wall clock.
+    The wall clock has the time for people, as in events.
     """
     offset = wall_clock() - monotonic()
     # As `lambda: offset + monotonic()`, without a call in Python: each event asks often.

@@ -2,7 +2,7 @@
 
 The file is read in a thread, because a thousand listeners take a second; the result is
 applied in the reactor's, in one go.  A request while a file is being read gets the result
-of one more reload after that, together with all requests meanwhile: the file may have
+of one more reload after that, together with all requests meanwhile.  The file may have
 changed behind what was read.
 """
 

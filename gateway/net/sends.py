@@ -19,8 +19,7 @@ from gateway.net.twisted_internals import AcceptedSocket, AcceptedUnixSocket
 
 _AT_ONCE = 256
 _BYTES_AT_ONCE = 1 << 20
-"""Sockets, and bytes, that are sent to at the end of a turn before the reactor serves
-others."""
+"""Sockets, and bytes, that are sent to at the end of a turn before the reactor serves others."""
 
 
 class Sends:

@@ -101,9 +101,7 @@ class PeerOutput:
             self.count(unsent)
 
     def outgrows(self, size: int) -> bool:
-        """Whether *size* bytes more are too much for a peer that does not read: it is cut
-        off.
-        """
+        """Whether *size* bytes more are too much for a peer that does not read: it is cut off."""
         stall = self.stall
         if stall is None or not stall.grows(size, self.unsent_bytes):
             return False

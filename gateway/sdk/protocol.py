@@ -253,9 +253,7 @@ class Service:
         """The archive has dropped old files.  Called in another thread."""
 
     def statistics(self) -> Iterable[Statistics]:
-        """Figures for the admin port; called at every scrape, so nothing may count
-        long.
-        """
+        """Figures for the admin port; called at every scrape, so nothing may count long."""
         return ()
 
     def gets(self) -> Mapping[str, Get]:
@@ -332,11 +330,9 @@ class Protocol:
     websocket: ClassVar[bool] = False
     """Listeners take WebSocket at `/` unless the configuration says otherwise."""
     limits: ClassVar[Mapping[str, str | int]] = {}
-    """Defaults of `listeners[].limits` that its clients need, as in the file:
-    `{"idle": "30d"}`."""
+    """Defaults of `listeners[].limits` that its clients need, as in the file: `{"idle": "30d"}`."""
     ages: ClassVar[bool] = False
-    """Whether its servers are `Aging`, so that `limits.connection_age` is for its
-    listeners."""
+    """Whether its servers are `Aging`, so that `limits.connection_age` is for its listeners."""
     remembers: ClassVar[bool] = False
     """Whether its services have a `memory`."""
 

@@ -1,10 +1,10 @@
-"""How much of the queue for the disk one address may fill before it is read no further.
+"""Shares of the queue for the disk: how much one address may fill before it is read no further.
 
-Batches leave that queue in the order in which they came, over all connections: an event's
-number is its place in it, and what a protocol keeps is changed in this order.  So nobody
-passes a crowd by; instead the crowd is not let in.  What one address may have in the queue
-is a share of a few commit groups, the smaller the more addresses have something there, and
-never less than a few batches.  The disk has enough to do meanwhile, so nobody is slower.
+Batches leave that queue in the order in which they came, over all connections.  An event's
+number is its place in it, and what a protocol keeps is changed in this order.  So no batch
+passes a crowd by; instead the crowd is not let in.  An address may have a share of a few
+commit groups in the queue.  It is the smaller the more addresses have something there, and
+never less than a few batches.  The disk has enough to do meanwhile, so no sender is slower.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from gateway.event import Batch, Origin, address_of
 from gateway.store.journal.queues import GROUP_BATCHES, GROUP_BYTES
 
 _ALL_BATCHES = 8 * GROUP_BATCHES
-"""What an address may have that is alone, …"""
+"""Batches of an address that is alone."""
 _LEAST_BATCHES = 4
-"""… and among however many, in batches …"""
+"""Batches of each address among however many."""
 _BATCH_BYTES = GROUP_BYTES // GROUP_BATCHES
-"""… of as many bytes: a larger one counts as several."""
+"""Bytes of a batch: a larger one counts as several."""
 _OWN_BATCHES = 2
 """A connection that has fewer is not held back for its neighbours: who asks and waits for
 the answer never is."""
 _AT_ONCE = 128
-"""So many connections are read again in one turn of the reactor."""
+"""Connections that are read again in one turn of the reactor."""
 
 
 class Shares:
-    """Of one journal; for the reactor's thread.  An address is `event.address_of`."""
+    """The shares of one journal; for the reactor's thread.  An address is `event.address_of`."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, int] = {}
-        """What each address has in the queue, if anything."""
+        """The batches that each address has in the queue, if any."""
         self._asked: dict[str, OrderedDict[Deferred[None], None]] = {}
-        """Who waits until it is less, if anybody, …"""
+        """Waiters, by address, until it has less."""
         self._less: dict[str, None] = {}
-        """… and where it is, since `wake` has looked."""
+        """Addresses that have less since `wake` has looked."""
 
     def add(self, batch: Batch) -> None:
-        """It comes into the queue."""
+        """Count a batch that comes into the queue."""
         origin, waiting = batch.origin, self._waiting
         address = origin.address
         if not address:
@@ -52,7 +52,7 @@ class Shares:
         waiting[address] = waiting.get(address, 0) + counted
 
     def remove(self, batches: Sequence[Batch]) -> None:
-        """They leave the queue, with the bodies that they came with."""
+        """Count batches off that leave the queue, with the bodies that they came with."""
         waiting = self._waiting
         addresses: dict[str, None] = {}
         for batch in batches:
@@ -67,7 +67,7 @@ class Shares:
                 self._less[address] = None
 
     def over(self, origin: Origin) -> bool:
-        """Its address has all that it may have, and it has more of that than a little."""
+        """Whether its address has all that it may have, and it has more of that than a little."""
         if origin.queued < _OWN_BATCHES:
             return False
         count = self._waiting.get(origin.address, 0)
