@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import hashlib
 import os
 import random
 import statistics
@@ -37,26 +36,14 @@ from _run import chosen
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "plugins"))
 
+from forwarded import announced
 from gateway.event import Rows
-from gateway.sdk.forwarding import (
-    File,
-    Frames,
-    Hello,
-    Life,
-    Message,
-    Position,
-    Refused,
-    Stored,
-    Word,
-    data,
-    encode,
-)
+from gateway.sdk.arrivals import DIGEST, EVENTS, WHY, Announced, digest_field
 from gateway.store.names import file_name
 from spools import spool_file
 
 _MIB = 2**20
-_INCARNATION = "a" * 16
-_PIECE = 1 << 14
+_INCARNATION = "a" * 10
 _SMALL, _LARGE = 10, 20_000
 """Events in a file."""
 _PATIENCE = 300.0
@@ -76,7 +63,7 @@ def edge(home: Path, to: str) -> Gateway:
         {
             "node": "edge",
             "spool": {"after": "forward"},
-            "forward": {"to": f"tcp://{to}"},
+            "forward": {"to": f"http://{to}"},
         },
     )
 
@@ -217,8 +204,8 @@ class Edge:
     """From the first octet of a file until it was told to be there."""
 
     def __post_init__(self) -> None:
-        self._frames, self._next_lsn, self._word = Frames(), 1, ""
-        self._files: deque[tuple[File, bytes]] = deque()
+        self._next_lsn = 1
+        self._files: deque[tuple[Announced, bytes]] = deque()
 
     def make(self, files: int) -> None:
         """So many more to send."""
@@ -227,29 +214,34 @@ class Edge:
             self._next_lsn = last + 1
             rows = [_text(lsn) for lsn in range(first, last + 1)]
             made = spool_file(self.node, first, [Rows(rows)], incarnation=_INCARNATION)
-            sha256 = hashlib.sha256(made).hexdigest()
-            name = file_name(self.node, "a" * 10, first, last)
-            self._files.append((File(name, _INCARNATION, len(made), sha256), made))
+            name = file_name(self.node, _INCARNATION, first, last)
+            self._files.append((announced(made, name), made))
 
     async def connect(self, address: str) -> None:
         host, _, port = address.rpartition(":")
         async with self._patience():
             self._reader, self._writer = await asyncio.open_connection(host, int(port))
-            life = Life(self.node, _INCARNATION)
-            self._writer.write(encode(Hello(0, self.node)) + encode(life))
-            await self._heard(Position)
+            await self._ask(f"GET /nodes/{self.node}", 200)
 
     async def send(self) -> None:
         """The next file; returns when it is there."""
         file, made = self._files.popleft()
         since = time.monotonic()
-        self._writer.write(encode(file))
-        for at in range(0, len(made), _PIECE):
-            self._writer.write(data(made[at : at + _PIECE]))
+        digest = digest_field(bytes.fromhex(file.sha256))
+        more = f"{DIGEST}: {digest}", f"{EVENTS}: {file.events}", "If-None-Match: *"
         async with self._patience():
-            await self._writer.drain()
-            await self._heard(Stored)
+            await self._ask(f"PUT /spool/{file.name}", 201, *more, body=made)
         self.waits.append(time.monotonic() - since)
+
+    async def _ask(self, what: str, code: int, *fields: str, body: bytes = b"") -> None:
+        lines = [f"{what} HTTP/1.1", "Host: hub", f"Content-Length: {len(body)}"]
+        self._writer.write("\r\n".join([*lines, *fields, "", ""]).encode() + body)
+        await self._writer.drain()
+        head = (await self._reader.readuntil(b"\r\n\r\n")).decode()
+        said = dict(line.lower().split(": ", 1) for line in head.splitlines()[1:-1])
+        await self._reader.readexactly(int(said.get("content-length", 0)))
+        if int(head.split()[1]) != code:
+            raise Broken(f"{self.node}: {head.split()[1]}, {said.get(WHY)}")
 
     @contextlib.asynccontextmanager
     async def _patience(self) -> AsyncIterator[None]:
@@ -257,23 +249,9 @@ class Edge:
             async with asyncio.timeout(_PATIENCE):
                 yield
         except TimeoutError:
-            why = self._word or "it does not say why"
             raise Broken(
-                f"the hub took nothing of {self.node} for {_PATIENCE:g} s: {why}"
+                f"the hub took nothing of {self.node} for {_PATIENCE:g} s"
             ) from None
-
-    async def _heard(self, kind: type[Message]) -> None:
-        while True:
-            while (message := self._frames.next()) is not None:
-                if isinstance(message, Refused):
-                    raise Broken(f"{self.node} was refused: {message.why}")
-                if isinstance(message, kind):
-                    return
-                if isinstance(message, Word):
-                    self._word = message.why
-            if not (octets := await self._reader.read(1 << 16)):
-                raise Broken(f"{self.node} was hung up on")
-            self._frames.feed(octets)
 
     @property
     def has_more(self) -> bool:

@@ -77,7 +77,7 @@ def filled(block: Block, folder: Path) -> dict[str, Any]:
     if forward and "after" not in shown.get("spool", {}):
         shown["spool"] = {**shown.get("spool", {}), "after": "forward"}
     if shown.get("spool", {}).get("after") == "forward" and not forward:
-        shown["forward"] = {"to": "tls://hub.example:7410", "token": "secret"}
+        shown["forward"] = {"to": "https://hub.example:7410", "token": "secret"}
     return {"listeners": [listener], **shown}
 
 

@@ -181,8 +181,8 @@ def _of_line(loaded: config.Config) -> Iterator[str]:
         return
     secret = "" if hub.token is None else ", and the token,"
     for to in hub.hubs:
-        if to.startswith(("tcp:", "ws:")):
-            yield f"events{secret} go to {to} as they are: use tls: or wss:"
+        if to.startswith("http:"):
+            yield f"events{secret} go to {to} as they are: use https:"
 
 
 def _of_tables(loaded: config.Config) -> Iterator[str]:

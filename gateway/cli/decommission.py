@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import sys
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gateway.cli import _data_dir
@@ -24,7 +26,8 @@ A gateway that stopped in good order may have been started again while its bucke
 away, so `gateway audit` waits for it to be heard of again: say here that it was not, and is
 not any more.  What it is known to have acknowledged is asked for as before.  Say it where
 the job is, or at a hub; it is kept there (arrivals/NODE_INCARNATION), and a gateway of that
-data_dir hands it on, to its bucket or hub, when that is there.
+data_dir hands it on, to its bucket or hub, when that is there.  Where none runs any more, the
+hub is told at once; if it is away, say it again when it is back.
 
 On the machine itself, after its gateway was stopped, it says that of its own directory, once
 all of it is published.  A gateway that is started there again goes on nevertheless.
@@ -68,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
             words = [said]
         for word in words:
             _keep(site, args.name, word)
+        untold = _tell_hub(_data_dir.each(args)[0], site, args.name, words)
     found = [{"incarnation": one.incarnation, "lsn": one.lsn} for one in words]
     if args.json:
         print(json.dumps(found, indent=2))
@@ -79,7 +83,28 @@ def run(args: argparse.Namespace) -> int:
                     f" had acknowledged up to lsn {word.lsn}"
                 )
             )
+    if untold:
+        print(printable(f"the hub is not told yet: {untold}"), file=sys.stderr)
     return 0
+
+
+def _tell_hub(
+    args: argparse.Namespace, site: Site, node: str, words: Iterable[Word]
+) -> str:
+    """Tell the hub, where files go to one and no gateway runs here; why it was not told."""
+    import msgspec
+
+    from gateway.forward import tell
+    from gateway.store.system.disk import RealDisk
+    from gateway.store.system.lock import is_locked
+
+    config = _data_dir.config_of(args)
+    if config is None or config.forward is None:
+        return ""
+    if is_locked(site.directories.journal_of(config.node)):
+        return ""  # it does, within a minute
+    said = [(node, one.incarnation, msgspec.json.encode(one)) for one in words]
+    return tell(config.forward, config.node, said, RealDisk())
 
 
 def _own(site: Site, node: str, reason: str) -> Word | None:

@@ -31,9 +31,7 @@ from gateway.sdk.fields import (
 from gateway.sink import NAMES
 
 _NODE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,98}[a-z0-9])?", re.ASCII)
-_HUB = re.compile(
-    r"(?:tcp|tls)://[^/\s?#@]+|wss?://[^/\s?#@]+(?:/[!-~]*)?|unix:/[!-~]+", re.ASCII
-)
+_HUB = re.compile(r"https?://[^/\s?#@]+(?:/[^\s?#]*)?|unix:/[!-~]+", re.ASCII)
 _JVM_MEMORY = re.compile(r"([1-9][0-9]{0,8})([kmgt]|[KMGT]iB)", re.ASCII)
 
 
@@ -55,14 +53,14 @@ def _hub(value: object) -> str:
     if _HUB.fullmatch(text(value)) and _port(text(value)):
         return text(value)
     raise ValueError(
-        "must be like tls://hub.example.org:7410, tcp://HOST:PORT, wss://HOST:PORT/PATH, "
-        f"ws://HOST:PORT/PATH or unix:/run/hub.sock, not {value!r}"
+        "must be like https://hub.example.org:7410, http://HOST:PORT/PATH or "
+        f"unix:/run/hub.sock, not {value!r}"
     )
 
 
 def _port(url: str) -> bool:
     try:
-        return url.startswith("unix:") or bool(urlsplit(url).port)
+        return url.startswith("unix:") or urlsplit(url).port != 0
     except ValueError:
         return False
 

@@ -244,7 +244,7 @@ class Forward(Section):
     reload: ClassVar = AT_ONCE
 
     to: OneOrSeveral[HubUrl] = Field(
-        description="tls://HOST:PORT, tcp:, wss://HOST:PORT/PATH, ws:, unix:PATH; a list: in order"
+        description="https://HOST:PORT, http://HOST:PORT/PATH, unix:PATH; a list: in order"
     )
     next_after: Annotated[float, Time("10s", "30d")] = Field(
         default=300.0,
@@ -277,10 +277,10 @@ class Forward(Section):
             return
         if again := [one for one in self.hubs if self.hubs.count(one) > 1]:
             yield ("to",), f"{again[0]} is there twice"
-        encrypted = any(one.startswith(("tls:", "wss:")) for one in self.hubs)
+        encrypted = any(one.startswith("https:") for one in self.hubs)
         for name in ("ca", "certificate", "private_key"):
             if getattr(self, name) is not None and not encrypted:
-                yield (name,), f"is for tls: and wss:, and to is {', '.join(self.hubs)}"
+                yield (name,), f"is for https:, and to is {', '.join(self.hubs)}"
         if self.private_key is not None and self.certificate is None:
             yield ("certificate",), "is needed too: private_key is its key"
 

@@ -28,7 +28,7 @@ from gateway.daemon.protocols import Protocols
 from gateway.event import Decode, Stored
 from gateway.feeds.live import Live, Tap
 from gateway.feeds.replay import Replay
-from gateway.forward import ForwardedFiles, Forwarder
+from gateway.forward import Forwarder
 from gateway.sdk.disk import Disk
 from gateway.sdk.protocol import Context
 from gateway.store.finder import Finder
@@ -90,33 +90,23 @@ class OpenedDaemon:
         self.listeners = Listeners(protocols, self.network.listener, DRAIN_SECONDS)
         lend = partial(self._lend, opened)
         self.storage = opened.recover(protocols.open(opened.found.remembered, lend))
-        self.forwarder = self._forwarder(opened, disk, in_thread)
+        self.forwarder = self._forwarder(opened, disk)
 
-    def _forwarder(
-        self,
-        opened: OpenedStorage,
-        disk: Disk,
-        in_thread: Callable[..., Deferred[Any]],
-    ) -> Forwarder | None:
+    def _forwarder(self, opened: OpenedStorage, disk: Disk) -> Forwarder | None:
         if (wanted := self.settings.forward) is None:
             return None
         storage = self.storage
-        files = ForwardedFiles(
+        forwarder = Forwarder(
+            wanted,
             self.settings.node,
             storage.lineage,
             storage.directories,
             disk,
             storage.spool.is_ours,
-            opened.arrivals.life_of,
-        )
-        forwarder = Forwarder(
-            wanted,
-            files,
-            self.reactor,
-            in_thread,
-            words=lambda: storage.words(lambda: forwarder.arrived_lsn),
+            lambda: storage.words(lambda: forwarder.arrived_lsn),
         )
         storage.spool.forwarded_to(forwarder)
+        opened.arrivals.onward = forwarder.uploads
         return forwarder
 
     def _storage(self, disk: Disk, known: dict[str, Decode]) -> OpenedStorage:
@@ -169,6 +159,8 @@ class OpenedDaemon:
         self.lake.durable(group)
 
     def _published(self, file: Published) -> None:
+        if self.forwarder is not None:
+            self.forwarder.uploads.add(file.path.name)
         self.metrics.published(file.seconds, file.flaws)
         self.flawed.note(time.monotonic(), file)
 

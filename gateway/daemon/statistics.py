@@ -74,7 +74,7 @@ def of_storage(storage: Storage, spool_bytes: int) -> Stores:
             levels.spool.files,
             levels.spool.bytes,
             spool_bytes,
-            None if spool.uploads is None else spool.uploads.bucket.url,
+            None if spool.uploads is None else spool.uploads.end.url,
             None if spool.uploads is None else spool.uploads.problem,
         ),
         ArchiveStatus(levels.archive.files, levels.archive.bytes),

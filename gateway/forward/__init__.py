@@ -1,13 +1,12 @@
 """The edge's side: this gateway's files go to another one, which has the tables.
 
-    files.py         what there is to send, and what becomes of what was sent; blocks
-    connection.py    one connection: what is said when
-    forwarder.py     connects, again and again, and tells how it goes
+    http.py          a connection, which blocks
+    hub.py           what a hub has, and how a file gets there
+    forwarder.py     which hub, when; tells how it goes
 
-docs/forward-v0.md is what goes over the line; `gateway/protocols/forward` the other end.
+docs/forward.md is what is said; `gateway/protocols/forward` the other end.
 """
 
-from gateway.forward.files import ForwardedFiles
-from gateway.forward.forwarder import Forwarder, Hub
+from gateway.forward.forwarder import Forwarder, HubState, tell
 
-__all__ = ["ForwardedFiles", "Forwarder", "Hub"]
+__all__ = ["Forwarder", "HubState", "tell"]

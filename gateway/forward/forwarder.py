@@ -1,415 +1,498 @@
-"""Keeps a connection to the hub, and tells how it goes.
+"""Brings a gateway's files to a hub, by the uploads that a bucket gets, too.
 
-A connection that ends is made again, with pauses that grow up to ten seconds and differ from
-gateway to gateway.
+    uploads    which file is next, in threads; pauses; what is refused
+    Hub        how it gets there
+    Forwarder  which of several hubs has the files; what they lack that the archive still has;
+               what incarnations say of themselves; how it goes
 
-Of several hubs the first has the files.  Where none was reached for `forward.next_after`, the
-next one is tried, and so on in turns; while another one than the first has them, those before
-it are asked as often whether they are back.  What each lacks, each says itself.
+A file stays in the spool until the hub has told to have it, then it goes to the archive.  A
+hub whose incarnation is new says what it has, and what it lacks goes there again from the
+archive.  Nothing else is remembered.
 """
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
-from attrs import define
-from twisted.internet.defer import Deferred, maybeDeferred
+from attrs import define, field
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from gateway.config.model import Forward
-from gateway.forward.connection import Connection, Denied, Inquiry, Lost
-from gateway.forward.files import ForwardedFiles, Outgoing, Unreadable
+from gateway.forward.http import Lost, connect
+from gateway.forward.hub import Busy, Denied, Hub, Rate
 from gateway.sdk.backoff import Backoff
-from gateway.sdk.forwarding import ALPN, SUBPROTOCOL, VERSION, Hello, Said, Word
-from gateway.sdk.outgoing import Streams, User, end_of, endpoint, why_lost
+from gateway.sdk.disk import Disk
+from gateway.sdk.outgoing import end_of
+from gateway.store.directories import Directories
 from gateway.store.lsns import Lsns
-from gateway.store.names import SpoolFile
+from gateway.store.names import SpoolFile, parse_file_name
+from gateway.store.node.incarnation import Incarnation
+from gateway.store.node.lineage import Lineage
+from gateway.store.objects.bucket import BucketError
+from gateway.store.objects.word import EVERY_SECONDS
+from gateway.store.spool.uploads import Held, Put, SetAside, Uploaded, Uploads
+from gateway.store.system.threads import RealThreads, Threads
 
-_LOOK_SECONDS = 10.0
-_SEE_SECONDS = 60.0
-"""Between two looks at all that waits while the hub is away: they take their time."""
-_SET_SECONDS = 60.0
-"""By so much a clock is set that the hub is told anew what it shows."""
-_NO_FILE = 422
-_HELD_SECONDS = 60.0
-"""Files of another node that the hub refuses wait so long, while all others go on, …"""
-_TOLD_SECONDS = 600.0
-"""… and where they are not tried again, as they are gone, that is told no longer."""
+Words = Callable[[Mapping[str, Lsns]], list[tuple[str, str, bytes]]]
+"""Makes what is to be said (node, incarnation, word), with what can not be brought anywhere."""
+
+_AT_ONCE = 4
+"""Files that are under way together, so that a line is full while answers take their time."""
+_LOOK_SECONDS = 1.0
+_GREET_SECONDS = 30.0
+"""Seconds from one request to the next, where there is nothing to bring."""
+_FIND_SECONDS = 10.0
+"""Seconds between two looks into the spool for files that were put there by a command."""
+_HELD_SECONDS = 600.0
+"""A node that was refused is told so long, if it is not tried again."""
+_MOST_LEFT = 100
+"""Incarnations of which a word has what can not be brought."""
 _AGAIN = frozenset((0, 409, 500, 503))
 
 
-class _Stopped(Exception):
-    """The daemon stops, or its configuration is another one."""
-
-
 @dataclass(frozen=True, slots=True)
-class Hub:
+class HubState:
     """How it stands with the hub."""
 
     to: str
-    """Its address; all of them, where there are several and none is connected."""
+    """The address; all of them, where there are several and none is connected."""
     connected: bool
-    """It has said what it has, and the connection is there."""
+    """True if the hub was there at the last request."""
     seconds: float
-    """Since when that is so, or since when it is not."""
+    """Seconds for which that is so, or is not."""
     why: str
     """Why not; or why the hub takes nothing now, empty if it does."""
     refused: int
-    """What the hub has answered in place of that, as in docs/forward-v0.md; 0: nothing."""
+    """The status of HTTP with which it refuses this gateway; 0: it does not."""
     place: int = 1
-    """Which of `forward.to` is connected, or tried."""
+    """The place in `forward.to` of the hub that is connected, or tried."""
 
     @property
     def denied(self) -> bool:
-        """It refuses this gateway until somebody does something."""
+        """Whether it refuses this gateway until an operator does something."""
         return self.refused not in _AGAIN
 
 
-def connect(reactor: Any, url: str, settings: Forward, user: User) -> Deferred[Any]:
-    """Open a connection to one of the hubs, as configured."""
-    to = urlsplit(url)
-    secure = to.scheme in ("tls", "wss")
-    websocket = None
-    if to.scheme in ("ws", "wss"):
-        websocket = f"//{to.netloc}{to.path or '/'}"
-    target = endpoint(
-        reactor,
-        to.hostname or "",
-        to.port or 0,
-        unix=None if to.scheme != "unix" else Path(to.path),
-        tls=secure,
-        ca=settings.ca,
-        certificate=settings.certificate,
-        private_key=settings.private_key,
-        alpn=() if websocket else [ALPN],
-    )
-    streams = Streams(user, websocket, subprotocols=[SUBPROTOCOL])
-    found: Deferred[Any] = target.connect(streams)
-    return found
+def tell(
+    settings: Forward, node: str, words: Iterable[tuple[str, str, bytes]], disk: Disk
+) -> str:
+    """Hand on words to the first hub that takes them, as *node*; why none does, or ""."""
+    said, rate = [*words], Rate(None, time.monotonic, None)
+    why = ""
+    for url in settings.hubs:
+        hub = Hub(url, settings, node, Path(), disk, connect, rate, lambda _: None)
+        try:
+            for of, incarnation, word in said:
+                hub.say(of, incarnation, word)
+        except BucketError as failed:
+            why = f"{url}: {failed}"
+        else:
+            return ""
+        finally:
+            hub.close()
+    return why
 
 
 @define(eq=False, slots=False)
 class Forwarder:
-    """Of one gateway; `start` and `stop`, once each."""
+    """The files of one gateway; `start` and `stop`, once each.  Implements `uploads.End`.
+
+    *is_ours* says of a node whether its files in the spool are ours to bring.  *words* makes,
+    for a hub that is new, what is said to it again and again.
+    """
 
     name = "forward.certificate"
-    """That of the certificate which the hub is shown, among those of listeners."""
+    """The name of the certificate which the hub is shown, among those of listeners."""
     _log = Logger()
 
     _settings: Forward
-    _files: ForwardedFiles
-    _reactor: Any
-    _in_thread: Callable[..., Deferred[Any]]
-    _connect: Callable[[Any, str, Forward, User], Deferred[Any]] = connect
+    _node: str
+    _lineage: Lineage
+    _directories: Directories
+    _disk: Disk
+    _is_ours: Callable[[str], bool]
+    _words: Callable[[], Words] = lambda: lambda _: []
+    _connect: Callable[[str, Forward], socket.socket] = connect
+    _clock: Callable[[], float] = time.monotonic
     _wall_clock: Callable[[], float] = time.time
-    _words: Callable[[], Callable[[Mapping[str, Lsns]], list[Said]]] = lambda: (
-        lambda _: []
-    )
-    """For a new connection: what is said on it, again and again, with what can not be brought
-    anywhere."""
+    _threads: Threads = field(factory=RealThreads)
 
     def __attrs_post_init__(self) -> None:
         self._backoff = Backoff()
-        self._connection: Connection | None = None
-        self._connecting: Deferred[Any] | None = None
-        self._timer: Any = None
-        self._looks: Any = None
+        self._condition = self._threads.condition()
+        self._running = self._connected = False
         self._at = 0
-        """Which of the hubs has the files, or is tried."""
-        self._inquiries: list[tuple[Inquiry, Deferred[Any]]] = []
-        self._asked_at = self._seen_at = self._reactor.seconds()
-        self._ahead = 0.0
-        """By how much the wall's clock was ahead when the hub was told what it shows."""
+        """The hub that has the files, or is tried."""
+        self._since = self._clock()
+        self._try_at = self._greeted_at = self._asked_at = 0.0
+        self._worded_at = self._found_at = self._looked_at = float("-inf")
+        self._why, self._told, self._word = "not connected yet", "", ""
+        self._denied = 0
+        self._held: dict[str, tuple[float, Held]] = {}
+        """Nodes that were refused, and until when that is told."""
+        self._archived: dict[str, list[str]] = {}
+        """Names that the archive had when the hub was new, of nodes it was not asked about."""
+        self._again: set[str] = set()
+        """Files that go there from the archive."""
+        self._say: Words = lambda _: []
+        self._hub = self._new_hub(0)
+        directories = self._directories
+        self.uploads = Uploads(
+            self,
+            self._node,
+            directories.spool,
+            directories.archive,
+            self._disk,
+            _AT_ONCE,
+            self._arrived,
+            self._is_ours,
+            lambda node: node != self._node,
+            clock=self._clock,
+            threads=self._threads,
+            quiet=True,
+        )
+        self._published_lsn = 0
+        """There were files of ours up to that lsn at the start."""
         self.node = ""
         """The name of the hub that was connected last."""
-        self._running = False
-        self._connected = False
-        self._since = self._reactor.seconds()
-        self._why, self._told = "not connected yet", ""
-        self._word = ""
-        self._denied: Denied | None = None
-        self._held: dict[str, tuple[float, Denied]] = {}
-        """Nodes of others that were refused, and until when they wait."""
-        self.nodes: dict[str, int] = {}
-        """Of others whose files go over from here: the last lsn that the hub has of their
-        present life; of those that were not asked for yet, what is before all that waits."""
-        self.arrived_lsn = 0
-        """The hub has all of our node's up to there, as far as that is known."""
-        self.files = 0
-        """What waits at the hub for whoever reads its spool, as it said last."""
         self.sent_files = self.sent_bytes = self.sent_events = 0
-        """That the hub has told to be there, since the start."""
-        self.connections = 0
+        """Files, and their bytes and events, that the hub has told to have since the start."""
+        self.connections = self.set_aside = 0
+        """Times that the hub was reached; files that could not be read."""
         self.certificate_ends: datetime | None = None
-        """When that which the hub is shown does; None: there is none, or none was read."""
+        """When the certificate ends that the hub is shown; None: there is none, or none was
+        read."""
         self.left: Mapping[str, Lsns] = {}
-        """What lies in the spool of others and can not be brought anywhere, as of the last
-        word."""
-        self.set_aside = 0
-        """Files that could not be read."""
+        """Lsns in the spool that can not be brought anywhere, by `NODE_INCARNATION`."""
+
+    def _new_hub(self, at: int) -> Hub:
+        settings = self._settings
+        return Hub(
+            settings.hubs[at],
+            settings,
+            self._node,
+            self._directories.root / "poison",
+            self._disk,
+            self._connect,
+            Rate(settings.rate, self._clock, self._threads.condition()),
+            self._has,
+            self._wall_clock,
+        )
 
     # The daemon
 
     def start(self, published_lsn: int) -> None:
-        """Connect, and go on until `stop`; there are files up to that lsn."""
-        self._running = True
-        self.nodes = self._files.before_spool()
-        before = self.nodes.pop(self._files.node, published_lsn)
-        self.arrived_lsn = min(published_lsn, before)
-        self._since = self._reactor.seconds()
-        self._begin()
-        self._look()
+        """Go on until `stop`; there are files up to that lsn."""
+        self._running, self._published_lsn = True, published_lsn
+        self._since = self._clock()
+        self.uploads.find()
+        self.uploads.start(lambda: None)
+        self._threads.thread("forward", self._run).start()
 
     def stop(self) -> None:
         """Hang up; what is not told to be there is sent again by the next start."""
         self._running = False
-        self._cancel()
-        if self._looks is not None:
-            self._looks.cancel()
-            self._looks = None
+        self._hub.close()
+        self.uploads.finish(0)
+        with self._condition:
+            self._condition.notify()
 
     def configure(self, settings: Forward) -> None:
         """Go on with these, on a new connection if they are others."""
         if settings == self._settings:
             return
-        self._settings, self._at = settings, 0
-        if self._running:
-            self._cancel()
-            self._denied = None
-            self._held.clear()
-            self._backoff.succeeded()
-            self._begin()
+        self._settings, self._denied = settings, 0
+        self._backoff.succeeded()
+        self._turn_to_hub(0, "the configuration is another one")
+
+    # What it tells
 
     @property
-    def hub(self) -> Hub:
+    def hub(self) -> HubState:
         """How it stands."""
-        seconds = self._reactor.seconds() - self._since
-        why = self._word if self._connected else self._why
-        hubs, denied = self._settings.hubs, self._denied
-        if denied is None:
-            since = self._reactor.seconds() - _TOLD_SECONDS
-            told = (one for until, one in self._held.values() if until > since)
-            denied = next(told, None)
-            why = why or str(denied or "")
+        now, hubs = self._clock(), self._settings.hubs
+        why = (self._word or self.uploads.problem) if self._connected else self._why
+        refused = self._denied
+        if not refused:
+            told = (one for until, one in [*self._held.values()] if until > now)
+            if (held := next(told, None)) is not None:
+                why, refused = why or str(held), held.code
         to = hubs[self._at] if self._connected else " or ".join(hubs)
-        refused = 0 if denied is None else denied.code
-        return Hub(to, self._connected, seconds, why, refused, self._at + 1)
+        seconds = now - self._since
+        place = self._at + 1
+        return HubState(to, self._connected, seconds, why or "", refused, place)
 
     @property
     def why_waiting(self) -> str:
-        """What files in the spool wait for."""
+        """The reason why files wait in the spool."""
         hub = self.hub
         if not hub.connected:
             return f"the hub, {hub.to}, is away: {hub.why}"
         return f"the hub, {hub.to}, is behind" + (f": {hub.why}" if hub.why else "")
 
-    # The connection
-
-    def _begin(self) -> None:
-        self._timer = None
-        settings, self._ahead = self._settings, self._ahead_now
-        self._connection = connection = Connection(
-            self._hello,
-            settings.rate,
-            self._files,
-            self._reactor,
-            self._in_thread,
-            self,
-            self._denied is not None and self._denied.code == _NO_FILE,
-            self._is_held,
-            partial(self._said, self._words()),
-        )
-        self._connecting = maybeDeferred(
-            self._connect, self._reactor, self._to, settings, connection
-        )
-        self._connecting.addErrback(self._failed, connection)
-
-    def _said(self, words: Callable[[Mapping[str, Lsns]], list[Said]]) -> list[Said]:
-        self.left = self._files.left(self._is_held)
-        return words(self.left)
+    @property
+    def files(self) -> int:
+        """Files that wait at the hub for the reader of its spool, as it said last."""
+        return self._hub.waiting
 
     @property
-    def _ahead_now(self) -> float:
-        seconds: float = self._reactor.seconds()
-        return self._wall_clock() - seconds
+    def arrived_lsn(self) -> int:
+        """The hub has all of our node's up to there, as far as that is known."""
+        last = self.uploads.last.get(self._node, 0)
+        return self.uploads.safe_lsn(max(self._published_lsn, last))
 
     @property
-    def _to(self) -> str:
-        return self._settings.hubs[self._at]
+    def nodes(self) -> dict[str, int]:
+        """The last lsn up to which the hub has all, of others whose files go over from here."""
+        safe, last = self.uploads.safe_lsn, {**self.uploads.last}
+        last.pop(self._node, None)
+        return {node: safe(lsn, node) for node, lsn in last.items()}
 
-    @property
-    def _hello(self) -> Hello:
-        settings = self._settings
-        token = "" if settings.token is None else settings.token.get_secret_value()
-        name = settings.name or self._files.node
-        return Hello(VERSION, name, token, self._wall_clock())
+    # The thread
 
-    def _try_next(self) -> None:
-        """Another hub, if this one was away for long."""
-        if self._reactor.seconds() - self._since >= self._settings.next_after:
-            self._at = (self._at + 1) % len(self._settings.hubs)
-
-    def _ask(self) -> None:
-        """Those before the one that has the files, whether they are back."""
-        self._ask_no_more()
-        self._asked_at = self._reactor.seconds()
-        for at, to in enumerate(self._settings.hubs[: self._at]):
-            life = self._files.life_of(self._files.node, "")
-            inquiry = Inquiry(self._hello, life, partial(self._is_back, at))
-            asked = maybeDeferred(
-                self._connect, self._reactor, to, self._settings, inquiry
-            )
-            asked.addErrback(lambda _: None)  # it is not
-            self._inquiries.append((inquiry, asked))
-
-    def _ask_no_more(self) -> None:
-        inquiries, self._inquiries = self._inquiries, []
-        for inquiry, asked in inquiries:
-            inquiry.end()
-            asked.cancel()
-
-    def _is_back(self, at: int) -> None:
-        if self._running and at < self._at:
-            self._cancel()
-            self._at = at
-            self._begin()
-
-    def _failed(self, why: Failure, connection: Connection) -> None:
-        if connection is self._connection:
-            connection.end(Lost(why_lost(why)))
-
-    def _cancel(self) -> None:
-        connection, self._connection = self._connection, None
-        connecting, self._connecting = self._connecting, None
-        self._ask_no_more()
-        if connection is not None:
-            connection.end(_Stopped())
-        if connecting is not None:
-            connecting.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._is_away("stopped")
+    def _run(self) -> None:
+        while self._running:
+            try:
+                self._look()
+            except Exception:
+                self._log.failure("Forwarding")
+            with self._condition:
+                if self._running:
+                    pause = self._try_at - self._clock()
+                    short = not self._connected and pause < _LOOK_SECONDS
+                    self._condition.wait(max(pause, 0.01) if short else _LOOK_SECONDS)
 
     def _look(self) -> None:
-        own = self._settings.certificate
-        self.certificate_ends = None if own is None else end_of(own)
-        if self._connection is not None:
-            self._connection.look()
-        if self._connected and abs(self._ahead_now - self._ahead) > _SET_SECONDS:
-            assert self._connection is not None
-            self._connection.end(Lost("the clock of this machine was set"))
-        seen = self._reactor.seconds() - self._seen_at
-        if not self._connected and seen >= _SEE_SECONDS:
-            self._see_who_waits()
-        asked = self._reactor.seconds() - self._asked_at
-        if self._at and self._connected and asked >= self._settings.next_after:
-            self._ask()
-        self._looks = self._reactor.callLater(_LOOK_SECONDS, self._look)
+        now = self._clock()
+        if now - self._looked_at >= _FIND_SECONDS:
+            self._looked_at, own = now, self._settings.certificate
+            self.certificate_ends = None if own is None else end_of(own)
+        hub = self._hub
+        try:
+            if not self._connected:
+                if now >= self._try_at:
+                    self._reach(hub)
+                return
+            if now - self._found_at >= _FIND_SECONDS:
+                self._found_at = now
+                self.uploads.find()
+            if not hub.is_open or now - self._greeted_at >= _GREET_SECONDS:
+                self._greet(hub)
+            if now - self._worded_at >= EVERY_SECONDS:
+                self._tell_words(hub)
+            self._ask_about_archived(hub)
+            if self._at and now - self._asked_at >= self._settings.next_after:
+                self._ask_those_before()
+        except OSError as why:
+            if hub is self._hub:
+                self._failed(hub, why)
 
-    def _see_who_waits(self) -> None:
-        """Others bring files while the hub is away."""
+    def _reach(self, hub: Hub) -> None:
+        self._greet(hub)
+        self._say = self._words()
+        self._tell_words(hub)
+        if hub is not self._hub:
+            return
+        self._connected, self._since = True, self._clock()
+        self._asked_at, self._denied, self._word, self._told = self._since, 0, "", ""
+        self.connections += 1
+        self._log.info("Forwarding to {to}", to=hub.url)
+        self.uploads.go_on()
 
-        def seen(before: dict[str, int]) -> None:
-            before.pop(self._files.node, None)
-            for node, last in before.items():
-                known = self.nodes.setdefault(node, last)
-                if not self._connected:  # or the hub has said more since
-                    self.nodes[node] = min(last, known)
+    def _greet(self, hub: Hub) -> None:
+        """Ask for its incarnation; where that is new, what it lacks goes there again."""
+        if hub.greet():
+            # Before the archive, as a file may go there now.
+            self.uploads.find()
+            # They may be millions: a region has them listed once for all its edges, and keeps
+            # nothing but names.
+            archived: dict[str, list[str]] = {}
+            for name in self._disk.names(self._directories.archive):
+                if (file := parse_file_name(name)) is not None:
+                    archived.setdefault(file.node, []).append(name)
+            ours = filter(self._is_ours, archived)
+            self._archived = {node: archived[node] for node in ours}
+            self._has(self._node)
+        self._greeted_at, self.node = self._clock(), hub.name
 
-        self._seen_at = self._reactor.seconds()
-        looked = self._in_thread(self._files.before_spool)
-        looked.addCallbacks(seen, lambda failed: failed.trap(OSError) and None)
+    def _has(self, node: str) -> None:
+        """The hub has told what it has of a node."""
+        lsns = self._hub.lsns_of(node) or {}
+        here = {by: one.copy() for by, one in lsns.items()}
+        for name in self._archived.pop(node, []):
+            file = parse_file_name(name)
+            assert file is not None
+            here.setdefault(file.incarnation, Lsns()).add(file.first, file.last)
+            if not self._hub.has(file):
+                self._again.add(name)
+                self.uploads.add(name)
+        last = max((one.last for one in lsns.values()), default=0)
+        known = self.uploads.last
+        if node == self._node:
+            self._tell_holes(here)
+        else:
+            known[node] = max(last, known.get(node, 0))
+
+    def _tell_holes(self, here: dict[str, Lsns]) -> None:
+        """Tell which lsns of ours the hub lacks, and of which there is no file here."""
+        for file in self.uploads.waiting_of(self._node):
+            here.setdefault(file.incarnation, Lsns()).add(file.first, file.last)
+        now: Incarnation = self._lineage.now
+        began = {**now.began, now.id: now.since}
+        for by, lsns in here.items():
+            since = began.get(by) or next(iter(lsns), (1, 0))[0]
+            for first, last in Lsns([(since, lsns.last)]) - lsns:
+                self._log.warn(
+                    "The hub lacks lsns {first} to {last} of incarnation {by}, of which "
+                    "there are no files here any more (spool.retention)",
+                    first=first,
+                    last=last,
+                    by=by,
+                )
+
+    def _ask_about_archived(self, hub: Hub) -> None:
+        """Ask about one node of others that has brought nothing since the hub was new."""
+        for node in [*self._archived]:
+            if hub.lsns_of(node) is not None:
+                self._has(node)
+            elif not self._is_held(node):
+                try:
+                    hub.ask_about(node)
+                except Held as why:
+                    self._hold(node, why)
+                return
+
+    def _tell_words(self, hub: Hub) -> None:
+        self._worded_at = self._clock()
+        self.left = self._left_here()
+        for node, incarnation, word in self._say(self.left):
+            with contextlib.suppress(Held):  # others' may be refused
+                hub.say(node, incarnation, word)
+
+    def _left_here(self) -> dict[str, Lsns]:
+        """Lsns in the spool of nodes whose files are not ours to bring, or which the hub does
+        not take from us, by `NODE_INCARNATION`.
+        """
+        found: dict[str, list[tuple[int, int]]] = {}
+        known: dict[str, bool] = {}
+        for name in self._disk.names(self._directories.spool):
+            if (file := parse_file_name(name)) is None:
+                continue
+            node, life = file.node, str(file.life)
+            if node not in known:
+                known[node] = self._is_held(node) or not self._is_ours(node)
+            if known[node] and (life in found or len(found) < _MOST_LEFT):
+                found.setdefault(life, []).append((file.first, file.last))
+        return {life: Lsns(spans) for life, spans in found.items()}
+
+    # Several hubs
+
+    def _turn_to_hub(self, at: int, why: str) -> None:
+        """Bring files to that one, and to no other."""
+        before, self._at, self._hub = self._hub, at, self._new_hub(at)
+        self._archived, self._try_at = {}, 0.0
+        self._held.clear()
+        self._is_away(why)
+        before.close()
+        with self._condition:
+            self._condition.notify()
+
+    def _ask_those_before(self) -> None:
+        """Ask the hubs that come first whether they are back."""
+        self._asked_at = self._clock()
+        for at in range(self._at):
+            hub = self._new_hub(at)
+            with contextlib.suppress(BucketError), contextlib.closing(hub):
+                hub.greet()
+                self._turn_to_hub(at, f"{hub.url} is back")
+                return
+
+    def _failed(self, hub: Hub, why: OSError) -> None:
+        """A request had no answer, or one that refuses this gateway; or the disk fails.  Any
+        thread.
+        """
+        if isinstance(why, Busy):
+            self._word = str(why)
+            if self._connected:
+                return
+        self._denied = why.code if isinstance(why, Denied) else 0
+        self._is_away(str(why))
+        if self._why != self._told:
+            self._told = self._why
+            self._log.warn("Not forwarding to {to}: {why}", to=hub.url, why=self._why)
+        self._try_at = self._clock() + self._backoff.pause()
+        waited = self._clock() - self._since
+        if waited >= self._settings.next_after and len(self._settings.hubs) > 1:
+            self._turn_to_hub((self._at + 1) % len(self._settings.hubs), self._why)
+        with self._condition:
+            self._condition.notify()
 
     def _is_away(self, why: str) -> None:
         if self._connected:
-            self._since = self._reactor.seconds()
+            self._since = self._clock()
         self._connected, self._why, self._word = False, why, ""
 
-    # What it tells
+    # What uploads ask for
 
-    def opened(self, hub: str, arrived: int | None) -> None:
-        """See `Observer`."""
-        self.connections += 1
-        self._connected, self._since = True, self._reactor.seconds()
-        self._asked_at = self._since
-        self._denied = None
-        self._told = ""
-        if self.node not in ("", hub):
-            self.nodes.clear()
-            self._see_who_waits()
-        self.node = hub
-        if arrived is not None:
-            self.arrived_lsn = arrived
-        self._log.info("Forwarding to {to}", to=self._to)
+    @property
+    def url(self) -> str:
+        return " or ".join(self._settings.hubs)
 
-    def said(self, word: Word) -> None:
-        """See `Observer`."""
-        self._word = word.why
+    def prepare(self) -> None:
+        if not self._connected:
+            raise Lost(self._why)
 
-    def has(self, named: SpoolFile) -> None:
-        """See `Observer`."""
-        if named.node == self._files.node:
-            self.arrived_lsn = max(self.arrived_lsn, named.last)
+    def put(self, file: SpoolFile, path: Path) -> Put:
+        self.prepare()
+        hub = self._hub
+        try:
+            found = hub.put(file, path)
+        except SetAside:
+            self.set_aside += 1
+            raise
+        except Held as why:
+            self._hold(file.node, why)
+            raise
+        except (Lost, Denied, Busy) as why:
+            if self._connected and hub is self._hub:  # else another thread has told
+                self._failed(hub, why)
+            raise
+        if hub is not self._hub:
+            raise Lost("another hub is to have it")
+        self._word = ""
+        return found
 
-    def relayed(self, node: str, last: int) -> None:
-        """See `Observer`."""
-        self.nodes[node] = last
-        self._held.pop(node, None)
+    def size(self, file: SpoolFile) -> int | None:
+        return 0 if file.name in self._again or self._hub.has(file) else None
 
-    def _hold(self, denied: Denied) -> None:
-        if denied.holds:
-            until = self._reactor.seconds() + _HELD_SECONDS
-            self._held[denied.node] = until, denied
+    def _arrived(self, one: Uploaded) -> None:
+        """A file is in the archive."""
+        file = parse_file_name(one.name)
+        assert file is not None
+        self._again.discard(one.name)
+        if not self._hub.has(file):  # another one was here meanwhile
+            if self._disk.exists(self._directories.archive / one.name):
+                self._archived.setdefault(file.node, []).append(one.name)
+                if self._hub.lsns_of(file.node) is not None:
+                    self._has(file.node)
+            return
+        self._held.pop(file.node, None)
+        if not one.again:
+            self._backoff.succeeded()
+            self.sent_files += 1
+            self.sent_bytes += one.bytes
+            self.sent_events += file.events
+
+    def _hold(self, node: str, why: Held) -> None:
+        self._held[node] = self._clock() + _HELD_SECONDS, why
 
     def _is_held(self, node: str) -> bool:
         until, _ = self._held.get(node, (0.0, None))
-        now: float = self._reactor.seconds()
-        return now < until
-
-    def arrived(self, outgoing: Outgoing, waiting: int) -> None:
-        """See `Observer`."""
-        self._backoff.succeeded()
-        self.files = waiting
-        self.sent_files += 1
-        self.sent_bytes += outgoing.file.bytes
-        self.sent_events += outgoing.events
-
-    def lacks(self, incarnation: str, first: int, last: int) -> None:
-        """See `Observer`."""
-        self._log.warn(
-            "The hub lacks lsns {first} to {last} of incarnation {incarnation}, of which "
-            "there are no files here any more (spool.retention)",
-            first=first,
-            last=last,
-            incarnation=incarnation or "unknown",
-        )
-
-    def unreadable(self, why: Unreadable) -> None:
-        """See `Observer`."""
-        self.set_aside += 1
-        self._log.error("{why}; it is in poison/ now, and not at the hub", why=why)
-
-    def ended(self, why: Exception) -> None:
-        """See `Observer`."""
-        if self._connection is None:
-            return  # we have ended it
-        self._connection = None
-        self._denied = why if isinstance(why, Denied) else None
-        if isinstance(why, Denied):
-            self._hold(why)
-        self._is_away(str(why) or type(why).__name__)
-        if self._why != self._told:
-            self._told = self._why
-            self._log.warn("Not forwarding to {to}: {why}", to=self._to, why=self._why)
-        if self._running:
-            self._try_next()
-            self._timer = self._reactor.callLater(self._backoff.pause(), self._begin)
+        # Tried again after a tenth of what it is told for.
+        return self._clock() < until - 0.9 * _HELD_SECONDS

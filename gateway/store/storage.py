@@ -29,7 +29,6 @@ from gateway import config
 from gateway.config import model
 from gateway.event import Decode, Stored
 from gateway.sdk.disk import Disk
-from gateway.sdk.forwarding import Said
 from gateway.sdk.interfaces import Memory, Retaining
 from gateway.store.checkpoint import Checkpoint
 from gateway.store.digests import Link
@@ -54,7 +53,7 @@ from gateway.store.spool.backlog import Backlog
 from gateway.store.spool.consumed import LOOK_SECONDS, BucketExpiry
 from gateway.store.spool.processes import Processes, usual_number
 from gateway.store.spool.retained import Retained
-from gateway.store.spool.uploads import Uploaded, Uploads
+from gateway.store.spool.uploads import BucketEnd, Uploaded, Uploads
 from gateway.store.system.lock import alone_with, is_locked, lock, lock_directory
 from gateway.store.system.machine import Machine
 from gateway.store.system.room import SPARE_BYTES, Room
@@ -303,6 +302,7 @@ class OpenedStorage:
             machine.disk,
             callbacks.noticed,
             machine.clock,
+            by=lambda: found.lineage.now.id,
         )
 
     def _orphans(self) -> list[Orphan]:
@@ -387,11 +387,10 @@ class OpenedStorage:
             spool.why_not,
             lambda: spool.waiting_files,
             uploads,
-            waits=settings.acknowledge_when_published,
+            waits=settings.acknowledge_when_published and uploads is not None,
         )
-        self.arrivals.recover()
         spool.arrived_bytes = partial(getattr, self.arrivals, "bytes")
-        spool.look_at_arrivals = self.arrivals.look
+        spool.look_at_arrivals = self.arrivals.look_after_parts
         storage = Storage(self, spool, checkpoint, retained, handing)
         storage.speak()
         return storage
@@ -446,7 +445,7 @@ class OpenedStorage:
             return None
         settings, machine = self.settings, self.machine
         return Uploads(
-            self.bucket,
+            BucketEnd(self.bucket, settings.node, machine.disk),
             settings.node,
             settings.directories.spool,
             settings.directories.archive,
@@ -540,7 +539,7 @@ class Storage:
                 lambda node: (
                     node == settings.node
                     or arrivals.comes(node)
-                    or uploads.has_of(node)
+                    or bool(uploads.waiting_of(node))
                 ),
             )
             return BucketLooks(
@@ -563,13 +562,13 @@ class Storage:
 
     def words(
         self, handed_over: Callable[[], int]
-    ) -> Callable[[Mapping[str, Lsns]], list[Said]]:
-        """For a new connection to a hub: what is to be said on it, again and again; the hub
-        has all up to the lsn that is *handed_over*.
+    ) -> Callable[[Mapping[str, Lsns]], list[tuple[str, str, bytes]]]:
+        """For a hub that is new: what is to be said to it, again and again (node,
+        incarnation, word); the hub has all up to the lsn that is *handed_over*.
         """
         relay = Relay(self.directories.arrivals)
 
-        def said(left: Mapping[str, Lsns]) -> list[Said]:
+        def said(left: Mapping[str, Lsns]) -> list[tuple[str, str, bytes]]:
             word = self._speaker.word()
             own = msgspec.structs.replace(
                 word,
@@ -579,8 +578,7 @@ class Storage:
                 left={life: tuple(lsns)[:_MOST_RANGES] for life, lsns in left.items()},
             )
             node = self._opened.settings.node
-            words = [Said(node, msgspec.Raw(msgspec.json.encode(own)))]
-            return words + [Said(node, msgspec.Raw(word)) for node, _, word in relay()]
+            return [(node, own.incarnation, msgspec.json.encode(own)), *relay()]
 
         return said
 

@@ -644,7 +644,7 @@ def test_what_stops_senders_comes_first() -> None:
     assert "silent" in judged(**all_of_it).sentence
 
 
-HUB = "tls://hub:7410"
+HUB = "https://hub:7410"
 AWAY = Hub(HUB, connected=False, seconds=3 * 3600, why="connection refused")
 WAIT = {"uncommitted": 10_800.0, "waiting_bytes": 5 * GiB // 4}
 
@@ -655,7 +655,7 @@ WAIT = {"uncommitted": 10_800.0, "waiting_bytes": 5 * GiB // 4}
         (
             {"hub": AWAY, **WAIT, "limit_bytes": 20 * GiB, "growth": 600_000.0},
             (
-                "The hub, tls://hub:7410, has been away for 3 h (connection refused); "
+                "The hub, https://hub:7410, has been away for 3 h (connection refused); "
                 "1.2 GiB wait, room for 9 h; look at the line, and at the hub."
             ),
             "bad",
@@ -671,7 +671,7 @@ WAIT = {"uncommitted": 10_800.0, "waiting_bytes": 5 * GiB // 4}
                 **WAIT,
             },
             (
-                "The hub, tls://hub:7410, refuses this gateway: no such name; 1.2 GiB "
+                "The hub, https://hub:7410, refuses this gateway: no such name; 1.2 GiB "
                 "wait; mend what the hub says: the token, the version, or that two "
                 "gateways have one name."
             ),
@@ -680,7 +680,7 @@ WAIT = {"uncommitted": 10_800.0, "waiting_bytes": 5 * GiB // 4}
         (
             {"hub": Hub(HUB, why="the spool holds 20 GiB"), **WAIT},
             (
-                "The hub, tls://hub:7410, takes nothing now: the spool holds 20 GiB; "
+                "The hub, https://hub:7410, takes nothing now: the spool holds 20 GiB; "
                 "1.2 GiB wait."
             ),
             "warning",
@@ -697,7 +697,7 @@ WAIT = {"uncommitted": 10_800.0, "waiting_bytes": 5 * GiB // 4}
         (
             {"hub": Hub(HUB, place=2)},
             (
-                "All events go their way, but to tls://hub:7410, as what is before it in "
+                "All events go their way, but to https://hub:7410, as what is before it in "
                 "forward.to is away or refuses them; look at the first hub of forward.to, and "
                 "at the line there."
             ),

@@ -24,7 +24,7 @@ from gateway.daemon import statistics
 from gateway.daemon.lake import LakeWatch
 from gateway.daemon.reload import Reloads
 from gateway.figures.reported import Reported
-from gateway.forward import Hub
+from gateway.forward import HubState
 from gateway.net import MemoryBudget
 from gateway.plugins import installed
 from gateway.protocols import forward
@@ -136,7 +136,7 @@ def everything(daemon: Any, tmp_path: Path) -> None:
     uploads: Any = SimpleNamespace(
         uploaded=1, failed=2, bytes=3, why=None, conflicts={}, stuck={}
     )
-    hub = Hub("tcp://hub:1", connected=False, seconds=9.5, why="", refused=401)
+    hub = HubState("http://hub:1", connected=False, seconds=9.5, why="", refused=401)
     forwarder: Any = SimpleNamespace(
         hub=hub, sent_files=1, sent_bytes=2, sent_events=3, connections=4, set_aside=5,
         files=6, arrived_lsn=7, node="hub", nodes={},

@@ -317,10 +317,12 @@ def test_at_the_edge_there_are_no_tables(
     path = tmp_path / "edge.yaml"
     path.write_text(
         "listeners: [{name: a, protocol: lumberjack, listen: 'tcp:1'}]\n"
-        "spool: {after: forward}\nforward: {to: 'tls://hub:7410'}\ndata_dir: data\n"
+        "spool: {after: forward}\nforward: {to: 'https://hub:7410'}\ndata_dir: data\n"
     )
     assert cli.main(["audit", "--config", str(path)]) == 2
-    assert "at the hub, tls://hub:7410: run the audit there" in capsys.readouterr().err
+    assert (
+        "at the hub, https://hub:7410: run the audit there" in capsys.readouterr().err
+    )
 
 
 def test_a_gateway_that_can_not_be_asked_is_a_problem(

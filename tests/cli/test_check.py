@@ -84,19 +84,16 @@ def test_where_files_are_forwarded(
     """To whom, as whom, and what is so while that is away; and that others could read it."""
     file.write_text(
         f"{GOOD}spool: {{after: forward, retention: 2h, max_bytes: 1GiB}}\n"
-        "forward: {to: 'tcp://hub:7410', token: secret, rate: 1MiB}\n"
+        "forward: {to: 'http://hub:7410', token: secret, rate: 1MiB}\n"
     )
     assert main(["check", str(file)]) == 0
     assert capsys.readouterr().out.splitlines()[-3:] == [
         (
-            "  files go to tcp://hub:7410, as gw-1, 1MiB/s at most; the archive keeps them for "
+            "  files go to http://hub:7410, as gw-1, 1MiB/s at most; the archive keeps them for "
             "another 2 h"
         ),
         "    while it is away 1GiB wait here (spool.max_bytes); then senders do",
-        (
-            "  warning: events, and the token, go to tcp://hub:7410 as they are: use tls: or "
-            "wss:"
-        ),
+        "  warning: events, and the token, go to http://hub:7410 as they are: use https:",
     ]
 
 
@@ -104,16 +101,16 @@ def test_several_hubs(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In which order, and when the next one has its turn; each that others can read."""
     file.write_text(
         f"{GOOD}spool: {{after: forward}}\n"
-        "forward: {to: ['tls://hub:1', 'ws://other:2', 'tls://far:3'], next_after: 10m}\n"
+        "forward: {to: ['https://hub:1', 'http://other:2', 'https://far:3'], next_after: 10m}\n"
     )
     assert main(["check", str(file)]) == 0
     out = capsys.readouterr().out
-    assert "  files go to tls://hub:1, as gw-1;" in out
+    assert "  files go to https://hub:1, as gw-1;" in out
     assert (
-        "    once it was away for 10 min they go to ws://other:2, then tls://far:3: each gets "
+        "    once it was away for 10 min they go to http://other:2, then https://far:3: each gets "
         "all that it lacks and is still here\n"
     ) in out
-    assert "warning: events go to ws://other:2 as they are: use tls: or wss:" in out
+    assert "warning: events go to http://other:2 as they are: use https:" in out
 
 
 def test_a_hub_whose_job_is_one_of_several(

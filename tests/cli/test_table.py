@@ -209,7 +209,7 @@ def test_no_table_comes_without_a_job(
         "spool": {"after": after},
     }
     if after == "forward":
-        settings["forward"] = {"to": "tcp://127.0.0.1:1"}
+        settings["forward"] = {"to": "http://127.0.0.1:1"}
     file = tmp_path / "after.yaml"
     file.write_text(json.dumps(settings))
     system.node().publish(count=1)

@@ -11,14 +11,14 @@ from gateway import config
 Load = Callable[..., config.Config]
 Problems = Callable[..., list[str]]
 
-FORWARDING = "spool: {after: forward}\nforward: {to: 'tls://hub:7410'}"
+FORWARDING = "spool: {after: forward}\nforward: {to: 'https://hub:7410'}"
 
 
 def test_an_address_is_enough(load: Load) -> None:
     """All the rest has its defaults, and there is no job."""
     loaded = load(FORWARDING)
     assert loaded.forward is not None
-    assert loaded.forward.to == "tls://hub:7410"
+    assert loaded.forward.to == "https://hub:7410"
     assert loaded.forward.name is loaded.forward.token is loaded.forward.rate is None
     assert not loaded.spool.has_job
     assert load("").forward is None
@@ -28,15 +28,15 @@ def test_an_address_is_enough(load: Load) -> None:
 @pytest.mark.parametrize(
     "to",
     [
-        "tcp://10.0.0.1:7410",
-        "tls://[2001:db8::1]:7410",
-        "ws://hub:80",
-        "wss://hub.example.org:443/edges",
+        "http://10.0.0.1:7410",
+        "https://[2001:db8::1]:7410",
+        "http://hub:80",
+        "https://hub.example.org/edges",
         "unix:/run/hub.sock",
     ],
 )
 def test_addresses(load: Load, to: str) -> None:
-    """With a port, but for a socket of this machine."""
+    """As of any server of HTTP, or a socket of this machine."""
     loaded = load(f"spool: {{after: forward}}\nforward: {{to: '{to}'}}")
     assert loaded.forward is not None
     assert loaded.forward.to == to
@@ -46,14 +46,14 @@ def test_several_hubs(load: Load) -> None:
     """In order, the first that is preferred; alone it need be no list."""
     loaded = load(
         "spool: {after: forward}\n"
-        "forward: {to: ['tls://hub:1', 'tcp://other:2'], next_after: 1m, ca: gateway.yaml}"
+        "forward: {to: ['https://hub:1', 'http://other:2'], next_after: 1m, ca: gateway.yaml}"
     )
     assert loaded.forward is not None
-    assert loaded.forward.hubs == ["tls://hub:1", "tcp://other:2"]
+    assert loaded.forward.hubs == ["https://hub:1", "http://other:2"]
     assert loaded.forward.next_after == 60
     alone = load(FORWARDING).forward
     assert alone is not None
-    assert alone.hubs == ["tls://hub:7410"]
+    assert alone.hubs == ["https://hub:7410"]
 
 
 @pytest.mark.parametrize(
@@ -62,39 +62,39 @@ def test_several_hubs(load: Load) -> None:
         *(
             (
                 f"spool: {{after: forward}}\nforward: {{to: '{to}'}}",
-                "forward.to: must be like tls://hub.example.org:7410",
+                "forward.to: must be like https://hub.example.org:7410",
             )
-            for to in ("hub:7410", "tls://hub", "tls://hub:x", "tls://hub:70000",
-                       "https://hub:1", "tcp://hub:1/path", "tcp://me@hub:1")
+            for to in ("hub:7410", "https://", "https://hub:x", "https://hub:70000",
+                       "tls://hub:1", "http://hub:1/path?a", "http://me@hub:1")
         ),
         (
-            "spool: {after: forward}\nforward: {to: ['tls://hub:1', 'hub:2']}",
-            "forward.to[1]: must be like tls://hub.example.org:7410",
+            "spool: {after: forward}\nforward: {to: ['https://hub:1', 'hub:2']}",
+            "forward.to[1]: must be like https://hub.example.org:7410",
         ),
         (
-            "spool: {after: forward}\nforward: {to: ['tls://hub:1', 'tls://hub:1']}",
-            "forward.to: tls://hub:1 is there twice",
+            "spool: {after: forward}\nforward: {to: ['https://hub:1', 'https://hub:1']}",
+            "forward.to: https://hub:1 is there twice",
         ),
         ("spool: {after: forward}\nforward: {to: []}", "forward.to: is empty"),
         ("spool: {after: forward}", "forward: is required, because spool.after is forward"),
         (
-            "forward: {to: 'tls://hub:1'}",
+            "forward: {to: 'https://hub:1'}",
             (
                 "spool.after: must be forward, and not archive: files are the hub's then; a "
                 "job beside it reads the archive (spool.consumers)"
             ),
         ),
         (
-            "spool: {after: forward, directory: 's3://bucket'}\nforward: {to: 'tls://hub:1'}",
+            "spool: {after: forward, directory: 's3://bucket'}\nforward: {to: 'https://hub:1'}",
             "spool.directory: must be a directory, and not s3://bucket",
         ),
         (
-            "spool: {after: forward}\nforward: {to: 'tcp://hub:1', ca: gateway.yaml}",
-            "forward.ca: is for tls: and wss:, and to is tcp://hub:1",
+            "spool: {after: forward}\nforward: {to: 'http://hub:1', ca: gateway.yaml}",
+            "forward.ca: is for https:, and to is http://hub:1",
         ),
         (
             ("spool: {after: forward}\n"
-            "forward: {to: 'tls://hub:1', private_key: gateway.yaml}"),
+            "forward: {to: 'https://hub:1', private_key: gateway.yaml}"),
             "forward.certificate: is needed too",
         ),
     ],

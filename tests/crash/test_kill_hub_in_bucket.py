@@ -60,7 +60,7 @@ def test_kill_a_hub_in_a_bucket(tmp_path: Path, ack: str) -> None:
             "node": "edge",
             "listeners": [listener("in", "rsio", listen=f"tcp:127.0.0.1:{streams}")],
             "spool": {"after": "forward", "roll_interval": "100ms"},
-            "forward": {"to": f"tcp://127.0.0.1:{port}", "token": "secret"},
+            "forward": {"to": f"http://127.0.0.1:{port}", "token": "secret"},
         })  # fmt: skip
         with hub, edge:
             sender = spawn(

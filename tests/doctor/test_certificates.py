@@ -173,7 +173,7 @@ def test_a_certificate_without_names(tmp_path: Path, looks: Looks) -> None:
 
 def test_what_the_hub_is_shown(authority: Authority, make: Make) -> None:
     """Of who forwards, the certificate, its key, and who signs the hub's."""
-    hub = f"to: 'tls://hub:7410', ca: {authority.ca}"
+    hub = f"to: 'https://hub:7410', ca: {authority.ca}"
     spool = "{after: forward}"
     found = list(examine(make(spool=spool, forward=f"{{{hub}}}")))
     assert [one.what for one in found] == ["certificate of forward, ca"]

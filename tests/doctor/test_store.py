@@ -228,7 +228,7 @@ def test_a_damaged_file_where_no_job_is(
     """Who else has its events, if anybody has: there are no tables here."""
     [path] = (data / where).iterdir()
     path.write_bytes(b"")
-    more = {"forward": "{to: tcp://h:1}"} if "forward" in spool else {}
+    more = {"forward": "{to: http://h:1}"} if "forward" in spool else {}
     assert one(make(spool=spool, **more), "spool files").advice.startswith(advice)
 
 

@@ -5,13 +5,9 @@ some is told what it lacks.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred, maybeDeferred
 
 from edges import ALL, FILES, Hub, Pair
 from forwarded import Sent
@@ -20,7 +16,7 @@ from gateway_testkit.settings import options_of
 from incarnations import A
 from samples import some_of
 
-FIRST, SECOND, THIRD = (f"tcp://hub-{number}:7410" for number in (1, 2, 3))
+FIRST, SECOND, THIRD = (f"http://hub-{number}:7410" for number in (1, 2, 3))
 
 
 class Several(Pair):
@@ -29,15 +25,11 @@ class Several(Pair):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         for to in (FIRST, SECOND, THIRD):
-            self.hubs[to] = Hub(folder / to[6:11], self.clock)
+            self.hubs[to] = Hub(folder / to[7:12], self.clock, to[7:12])
         to = [FIRST, SECOND, THIRD]
         self.settings = options_of(Forward, to=to, next_after=10.0)
         self.begin()
         self.forwarder.start(0)
-
-    def cut(self) -> None:
-        for line in self.lines:
-            line.cut()
 
     def kill(self, to: str) -> None:
         """That hub is gone."""
@@ -112,7 +104,7 @@ def test_the_first_one_is_back(several: Several) -> None:
     several.run(30)
     assert several.forwarder.hub.place == 1
     assert several.hubs[FIRST].files() == ALL
-    assert len([line for line in several.lines if not line.cut_off]) == 1
+    assert len(several.open) == 1
 
 
 def test_a_hub_that_is_there_and_refuses(several: Several) -> None:
@@ -151,13 +143,11 @@ def test_a_hub_that_is_there_and_refuses_the_node(several: Several) -> None:
 
 def test_a_file_that_one_may_have(several: Several) -> None:
     """It has it, and could not say so: the next one gets it, too, and each has it once."""
-    several.cuts = iter([(float("inf"), 150)])
-    several.cut()
+    several.run(1)
+    several.lines[-1].down = 0
     several.publish(FILES[0])
-    for _ in range(30):
-        several.run(0.1)
-        if several.hubs[FIRST].files():
-            break
+    several.step()
+    assert several.hubs[FIRST].files()
     several.kill(FIRST)
     several.run(40)
     several.dead.clear()
@@ -165,64 +155,7 @@ def test_a_file_that_one_may_have(several: Several) -> None:
     assert several.forwarder.hub.place == 1
     for to in (FIRST, SECOND):
         assert several.hubs[to].files() == {FILES[0].name: FILES[0].data}
-        assert several.hubs[to].arrivals.files == 1
-
-
-def test_a_crash_between_two_renames(several: Several) -> None:
-    """The later one of two files is in the archive, and the earlier one still in the spool:
-    another hub gets them in their order, or it would take the earlier one for there already.
-    """
-    several.forwarder.stop()
-    several.publish(FILES[0], FILES[3])
-    for sent in FILES[1:3]:
-        (several.edge.archive / sent.name).write_bytes(sent.data)
-    several.begin()
-    several.forwarder.start(0)
-    several.run()
-    assert several.hubs[FIRST].files() == ALL
-
-
-@pytest.mark.parametrize("moment", ["in_archive", "in_spool", "look_at"])
-@pytest.mark.parametrize("after", [False, True])
-def test_renames_that_take_their_time(
-    several: Several, moment: str, *, after: bool
-) -> None:
-    """The second hub has two files, and the first one is back before they have gone to the
-    archive: whenever they go, it gets them.
-    """
-    held: list[Callable[[], object]] = []
-    holding = True
-
-    def in_thread(do: Callable[..., Any], *words: Any, **more: Any) -> Deferred[Any]:
-        nonlocal holding
-        name = getattr(do, "func", do).__name__
-        if holding and name == "have_arrived":
-            held.append(partial(do, *words))
-            return Deferred()
-        ends = holding and len(held) == 2 and several.forwarder.hub.place == 1
-        if not ends or name != moment:
-            return maybeDeferred(do, *words, **more)
-        holding = False
-        found = maybeDeferred(do, *words, **more) if after else None
-        for each in held:
-            each()
-        return found or maybeDeferred(do, *words, **more)
-
-    several.forwarder.stop()
-    several.in_thread = in_thread
-    several.kill(FIRST)
-    several.begin()
-    several.forwarder.start(0)
-    several.run(40)
-    several.publish(*FILES[:2])
-    several.run(3)
-    assert len(held) == len(several.hubs[SECOND].files()) == 2
-    several.dead.clear()
-    several.run(30)
-    assert not holding
-    several.publish(*FILES[2:])
-    several.run(30)
-    assert several.hubs[FIRST].files() == ALL
+        assert several.hubs[to].taker.files == 1
 
 
 def test_what_the_archive_has_no_more(several: Several) -> None:
@@ -233,7 +166,7 @@ def test_what_the_archive_has_no_more(several: Several) -> None:
     several.kill(FIRST)
     several.run(40)
     assert several.hubs[SECOND].files().keys() == {FILES[1].name}
-    assert dict(several.hubs[SECOND].arrivals.nodes["edge"].last) == {A: 203}
+    assert several.hubs[SECOND].lsns() == {A: [(201, 203)]}
 
 
 def test_another_order(several: Several) -> None:
@@ -242,24 +175,19 @@ def test_another_order(several: Several) -> None:
     several.run(40)
     assert several.forwarder.hub.place == 2
     several.forwarder.configure(options_of(Forward, to=[THIRD, FIRST]))
-    several.run(1)
+    several.run(2)
     assert several.forwarder.hub.to == THIRD
-    several.forwarder.stop()
-    several.clock.pump([10, 10])
-    assert not several.clock.getDelayedCalls()
 
 
 @pytest.mark.parametrize("seed", range(some_of(40, 10)))
 def test_hubs_that_come_and_go(tmp_path: Path, seed: int) -> None:
-    """At any moment, with kills of all and, in half of the runs, slow threads: what has left the spool is at one of them, each takes
+    """At any moment, with kills of all and, in half of the runs, slow renames: what has left the spool is at one of them, each takes
     each file once, and all that were there at the end have the same.
     """
     chance = random.Random(seed)
     several = Several(tmp_path)
     if seed % 2:
-        several.forwarder.stop()
-        several.begin_with_slow_threads(chance)
-        several.forwarder.start(0)
+        several.slow_renames(chance)
     files = [Sent(1 + 3 * number) for number in range(12)]
     for sent in files:
         several.publish(sent)
@@ -273,9 +201,7 @@ def test_hubs_that_come_and_go(tmp_path: Path, seed: int) -> None:
                 several.cut()
                 several.hubs[to].restart()
             if chance.random() < 0.2:
-                several.forwarder.stop()
-                several.begin()
-                several.forwarder.start(0)
+                several.restart()
             several.run(chance.random() * 30)
             somewhere = {name for hub in several.hubs.values() for name in hub.files()}
             assert {*several.archived()} <= somewhere

@@ -24,7 +24,7 @@ from pylogbeat import PyLogBeatClient
 
 from daemons import Daemon, listener, tls
 from deadlines import eventually, run
-from forwarded import A, Sent
+from forwarded import Sent
 from gateway.protocols.pomelo import wire as pomelo
 from gateway.protocols.pravega.codec import encode
 from gateway.protocols.pravega.wire import (
@@ -36,7 +36,7 @@ from gateway.protocols.pravega.wire import (
 from gateway.protocols.pravega.wire_segments import CreateSegment
 from gateway.protocols.rsio import wire as rsio
 from gateway.protocols.rsio.messages import ClientHello, Goodbye, OnSubscribe, Request
-from gateway.sdk import forwarding
+from gateway.sdk.arrivals import DIGEST, EVENTS, digest_field
 
 TERMINATED = (-signal.SIGTERM, 128 + signal.SIGTERM)
 """twistd ends by the signal that it was sent, or says so as a shell would."""
@@ -436,10 +436,15 @@ def _said_by_pravega() -> tuple[bytes, bytes, bytes]:
 _FILE = Sent(1)
 _WORDS: dict[str, tuple[bytes, bytes, bytes]] = {
     "forward": (
-        forwarding.encode(forwarding.Hello(0, "edge"))
-        + forwarding.encode(forwarding.Life("edge", A)),
-        forwarding.encode(_FILE.file) + forwarding.data(_FILE.data),
-        forwarding.encode(forwarding.Stored(_FILE.name, A, 0)),
+        b"GET /nodes/edge HTTP/1.1\r\nHost: hub\r\n\r\n",
+        (
+            f"PUT /spool/{_FILE.name} HTTP/1.1\r\nHost: hub\r\n"
+            f"{DIGEST}: {digest_field(bytes.fromhex(_FILE.file.sha256))}\r\n"
+            f"{EVENTS}: {_FILE.file.events}\r\n"
+            f"Content-Length: {len(_FILE.data)}\r\n\r\n"
+        ).encode()
+        + _FILE.data,
+        b"HTTP/1.1 201",
     ),
     "lumberjack": (
         b"2W" + struct.pack(">I", 1000),

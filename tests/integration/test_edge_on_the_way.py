@@ -88,8 +88,7 @@ def made(
         "node": "hub",
         "listeners": [listener("edges", "forward", listen=f"tcp:127.0.0.1:{port}",
                                tls=tls(shown, **asked),
-                               options={"tokens": {"edge": f"${{file:{folder}/token}}"},
-                                        "word_interval": "1s"})],
+                               options={"tokens": {"edge": f"${{file:{folder}/token}}"}})],
         "spool": {"after": "keep"},
     })  # fmt: skip
     own = {} if ours is None else {
@@ -98,7 +97,7 @@ def made(
     return hub, edge(folder / "edge", {
         "node": "edge",
         "spool": {"after": "forward", "roll_interval": "100ms", **spool},
-        "forward": {"to": f"tls://localhost:{port}", "token": token,
+        "forward": {"to": f"https://localhost:{port}", "token": token,
                     "ca": str(authority.ca), **own},
     })  # fmt: skip
 

@@ -44,7 +44,7 @@ def test_an_edge_starts_and_forwards_without_spark(tmp_path: Path) -> None:
         {
             "node": "edge",
             "spool": {"after": "forward", "roll_interval": "100ms"},
-            "forward": {"to": f"tcp://127.0.0.1:{port}"},
+            "forward": {"to": f"http://127.0.0.1:{port}"},
         },
     )
     with hub, edge:

@@ -35,7 +35,7 @@ def test_a_gateway_on_the_way(tmp_path: Path) -> None:
                          options=tokens)]  # fmt: skip
 
     def sends(to: str, who: str) -> dict[str, object]:
-        return {"to": f"tcp://127.0.0.1:{ports[to]}", "token": SECRETS[who]}
+        return {"to": f"http://127.0.0.1:{ports[to]}", "token": SECRETS[who]}
 
     hub = Daemon(tmp_path / "hub", {
         "node": "hub", "listeners": takes("hub", "region"), "spool": {"after": "keep"},

@@ -56,14 +56,13 @@ class Shop:
         port = free_port()
         self.hub = Daemon(folder / "hub", {
             "node": "hub",
-            "listeners": [listener("edges", "forward", listen=f"tcp:127.0.0.1:{port}",
-                                   options={"word_interval": "1s"})],
+            "listeners": [listener("edges", "forward", listen=f"tcp:127.0.0.1:{port}")],
             "spool": {"after": "keep"},
         })  # fmt: skip
         self.edge = Daemon(folder / "edge", {
             "node": "edge",
             "spool": {"after": "forward", "roll_interval": "100ms"},
-            "forward": {"to": f"tcp://127.0.0.1:{port}"},
+            "forward": {"to": f"http://127.0.0.1:{port}"},
         })  # fmt: skip
 
     def arrives(self, number: int) -> None:
@@ -208,6 +207,25 @@ def test_a_mistyped_data_dir_that_is_put_right(shop: Shop, tmp_path: Path) -> No
     path = shop.hub.data / "arrivals"
     eventually(lambda: len([*path.glob("edge_*")]) >= 4, "its last word is at the hub")
     assert audit(shop.hub)["complete"]
+
+
+@pytest.mark.slow
+def test_an_edge_that_is_closed(shop: Shop) -> None:
+    """It is stopped, and its own machine says that nothing follows: the hub hears it, though
+    no gateway runs there any more; while the hub is away, that is said, and may be said again.
+    """
+    shop.edge.terminate()
+    words = ["decommission", "edge", "--config", str(shop.edge.config)]
+    shop.hub.kill()
+    done = run(sys.executable, "-m", "gateway", *words)
+    assert done.returncode == 0
+    assert "the hub is not told yet: http://127.0.0.1:" in done.stderr
+    shop.hub.start()
+    done = run(sys.executable, "-m", "gateway", *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    time.sleep(1.1)
+    found = audit(shop.hub, "--silent-after", "1s")
+    assert (found["complete"], found["events"]) == (True, 3)
 
 
 @pytest.mark.slow

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import io
+
+import pyarrow.parquet as pq
 
 from gateway.event import Rows
-from gateway.sdk.forwarding import File
-from gateway.store.names import file_name
+from gateway.sdk.arrivals import Announced
+from gateway.store.digests import EVENTS_KEY
+from gateway.store.names import file_name, parse_file_name
 from incarnations import A
 from spools import spool_file
 
-__all__ = ["Sent"]
+__all__ = ["Sent", "announced"]
 
 
 class Sent:
@@ -28,10 +32,18 @@ class Sent:
         payloads = [f"{text} {first + at}".encode() for at in range(count)]
         self.data = spool_file(node, first, [Rows(payloads)], incarnation=by)
         self.name = file_name(node, by, first, first + count - 1)
-        digest = hashlib.sha256(self.data).hexdigest()
-        self.file = File(self.name, by, len(self.data), digest)
+        named = parse_file_name(self.name)
+        assert named is not None
+        self.named = named
+        self.file = announced(self.data, self.name)
 
-    def at(self, at: int) -> File:
-        """The announcement that goes on there."""
-        file = self.file
-        return File(file.name, file.incarnation, file.bytes, file.sha256, at)
+
+def announced(data: bytes, name: str) -> Announced:
+    """What is said of a file with these bytes."""
+    events = "0" * 64
+    try:
+        said = pq.read_metadata(io.BytesIO(data)).metadata or {}
+        events = said.get(EVENTS_KEY, events.encode()).decode()
+    except Exception:
+        pass  # it is to be no file
+    return Announced(name, len(data), hashlib.sha256(data).hexdigest(), events)

@@ -33,12 +33,11 @@ from gateway.audit.payloads import compare_payloads
 from gateway.daemon.opened import OpenedDaemon
 from gateway.daemon.running import Running
 from gateway.daemon.service import Gateway
-from gateway.sdk.forwarding import Life as Brought
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Ledger, Ranges
 from gateway.store import storage
 from gateway.store.directories import Directories
-from gateway.store.hub.arrivals import Arrivals
+from gateway.store.hub.arrivals import Record as Arrived
 from gateway.store.names import Life, file_name, parse_file_name
 from gateway.store.node import catalog, mark
 from gateway.store.node.incarnation import Incarnation
@@ -279,8 +278,9 @@ def complete(place: Place) -> dict[str, Any]:
     )
     expired = file_name(EDGE, ITS, 1, 5)
     expire(data, [expired], "gw-1")
-    hub = Arrivals("gw-1", place.directories, here, lambda _: None)
-    hub.bring(Brought(EDGE, ITS)).close()
+    hub = place.directories.arrivals
+    here.make_directory(hub)
+    statefile.StateFile(hub / EDGE, Arrived, here).write(Arrived(ITS, {ITS: ()}))
     deletion = Deletion("delete-1", "asked", "ann@vm", 1_795_959_182.0, "case 1")
     deleted.save(here, lake, deletion)
     journal = place.directories.journal_of("gw-1")

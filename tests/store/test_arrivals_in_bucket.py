@@ -4,7 +4,6 @@ brings them is told when the hub's own senders would be.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import io
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 
 from bucket_node import Node, uploads_of
 from forwarded import Sent
-from gateway.sdk.forwarding import Life
+from gateway.sdk.arrivals import Unwelcome
 from gateway.store.hub.arrivals import Arrivals
 from gateway.store.system.disk import RealDisk
 from gateway_testkit.bucket import MemoryBucket
@@ -27,21 +26,20 @@ def arrivals_of(node: Node) -> Arrivals:
     return node.storage._opened.arrivals
 
 
-def bring(node: Node, *files: Sent, by: str = A) -> None:
-    bringing = arrivals_of(node).bring(Life("edge", by))
+def bring(node: Node, *files: Sent) -> list[Sent]:
+    """Those that were there, and need not be brought."""
+    there = []
     for one in files:
-        if bringing.begin(one.at(0)):
+        try:
+            bringing = arrivals_of(node).bring(one.file, 0)
+        except Unwelcome as why:
+            if why.code != 412:
+                raise
+            there.append(one)
+        else:
             bringing.write([one.data])
             bringing.finish()
-    bringing.close()
-
-
-def bring_when_settled(node: Node, *files: Sent) -> bool:
-    """Whether they were taken: what came before is in the bucket."""
-    with contextlib.suppress(BlockingIOError):
-        bring(node, *files)
-        return True
-    return False
+    return there
 
 
 def has(bucket: MemoryBucket, *files: Sent) -> bool:
@@ -68,25 +66,29 @@ def test_files_go_on_to_the_bucket(
 def test_nobody_is_told_before_it_is_in_the_bucket(
     tmp_path: Path, bucket: MemoryBucket
 ) -> None:
-    """With `ack: spool`: not of a file, nor by the position of a connection that comes."""
+    """With `ack: spool`: not of a file that was brought, nor of what is here."""
     node = Node(tmp_path, bucket).start()
     bucket.away()
     bring(node, Sent(1))
     node.reactor.run(lambda: uploads_of(node).why)
     assert not arrivals_of(node).is_settled(Sent(1).name)
-    with pytest.raises(BlockingIOError, match="not in the bucket yet"):
-        arrivals_of(node).bring(Life("edge", A))
+    assert arrivals_of(node).known("edge").lsns == {}
+    with pytest.raises(Unwelcome, match="not in the bucket yet") as why:
+        bring(node, Sent(1))
+    assert why.value.code == 503
     bucket.back()
     node.reactor.run(lambda: arrivals_of(node).is_settled(Sent(1).name))
     assert has(bucket, Sent(1))
-    assert arrivals_of(node).bring(Life("edge", A)).last == {A: 3}
+    assert arrivals_of(node).known("edge").lsns == {A: ((1, 3),)}
+    [there] = bring(node, Sent(1))
+    assert there.name == Sent(1).name
     node.stop()
 
 
 def test_a_file_that_the_disk_gives_no_name(
     tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is on its way to the bucket once it has one, and told then, and by itself."""
+    """It comes again, and is on its way to the bucket once it has one."""
     node = Node(tmp_path, bucket).start()
     full = True
     rename = RealDisk.rename
@@ -97,11 +99,11 @@ def test_a_file_that_the_disk_gives_no_name(
         rename(disk, old, new)
 
     monkeypatch.setattr(RealDisk, "rename", renamed)
-    bring(node, Sent(1))
-    assert not arrivals_of(node).is_settled(Sent(1).name)
     with pytest.raises(OSError, match="No space"):
-        arrivals_of(node).bring(Life("edge", A))
+        bring(node, Sent(1))
+    assert arrivals_of(node).known("edge").lsns == {}
     full = False
+    assert bring(node, Sent(1)) == []
     node.reactor.run(lambda: arrivals_of(node).is_settled(Sent(1).name))
     assert has(bucket, Sent(1))
     node.stop()
@@ -111,7 +113,7 @@ def test_a_bucket_that_is_away(tmp_path: Path, bucket: MemoryBucket) -> None:
     """With `ack: journal` the hub's disk is what its own senders have: files are told then,
     as far as its spool has room, and go to the bucket later, also after a kill.
     """
-    node = Node(tmp_path, bucket, ack="journal", max_bytes=Sent(1).file.bytes).start()
+    node = Node(tmp_path, bucket, ack="journal", max_bytes=Sent(1).file.size).start()
     bucket.away()
     bring(node, Sent(1))
     assert arrivals_of(node).is_settled(Sent(1).name)
@@ -125,18 +127,19 @@ def test_a_bucket_that_is_away(tmp_path: Path, bucket: MemoryBucket) -> None:
     again.stop()
 
 
-def test_a_kill_before_it_has_its_name(tmp_path: Path, bucket: MemoryBucket) -> None:
-    """The start places it, and it goes on."""
+def test_a_kill_before_it_is_recorded(tmp_path: Path, bucket: MemoryBucket) -> None:
+    """It goes on from the spool, and is known again when it is asked for."""
     node = Node(tmp_path, bucket, ack="journal").start()
     bucket.away()
     bring(node, Sent(1))
     node.stop()
-    record = arrivals_of(node).nodes["edge"]
-    spool = tmp_path / "spool"
-    (spool / Sent(1).name).rename(spool / record.placing)
+    (tmp_path / "arrivals/edge").unlink()
     bucket.back()
     again = Node(tmp_path, bucket, ack="journal").start()
     again.reactor.run(lambda: has(bucket, Sent(1)))
+    [there] = bring(again, Sent(1))
+    assert there.name == Sent(1).name
+    assert arrivals_of(again).known("edge").lsns == {A: ((1, 3),)}
     again.stop()
 
 

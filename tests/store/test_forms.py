@@ -73,7 +73,7 @@ def test_what_others_keep_is_read(stored: Place, facts: Any) -> None:
     read = statefile.look(stored.directories.consumers / "reader", Read)
     assert read == Read({f"gw-1_{by}": Lsns([(first, last)])})
     hub = statefile.look(stored.directories.arrivals / EDGE, Record)
-    assert hub == Record(ITS, {ITS: 0})
+    assert hub == Record(ITS, {ITS: ()})
     expired = look(stored.directories.journal_of("gw-1")).all(Expired)
     assert expired == [Expired(f"{EDGE}_{ITS}", Lsns([(1, 5)]))]
     [deletion] = deletions(stored.data / "lake")

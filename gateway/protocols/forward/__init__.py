@@ -1,7 +1,7 @@
 """Takes the files of other gateways, which forward them: the hub's side, as a plug-in.
 
-`protocol` is the plug-in.  docs/forward-v0.md is the protocol, byte by byte, and
-docs/edge.md says what it is good for.
+`protocol` is the plug-in.  docs/forward.md is what is said, and docs/edge.md what it is good
+for.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class _Forward(Protocol):
 
 
 class _Service(Service):
-    """What all listeners share: where files arrive."""
+    """The part that all listeners share: where files arrive."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -88,7 +88,7 @@ class _Service(Service):
     def ports(self, listener: Listener[Options]) -> Iterator[Port]:
         from gateway.protocols.forward.server import ForwardListener
         from gateway.protocols.forward.turns import Turns
-        from gateway.sdk.forwarding import ALPN, SUBPROTOCOL
+        from gateway.sdk.http1 import METHODS
 
         context = self._context
         if self._turns is None:
@@ -96,7 +96,6 @@ class _Service(Service):
             self._turns = Turns(self._in_thread)
         accepting = ForwardListener(
             listener,
-            context.node,
             context.arrivals,
             context.reactor,
             self._connections,
@@ -104,12 +103,10 @@ class _Service(Service):
             self._turns,
         )
         self._accepting.add(accepting)
-        yield Port(
-            accept=accepting, alpn=[ALPN], subprotocols=[SUBPROTOCOL], mixed=True
-        )
+        yield Port(accept=accepting, prefixes=METHODS, websocket=False)
 
     def retired(self, port: Port) -> None:
-        """Nobody who came to it is there any more."""
+        """All who came to it are gone."""
         self._accepting = {one for one in self._accepting if one is not port.accept}
 
     def reload(self) -> None:
@@ -134,7 +131,7 @@ class _Service(Service):
         arrivals = self._context.arrivals
         yield ARRIVALS.of(
             {
-                "connections": len(self._connections),
+                "connections": len({one.by for one in self._connections}),
                 "files": arrivals.files,
                 "bytes": arrivals.bytes,
                 "events": arrivals.events,

@@ -23,7 +23,7 @@ ARRIVALS = StatusSection(
                "events in the files of other gateways",
                card="events", panel="Bytes of other gateways", legend="events"),
         Figure("arrivals.refused", "gateway_arrivals_refused_total",
-               "connections of other gateways that were refused",
+               "requests of other gateways that were refused",
                look="it grows: a wrong token, or two gateways of one name; the log says which",
                card="refused", panel="Files of other gateways", legend="refused", rare=True),
     ),

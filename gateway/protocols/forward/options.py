@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import hmac
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
 from gateway.sdk.endpoint import Unix
 from gateway.sdk.fields import Name, Secret
 from gateway.sdk.section import AT_ONCE, NEW_CONNECTIONS, Section
-from gateway.sdk.units import Time
 
 if TYPE_CHECKING:
     from gateway.sdk.protocol import Listener
 
 
 class Options(Section):
-    """What is particular to files that other gateways forward."""
+    """Options of files that other gateways forward."""
 
     reload: ClassVar = NEW_CONNECTIONS
-    reloads: ClassVar = {"tokens": AT_ONCE}
+    reloads: ClassVar = {"tokens": AT_ONCE, "nodes": AT_ONCE}
 
     tokens: dict[Name, Secret] = Field(
         default={},
@@ -31,12 +30,6 @@ class Options(Section):
         default={},
         description="Names to patterns of the nodes whose files they may bring, shop-*; "
         "by default a name's own",
-    )
-    hello_timeout: Annotated[float, Time("100ms", "1h")] = Field(
-        default=10.0, description="From the connection to the peer's hello (time)"
-    )
-    word_interval: Annotated[float, Time("1s", "30s")] = Field(
-        default=10.0, description="From one sign of life to the next (time)"
     )
 
 

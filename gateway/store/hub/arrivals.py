@@ -3,22 +3,20 @@
     arrivals/NODE                              a `Record`, a `statefile`
     spool/.arriving-SHA256-NAME                a file of which not all has come
 
-    1. octets → the hidden file; sync it; look whether it is what its name says; sync the
-       directory
-    2. the record: all up to its last lsn is there, and which file is to be placed; synced
-    3. rename it to its name                                    whoever reads may see it
-    4. whoever brought it is told
+    1. octets → the hidden file; sync it; look whether it is what its name says
+    2. rename it to its name, sync the directory                the spool's readers may see it
+    3. the record: its lsns are there; synced
+    4. who brought it is told
 
-A crash before 2 leaves a part that goes on, or is dropped when its digest is not right, or
-when nobody has gone on with it for a day.  One behind it is finished by the next start,
-and what could not have its name before by a look, each second: the record says which file
-that is about.
+A crash before 2 leaves a part, which goes on, or is dropped when its digest is not right, or
+when nothing more of it came for a day.  After a crash before 3 the file is brought again, and
+found under its name, in the spool or the archive.  Where it has left both by then it is taken
+a second time; the Spark job compares its rows with those that the tables have, and drops it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import io
 import re
@@ -27,23 +25,22 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import BinaryIO, Protocol
 
 import msgspec
 import pyarrow.parquet as pq
 from attrs import define, field
 
 from gateway.event import SCHEMA, SCHEMA_VERSION, SCHEMA_VERSION_KEY
-from gateway.sdk.arrivals import Unwelcome
+from gateway.sdk.arrivals import Announced, Known, Unwelcome
 from gateway.sdk.disk import Disk, File
-from gateway.sdk.forwarding import Begun, Life, Said
-from gateway.sdk.forwarding import File as Brought
 from gateway.sdk.protocol import Unusable
 from gateway.store import digests
 from gateway.store.directories import Directories
 from gateway.store.hub.pages import MOST_PAGES, unpacked_sizes
 from gateway.store.hub.promised import why_not_those
 from gateway.store.hub.thrift import STRUCT, Compact, TooMuch
+from gateway.store.lsns import Lsns
 from gateway.store.names import INCARNATION, SpoolFile, parse_file_name
 from gateway.store.node import incarnation
 from gateway.store.objects.word import Word, forget_some, hear
@@ -51,81 +48,86 @@ from gateway.store.system.lock import Lock, Locked, lock_file
 from gateway.store.system.statefile import StateFile, look
 
 _MOST_INCARNATIONS = 2000
-"""Of a node that are remembered; the oldest go.  What is brought again of these, the Spark
-job has already."""
+"""Incarnations of a node that are remembered; the oldest go.  What is brought again of these,
+the Spark job has already."""
 _MOST_FOOTER_BYTES = 8 << 20
-"""More than the largest segment of small events makes, …"""
+"""Bytes of a footer: more than the largest segment of small events makes."""
 _MOST_FOOTER_WEIGHT = 1 << 21
-"""… and of its lists: 240 for a group of rows as gateways write them.  Three bytes of a list
-may take 700 in memory: so it is some 200 MiB at most."""
+"""Weight of a footer's lists: 240 for a group of rows as gateways write them.  Three bytes of
+a list may take 700 in memory: so it is some 200 MiB at most."""
 _LONGEST_STRING = 1 << 14
-"""In a footer.  Arrow's schema has 3 KiB; it can name one field of a few bytes many times."""
+"""Bytes of a string in a footer.  Arrow's schema has 3 KiB; it can name one field of a few
+bytes many times."""
 _MOST_PAGE_BYTES = 8 << 20
-"""Of what is looked at; those who write make pages of one MiB."""
+"""Bytes of a page that is looked at; gateways write pages of one MiB."""
 _MOST_EVENTS = 1 << 28
-"""A page of a few bytes can have 2**31 rows that are looked at, one by one."""
+"""Events of a file: a page of a few bytes can have 2**31 rows, looked at one by one."""
 _LOOKED_AT = ("node", "lsn")
 _HIDDEN = re.compile(r"\.arriving-([0-9a-f]{64})-(events-.+\.parquet)")
 # With the longest of these a hidden name has 242 bytes, and 255 are the most.
 _INCARNATION = re.compile(INCARNATION)
+_MOST_PARTS = 16
+"""Files of a node that have not come whole; the oldest goes for one more."""
 _PART_SECONDS = 24 * 3600.0
-"""What came of a file whose edge does not come again goes then; it would begin anew."""
-_TWINS_SECONDS = 600.0
-"""So long it is told that two gateways had one name."""
+"""Seconds after which what came of a file goes, if no more of it came."""
+_LATELY_SECONDS = 600.0
+"""Seconds for which a node's files may still come, or two gateways of one name are told."""
 _NODE = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,98}[a-z0-9])?")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _CHUNK_BYTES = 1 << 20
 _TAIL = struct.Struct("<I4s")
-"""The footer's length, and …"""
+"""The footer's length, and Parquet's mark."""
 _MARKS = (b"PAR1", b"PARE")
-"""… Parquet's mark, of a plain one, or an encrypted one."""
+"""Parquet's mark of a plain file, and of an encrypted one."""
 
 
 class Record(msgspec.Struct, frozen=True):
-    """What is known of one node."""
+    """The record of one node."""
 
-    current: str
-    """The incarnation that began last."""
-    last: Mapping[str, int]
-    """The last lsn that is here, by incarnation, the oldest first."""
-    placing: str = ""
-    """The hidden name of the last file, which has its own since, unless it is still there."""
+    current: str = ""
+    """The incarnation that was heard last."""
+    lsns: Mapping[str, tuple[tuple[int, int], ...]] = {}
+    """The ranges of lsns that are here, by incarnation, the oldest first."""
 
 
 class Onward(Protocol):
-    """What takes files from the spool to a bucket.  Any thread."""
+    """Uploads of files from the spool to a bucket, or to another hub.  Any thread."""
 
     def add(self, name: str) -> None:
         """A file is in the spool."""
 
     def has(self, name: str) -> bool:
-        """Whether that one is not in the bucket yet."""
+        """Whether that one is not at its goal yet."""
 
-    def has_of(self, node: str) -> bool:
-        """Whether any of that node is not."""
+    def waiting_of(self, node: str) -> list[SpoolFile]:
+        """Files of that node that are not."""
 
 
 @define(eq=False, slots=False)
 class _Node:
-    """One node, while the gateway runs.  Its lock is held by whoever changes it."""
+    """One node, while the gateway runs.  Its lock is held by the thread that changes it."""
 
     name: str
     file: StateFile[Record]
+    is_known: bool
+    """True if there is a record."""
+    current: str
+    lsns: dict[str, Lsns]
     lock: threading.RLock = field(factory=threading.RLock)
-    record: Record | None = None
-    part: str = ""
-    """The hidden name of a file that has not come whole."""
-    unplaced: bool = False
-    """The last file that has come whole has not its name yet."""
-    holder: _Bringing | None = None
-    """Who brings its files now."""
+    parts: dict[str, None] = field(factory=dict)
+    """Hidden names of files that have not come whole, the oldest first."""
+    hands: dict[str, _Bringing] = field(factory=dict)
+    """Files that come now, by their hidden names."""
+    asked_at: float = 0.0
+    """When its bringer was heard last."""
 
 
 @define(eq=False, slots=False)
 class Arrivals:
-    """Of one gateway: implements `gateway.sdk.arrivals.Arrivals`.
+    """The files that come to one gateway: implements `gateway.sdk.arrivals.Arrivals`.
 
-    *tell* is told what an operator should know; *clock* is the wall's.
+    *tell* is told what an operator should know; *clock* is the wall's; *by* gives the
+    gateway's own incarnation.
     """
 
     _node: str
@@ -136,25 +138,26 @@ class Arrivals:
     _reader: Callable[[Path], BinaryIO] = field(
         default=lambda path: path.open("rb"), kw_only=True
     )
-    """What has come is read with it: it may be much."""
+    """Opens what has come: it may be much."""
+    _by: Callable[[], str] = field(default=str, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         self._nodes: dict[str, _Node] = {}
         self._lock = threading.Lock()
         self._why_not: Callable[[int], str | None] = lambda _: None
         self._files: Callable[[], int] = lambda: 0
-        self._onward: Onward | None = None
+        self.onward: Onward | None = None
+        """Uploads that take files on."""
         self._spool_lock: Lock | None = None
-        self._waits = False
+        self._waits = self._unsynced = False
         self._looked_at = 0.0
-        """At parts that are left."""
+        """When parts that are left were looked at."""
         self.files = self.bytes = self.events = 0
-        """That have arrived since the start."""
+        """Files that have arrived since the start, and their bytes and events."""
         self._twins: dict[str, float] = {}
-        """Nodes of which two incarnations bring files in turns, and when that was so last."""
+        """Nodes of which two incarnations speak in turns, and when that was so last."""
 
     def open(self) -> None:
-        """See `sdk.arrivals.Arrivals`."""
         if self._spool_lock is not None:
             return
         self._disk.make_directory(self._directories.spool)
@@ -167,6 +170,14 @@ class Arrivals:
                 f"{why}, which takes files of others into it; they would be in each "
                 "other's way: give this one another spool.directory"
             ) from None
+        self.find_parts()
+
+    def find_parts(self) -> None:
+        """Know again what came before the start.  Blocks; raises OSError."""
+        for name in self._disk.names(self._directories.spool):
+            found = _HIDDEN.fullmatch(name)
+            if found and (named := parse_file_name(found[2])):
+                self._known(named.node).parts[name] = None
 
     def watch(
         self,
@@ -177,209 +188,231 @@ class Arrivals:
         waits: bool = False,
     ) -> None:
         """*why_not* says why the spool has no room for so many bytes, *files* how many are
-        there.  *onward* takes them to a bucket, and nobody is told of what is not there if
-        that is what everybody here *waits* for (`ack: spool`).
+        there.  *onward* takes them to a bucket; with *waits* an edge is told of a file once it
+        is there (`ack: spool`).
         """
         self._why_not, self._files = why_not, files
-        self._onward, self._waits = onward, waits
+        self.onward, self._waits = onward, waits
+
+    @property
+    def incarnation(self) -> str:
+        return self._by()
 
     @property
     def waiting(self) -> int:
-        """See `sdk.arrivals.Arrivals`."""
         return self._files()
 
     def why_not(self, size: int = 0) -> str | None:
-        """See `sdk.arrivals.Arrivals`."""
         return self._why_not(size)
 
     def is_settled(self, name: str) -> bool:
-        """See `sdk.arrivals.Arrivals`."""
-        if not self._waits or self._onward is None:
-            return True
-        return self._is_placed(name) and not self._onward.has(name)
-
-    def _is_placed(self, name: str) -> bool:
-        """Whether the disk has given it that name, which is asked for again."""
-        named = parse_file_name(name)
-        known = None if named is None else self._nodes.get(named.node)
-        if known is None:
-            return True
-        if not known.lock.acquire(blocking=False):
-            return False  # as far as is known
-        try:
-            placing = "" if known.record is None else known.record.placing
-            return not placing or _parsed(placing).public != name or self._place(known)
-        except OSError:
-            return False
-        finally:
-            known.lock.release()
+        return not self._waits or self.onward is None or not self.onward.has(name)
 
     @property
     def twins(self) -> list[str]:
         """Nodes of which two gateways have the name, as far as can be told."""
-        since = self._clock() - _TWINS_SECONDS
+        since = self._clock() - _LATELY_SECONDS
         return sorted(node for node, at in self._twins.items() if at > since)
 
     def has(self, node: str) -> bool:
         """Whether that node's files arrive here, or did.  Any thread."""
         with self._lock:
             known = self._nodes.get(node)
-        if known is not None and known.record is not None:
+        if known is not None and known.is_known:
             return True
         known_name = _NODE.fullmatch(node) is not None
         return known_name and self._disk.exists(self._directory / node)
 
-    def life_of(self, node: str) -> Life | None:
-        """Which lives a node had that brings its files here.  Blocks; raises OSError."""
-        if not _NODE.fullmatch(node) or (record := self._known(node).record) is None:
-            return None
-        earlier = tuple(one for one in record.last if one != record.current)
-        return Life(node, record.current, earlier)
-
-    @property
-    def nodes(self) -> Mapping[str, Record]:
-        """What is known of those whose files have come since the start.  Any thread."""
-        with self._lock:
-            known = [*self._nodes.values()]
-        return {one.name: one.record for one in known if one.record is not None}
-
     def all_nodes(self) -> list[str]:
-        """Those that ever brought files here.  Blocks; raises OSError."""
+        """Nodes that ever brought files here.  Blocks; raises OSError."""
         if not self._disk.exists(self._directory):
             return []
         names = self._disk.names(self._directory)
         return sorted(name for name in names if _NODE.fullmatch(name))
 
     def comes(self, node: str) -> bool:
-        """Whether somebody is there to bring that node's files.  Any thread."""
+        """Whether that node's files may come now.  Any thread."""
         with self._lock:
             known = self._nodes.get(node)
-        return known is not None and known.holder is not None
+        return known is not None and (
+            bool(known.hands) or self._clock() - known.asked_at < _LATELY_SECONDS
+        )
 
-    @property
-    def bringing(self) -> int:
-        """How many nodes' files somebody is there to bring."""
-        with self._lock:
-            return sum(one.holder is not None for one in self._nodes.values())
-
-    def recover(self) -> None:
-        """Place what a crash has left.  Blocks; raises OSError."""
-        found: dict[str, list[str]] = {}
-        for name in self._disk.names(self._directories.spool):
-            if (parsed := _parse(name)) is not None:
-                named = parse_file_name(parsed.public)
-                assert named is not None
-                found.setdefault(named.node, []).append(name)
-        for node, names in found.items():
-            if not self.has(node):
-                continue  # it comes to another gateway, which shares the spool
-            known = self._known(node)
-            with known.lock:
-                self._place(known)
-                placing = "" if known.record is None else known.record.placing
-                parts = [name for name in names if name != placing]
-                known.part = parts.pop() if parts else ""
-                for name in parts:  # none can be; whoever looks for room is glad of it
-                    self._disk.unlink(self._directories.spool / name)
-
-    def look(self) -> None:
-        """Give files their names that could not have them before, whoever is there to bring
-        more, and remove what came of those that nobody goes on with, unless they may come to
-        another gateway.  Blocks; raises OSError.
+    def look_after_parts(self) -> None:
+        """Remove what came of files of which no more came for a day.  Blocks; raises
+        OSError.
         """
-        now, alone = self._clock(), self._spool_lock is not None
-        if parts := alone and abs(now - self._looked_at) >= _PART_SECONDS / 24:
-            self._looked_at = now
+        now = self._clock()
+        if self._spool_lock is None or abs(now - self._looked_at) < _PART_SECONDS / 24:
+            return
+        self._looked_at = now
         with self._lock:
-            due = [one for one in self._nodes.values() if one.unplaced or parts]
-        for known in due:
-            if known.lock.acquire(blocking=False):  # else somebody sees to it
-                try:
-                    self._place(known)
-                    if parts and known.part and known.holder is None:
-                        self._drop_if_old(known, now)
-                finally:
-                    known.lock.release()
+            nodes = [*self._nodes.values()]
+        for known in nodes:
+            with known.lock:
+                for part in [*known.parts]:
+                    if part not in known.hands and self._is_old(part, now):
+                        self._drop(known, part)
 
-    def _drop_if_old(self, known: _Node, now: float) -> None:
-        path = self._directories.spool / known.part
+    def _is_old(self, part: str, now: float) -> bool:
         with contextlib.suppress(FileNotFoundError):
-            if now - self._disk.modified(path) < _PART_SECONDS:
-                return
-            self._disk.unlink(path)
-        known.part = ""
+            modified = self._disk.modified(self._directories.spool / part)
+            return now - modified >= _PART_SECONDS
+        return True
 
-    def hear(self, said: Said) -> None:
-        """See `sdk.arrivals.Arrivals`."""
+    def _drop(self, known: _Node, part: str) -> None:
+        self._disk.unlink(self._directories.spool / part)
+        known.parts.pop(part, None)
+
+    def hear(self, node: str, incarnation: str, word: bytes) -> None:
         try:
-            word = msgspec.json.decode(said.word, type=Word)
+            said = msgspec.json.decode(word, type=Word)
         except (ValueError, RecursionError) as why:
-            raise Unwelcome(422, f"no word of node {said.node}: {why}") from None
-        self._check(Life(said.node, word.incarnation))
-        with self._known(said.node).lock:
-            folder, spool = self._directory, self._directories.spool
-            if hear(folder, said.node, word, self._clock(), self._disk):
-                forget_some(folder, spool, said.node, self._disk)
-
-    def bring(self, life: Life) -> _Bringing:
-        """See `sdk.arrivals.Arrivals`."""
-        self._check(life)
-        known = self._known(life.node)
+            raise Unwelcome(422, f"no word of node {node}: {why}") from None
+        self._check(node)
+        if said.incarnation != incarnation or not _INCARNATION.fullmatch(incarnation):
+            raise Unwelcome(422, f"no word of incarnation {incarnation!r}")
+        known, folder = self._known(node), self._directory
         with known.lock:
-            self._see_where_they_go(known)
-            record = self._begun(known, life)
-            if record != known.record:
-                self._disk.make_directory(self._directory)
-                known.file.write(record)
-                known.record = record
-            if (before := known.holder) is not None:
-                before.end(life)
-            known.holder = _Bringing(self, known, life)
-            return known.holder
+            if not said.heard:  # by itself, or it may be an old one that is handed on
+                known.asked_at = self._clock()
+                self._speaks(known, said)
+            if hear(folder, node, said, self._clock(), self._disk):
+                forget_some(folder, self._directories.spool, node, self._disk)
 
-    def _check(self, life: Life) -> None:
-        node = life.node
+    def _speaks(self, known: _Node, said: Word) -> None:
+        """Tell where another incarnation was heard last, and this one does not know it."""
+        before, this = known.current, said.incarnation
+        if before == this:
+            return
+        if before and before not in said.earlier:
+            if this in known.lsns:  # each speaks in its turn
+                self._twins[known.name] = self._clock()
+            else:
+                last = known.lsns.get(before, Lsns()).last
+                self._tell(
+                    f"node {known.name} began anew: incarnation {this} knows nothing of "
+                    f"{before}, of which lsn {last} is the last one here; what that one had "
+                    "acknowledged behind it, and not forwarded, is lost with its disk, "
+                    "unless that gateway still runs: then two have this name"
+                )
+        known.current = this
+        known.lsns.setdefault(this, Lsns())
+        self._write(known)
+
+    def known(self, node: str) -> Known:
+        self._check(node)
+        known = self._known(node)
+        with known.lock:
+            known.asked_at = self._clock()
+            lsns = {each: one.copy() for each, one in known.lsns.items()}
+        if self._waits and self.onward is not None:
+            for one in self.onward.waiting_of(node):
+                if one.incarnation in lsns:
+                    lsns[one.incarnation] -= Lsns([(one.first, one.last)])
+        found = {each: tuple(one) for each, one in lsns.items() if one}
+        return Known(self._node, self._by(), self._files(), found)
+
+    def look(self, file: Announced) -> int:
+        named = self._named(file)
+        known = self._known(named.node)
+        with known.lock:
+            known.asked_at = self._clock()
+            self._see_whether_it_is_there(known, named)
+            if (part := _hidden(file)) in known.parts:
+                with contextlib.suppress(FileNotFoundError):
+                    return self._disk.size(self._directories.spool / part)
+        return 0
+
+    def bring(self, file: Announced, at: int) -> _Bringing:
+        named, part = self._named(file), _hidden(file)
+        known = self._known(named.node)
+        with known.lock:
+            known.asked_at = self._clock()
+            self._see_whether_it_is_there(known, named)
+            if (before := known.hands.pop(part, None)) is not None:
+                before.end()
+            known.hands[part] = bringing = self._begun(known, file, named, at)
+            return bringing
+
+    def _begun(
+        self, known: _Node, file: Announced, named: SpoolFile, at: int
+    ) -> _Bringing:
+        part = _hidden(file)
+        path = self._directories.spool / part
+        if not at:
+            idle = [one for one in known.parts if one not in known.hands]
+            if len(known.parts) >= _MOST_PARTS and idle:
+                self._drop(known, idle[0])
+            self._disk.unlink(path)
+            known.parts[part] = None
+            return _Bringing(self, known, file, named, path, self._disk.create(path))
+        if part not in known.parts or self._disk.size(path) != at:
+            raise Unwelcome(409, f"{file.name} can not go on at byte {at}")
+        bringing = _Bringing(self, known, file, named, path, self._disk.open(path), at)
+        with self._reader(path) as opened:
+            while data := opened.read(_CHUNK_BYTES):
+                bringing.sha256.update(data)
+        return bringing
+
+    def _named(self, file: Announced) -> SpoolFile:
+        named = parse_file_name(file.name)
+        if named is None:
+            raise Unwelcome(422, f"{file.name!r} is no spool file")
+        self._check(named.node)
+        if named.last - named.first >= _MOST_EVENTS:
+            raise Unwelcome(422, f"{file.name} has more than {_MOST_EVENTS} events")
+        digested = _DIGEST.fullmatch(file.sha256) and _DIGEST.fullmatch(file.events)
+        if not digested or file.size <= 0:
+            raise Unwelcome(422, f"{file.name}: without digests, or without a size")
+        return named
+
+    def _check(self, node: str) -> None:
         if not _NODE.fullmatch(node):  # it becomes a path
             raise Unwelcome(422, f"{node!r} is no node's name")
         journal = self._directories.journal_of(node)
         if node == self._node or self._disk.exists(journal):
             raise Unwelcome(403, f"node {node} has its journal on this machine")
-        for one in (life.incarnation, *life.earlier):
-            if not _INCARNATION.fullmatch(one):
-                raise Unwelcome(422, f"{one!r} is no incarnation")
 
-    def _see_where_they_go(self, known: _Node) -> None:
-        """Before it is told what is here."""
-        if (onward := self._onward) is None:
+    def _see_whether_it_is_there(self, known: _Node, named: SpoolFile) -> None:
+        """Raise `Unwelcome` if it is, durably, whatever the record says."""
+        places = self._directories.spool, self._directories.archive
+        there = [
+            one / named.name for one in places if self._disk.exists(one / named.name)
+        ]
+        if not there:
             return
-        if self._waits and (not self._place(known) or onward.has_of(known.name)):
-            raise BlockingIOError(
-                errno.EAGAIN, "what came before is not in the bucket yet (ack: spool)"
-            )
+        if self._unsynced:
+            self._disk.sync_directory(self._directories.spool)
+            self._unsynced = False
+        self.note(known, named)
+        if not self.is_settled(named.name):
+            raise Unwelcome(503, f"{named.name} is not in the bucket yet (ack: spool)")
+        events = ""
+        with contextlib.suppress(FileNotFoundError), self._reader(there[0]) as opened:
+            events = _events_of(opened)
+        raise Unwelcome(412, f"{named.name} is there", events)
 
-    def _begun(self, known: _Node, life: Life) -> Record:
-        """The record with which that life goes on."""
-        record, node, new = known.record, life.node, life.incarnation
-        if record is None:
-            return Record(new, {new: 0})
-        if new == record.current:
-            return record
-        if (
-            new in record.last
-        ):  # two gateways have the name: each brings what is its own
-            self._twins[node] = self._clock()
-            return msgspec.structs.replace(record, current=new)
-        if record.current not in life.earlier:
-            self._tell(
-                f"node {node} began anew: incarnation {new} knows nothing of "
-                f"{record.current}, of which all up to lsn {record.last[record.current]} "
-                "is here; what that one had acknowledged behind it, and not forwarded, is "
-                "lost with its disk, unless that gateway still runs: then two have this name"
-            )
-        last = {**record.last, new: 0}
-        for oldest in [*last][: max(0, len(last) - _MOST_INCARNATIONS)]:
-            del last[oldest]
-        return Record(new, last, record.placing)
+    def note(self, known: _Node, named: SpoolFile) -> None:
+        """Note durably that its lsns are there.  The node's lock is held."""
+        lsns = known.lsns.setdefault(named.incarnation, Lsns())
+        if not known.is_known or not lsns.covers(named.first, named.last):
+            before = lsns.copy()
+            lsns.add(named.first, named.last)
+            try:
+                self._write(known)
+            except OSError:
+                known.lsns[named.incarnation] = before
+                raise
+
+    def _write(self, known: _Node) -> None:
+        lsns = known.lsns
+        for oldest in [*lsns][: max(0, len(lsns) - _MOST_INCARNATIONS)]:
+            del lsns[oldest]
+        self._disk.make_directory(self._directory)
+        found = {each: tuple(one) for each, one in lsns.items()}
+        known.file.write(Record(known.current, found))
+        known.is_known = True
 
     def _known(self, node: str) -> _Node:
         with self._lock:
@@ -392,275 +425,152 @@ class Arrivals:
                 f"{damaged}: what of node {node} is here is not known any more, and what it "
                 "forwards again is dropped by the Spark job"
             )
+        said = record or Record()
+        lsns = {each: Lsns(spans) for each, spans in said.lsns.items()}
+        made = _Node(node, file, record is not None, said.current, lsns)
         with self._lock:
-            return self._nodes.setdefault(node, _Node(node, file, record=record))
+            return self._nodes.setdefault(node, made)
 
-    def arrived(self, size: int, named: SpoolFile) -> None:
-        """A file has come.  Any thread."""
+    def came(self, size: int, named: SpoolFile) -> None:
+        """A file has its name.  Any thread."""
+        if self.onward is not None:
+            self.onward.add(named.name)
         with self._lock:
             self.files += 1
             self.bytes += size
-            self.events += named.last - named.first + 1
+            self.events += named.events
+
+    def publish(self, bringing: _Bringing) -> None:
+        """Give a file that is whole its name, durably.  The node's lock is held."""
+        known, named, spool = bringing.known, bringing.named, self._directories.spool
+        self._see_whether_it_is_there(known, named)
+        self._disk.rename(bringing.path, spool / named.name)
+        known.parts.pop(bringing.path.name, None)
+        self._unsynced = True
+        self.came(bringing.file.size, named)
+        self._disk.sync_directory(spool)
+        self._unsynced = False
+        self.note(known, named)
 
     @property
     def _directory(self) -> Path:
         return self._directories.arrivals
 
-    def _place(self, known: _Node) -> bool:
-        """Give the last file its name; False while another one has it."""
-        placing = "" if known.record is None else known.record.placing
-        spool = self._directories.spool
-        if placing and self._disk.exists(spool / placing):
-            known.unplaced = True
-            public, onward = spool / _parsed(placing).public, self._onward
-            if onward and onward.has(public.name):
-                return False
-            self._disk.rename(spool / placing, public)
-            if onward is not None:
-                onward.add(public.name)
-        known.unplaced = False
-        return True
-
 
 def come(folder: Path) -> Iterator[tuple[str, Mapping[str, int]]]:
-    """How far the files of each node have come, by incarnation, for whoever only looks at a
-    hub's directory of arrivals; nothing of what is damaged.  Raises OSError.
+    """The last lsn that has come of each incarnation of each node, as a hub's directory of
+    arrivals has it; nothing of what is damaged.  Raises OSError.
     """
     for path in folder.iterdir() if folder.is_dir() else ():
         if _NODE.fullmatch(path.name) and (found := look(path, Record)) is not None:
-            yield path.name, found.last
+            yield path.name, {by: Lsns(some).last for by, some in found.lsns.items()}
 
 
-class _Arriving(NamedTuple):
-    """What the name of a file says of which not all has come."""
-
-    sha256: str
-    public: str
-    """Its name to be."""
-
-    @property
-    def hidden(self) -> str:
-        """That name."""
-        return f".arriving-{self.sha256}-{self.public}"
-
-
-def _parse(name: str) -> _Arriving | None:
-    found = _HIDDEN.fullmatch(name)
-    if found is None or parse_file_name(found[2]) is None:
-        return None
-    return _Arriving(found[1], found[2])
-
-
-def _parsed(name: str) -> _Arriving:
-    found = _parse(name)
-    assert found is not None
-    return found
-
-
-@define(eq=False)
-class _InHand:
-    """A file that is coming."""
-
-    brought: Brought
-    named: SpoolFile
-    file: File
-    at: int = 0
-    """So much of it is there, and …"""
-    sha256: hashlib._Hash = field(factory=hashlib.sha256)
-    """… the digest of that."""
+def _hidden(file: Announced) -> str:
+    """The name of a file of which not all has come."""
+    return f".arriving-{file.sha256}-{file.name}"
 
 
 @define(eq=False, slots=False)
 class _Bringing:
-    """The files of one node: implements `gateway.sdk.arrivals.Bringing`."""
+    """One file that comes: implements `gateway.sdk.arrivals.Bringing`."""
 
     _arrivals: Arrivals
-    _known: _Node
-    _life: Life
-
-    def __attrs_post_init__(self) -> None:
-        self.ended: Unwelcome | None = None
-        """See `sdk.arrivals.Bringing`."""
-        self._hand: _InHand | None = None
-
-    @property
-    def last(self) -> Mapping[str, int]:
-        """See `sdk.arrivals.Bringing`."""
-        record = self._known.record
-        return {} if record is None else record.last
-
-    @property
-    def begun(self) -> Begun | None:
-        """See `sdk.arrivals.Bringing`."""
-        if not (part := self._known.part):
-            return None
-        found, path = _parsed(part), self._spool / part
-        with contextlib.suppress(OSError):
-            at = self._disk.size(path)
-            named = parse_file_name(found.public)
-            by = named.incarnation if named else ""
-            return Begun(found.public, by, found.sha256, at)
-        return None
-
-    def begin(self, file: Brought) -> bool:
-        """See `sdk.arrivals.Bringing`."""
-        with self._going_on():
-            named = self._look_at(file)
-            if named.last <= self.last.get(file.incarnation, 0):
-                return False
-            if not self._arrivals._place(self._known):  # noqa: SLF001 - of one module
-                raise BlockingIOError(
-                    errno.EAGAIN, "the file before it is not in the bucket yet"
-                )
-            self._hand = self._opened(file, named)
-            return True
-
-    def _look_at(self, file: Brought) -> SpoolFile:
-        named = parse_file_name(file.name)
-        if named is None or named.node != self._life.node:
-            raise Unwelcome(422, f"{file.name!r} is no file of node {self._life.node}")
-        if named.incarnation != file.incarnation:
-            raise Unwelcome(
-                422, f"{file.name} is not of incarnation {file.incarnation!r}"
-            )
-        if named.last - named.first >= _MOST_EVENTS:
-            raise Unwelcome(422, f"{file.name} has more than {_MOST_EVENTS} events")
-        if not _SHA256.fullmatch(file.sha256) or file.bytes <= 0:
-            raise Unwelcome(422, f"{file.name}: without a digest, or without a size")
-        return named
-
-    def _opened(self, brought: Brought, named: SpoolFile) -> _InHand:
-        known, at = self._known, brought.at
-        part = _Arriving(brought.sha256, brought.name).hidden
-        path = self._spool / part
-        self._close()
-        if known.part and known.part != part:
-            self._disk.unlink(self._spool / known.part)
-            known.part = ""
-        if not at:
-            self._disk.unlink(path)
-            known.part = part
-            return _InHand(brought, named, self._disk.create(path))
-        if known.part != part or self._disk.size(path) != at:
-            raise Unwelcome(409, f"{brought.name} can not go on at byte {at}")
-        hand = _InHand(brought, named, self._disk.open(path), at)
-        with self._arrivals._reader(path) as opened:  # noqa: SLF001 - likewise
-            while data := opened.read(_CHUNK_BYTES):
-                hand.sha256.update(data)
-        return hand
+    known: _Node
+    file: Announced
+    named: SpoolFile
+    path: Path
+    _opened: File
+    _at: int = 0
+    """Bytes of it that are there."""
+    sha256: hashlib._Hash = field(factory=hashlib.sha256)
+    """The digest of what is there."""
+    _over: Unwelcome | None = None
+    """Why nothing more of it is taken here."""
 
     def write(self, octets: Sequence[bytes]) -> None:
-        """See `sdk.arrivals.Bringing`."""
-        with self._holding() as hand:
+        with self._going_on():
             size = sum(map(len, octets))
-            if hand.at + size > hand.brought.bytes:
+            if self._at + size > self.file.size:
                 raise Unwelcome(
-                    422, f"{hand.brought.name} has more bytes than were announced"
+                    422, f"{self.file.name} has more bytes than were announced"
                 )
             try:
-                hand.file.write(octets)
-            except OSError as why:
-                self._take_back(hand, why)
+                self._opened.write(octets)
+            except OSError:
+                self._end(f"{self.file.name} could not be written")
                 raise
-            hand.at += size
+            self._at += size
             for each in octets:
-                hand.sha256.update(each)
-
-    def _take_back(self, hand: _InHand, failed: OSError) -> None:
-        """What was written of octets that will come again."""
-        try:
-            hand.file.truncate(hand.at)
-        except OSError:
-            # Behind them they would be there twice.  How many there are, its size tells.
-            self._close()
-            name = hand.brought.name
-            raise Unwelcome(503, f"{name} could not be written: {failed}") from failed
+                self.sha256.update(each)
 
     def finish(self) -> int:
-        """See `sdk.arrivals.Bringing`."""
-        with self._holding() as hand:
-            known, brought = self._known, hand.brought
-            path = self._spool / known.part
-            self._see_to_it_that_it_is_whole(hand, path)
+        with self._going_on():
+            self._see_that_it_is_whole()
             # By this clock: the other's may be anything.
-            self._disk.set_times(path, self._arrivals._clock())  # noqa: SLF001 - likewise
-            self._disk.sync_directory(self._spool)
-            assert known.record is not None
-            last = {**known.record.last, brought.incarnation: hand.named.last}
-            record = msgspec.structs.replace(
-                known.record, last=last, placing=known.part
-            )
-            known.file.write(record)
-            known.record, known.part = record, ""
-            self._close()
-            self._arrivals.arrived(brought.bytes, hand.named)
-            # Where that fails, or a crash undoes it, the record says what is to be done.
-            with contextlib.suppress(OSError):
-                self._arrivals._place(known)  # noqa: SLF001 - likewise
-            return hand.named.last - hand.named.first + 1
+            arrivals = self._arrivals
+            arrivals._disk.set_times(self.path, arrivals._clock())  # noqa: SLF001
+            arrivals.publish(self)
+            self.close()
+            return self.named.events
 
-    def _see_to_it_that_it_is_whole(self, hand: _InHand, path: Path) -> None:
+    def _see_that_it_is_whole(self) -> None:
         """And synced; what is not goes."""
-        name = hand.brought.name
+        name = self.file.name
         try:
-            hand.file.sync()
-        except OSError as why:  # what is on the disk now, nobody knows
+            self._opened.sync()
+        except OSError:  # what is on the disk now, nobody knows
             self._drop()
-            raise Unwelcome(503, f"{name} could not be synced: {why}") from why
-        if hand.at != hand.brought.bytes:
+            raise
+        if self._at != self.file.size:
             self._drop()
-            raise Unwelcome(422, f"{name} ended early, after {hand.at} bytes")
-        if hand.sha256.hexdigest() != hand.brought.sha256:
+            raise Unwelcome(422, f"{name} ended early, after {self._at} bytes")
+        if self.sha256.hexdigest() != self.file.sha256:
             self._drop()
             raise Unwelcome(409, f"{name}: its bytes are not those that were announced")
-        with self._arrivals._reader(path) as opened:  # noqa: SLF001 - likewise
-            wrong = why_no_spool_file(opened, hand.named)
+        with self._arrivals._reader(self.path) as opened:  # noqa: SLF001
+            wrong = why_no_spool_file(opened, self.named)
+            if wrong is None and _events_of(opened) != self.file.events:
+                wrong = "its events have another digest than was announced"
         if wrong is not None:
             self._drop()
             raise Unwelcome(422, f"{name}: {wrong}")
 
     def close(self) -> None:
-        """See `sdk.arrivals.Bringing`."""
-        with self._known.lock:
-            self._close()
-            if self._known.holder is self:
-                self._known.holder = None
+        with self.known.lock:
+            self._end(f"{self.file.name} comes no more on this connection")
+            if self.known.hands.get(self.path.name) is self:
+                del self.known.hands[self.path.name]
 
-    def end(self, by: Life) -> None:
-        """Somebody else brings the node's files: as *by* says."""
-        self.ended = Unwelcome(409, f"node {by.node} is brought by a newer connection")
-        self._close()
+    def end(self) -> None:
+        """Another connection brings the file now.  The node's lock is held."""
+        self._end(f"{self.file.name} is brought by a newer connection")
+
+    def _end(self, why: str) -> None:
+        self._over = self._over or Unwelcome(409, why)
+        self._opened.close()
 
     @contextlib.contextmanager
     def _going_on(self) -> Iterator[None]:
-        with self._known.lock:
-            if self.ended is not None:
-                raise self.ended
+        with self.known.lock:
+            if self._over is not None:
+                raise self._over
             yield
 
-    @contextlib.contextmanager
-    def _holding(self) -> Iterator[_InHand]:
-        with self._going_on():
-            assert self._hand is not None  # `begin` comes first
-            yield self._hand
-
-    @property
-    def _disk(self) -> Disk:
-        return self._arrivals._disk  # noqa: SLF001 - likewise
-
-    @property
-    def _spool(self) -> Path:
-        return self._arrivals._directories.spool  # noqa: SLF001 - likewise
-
     def _drop(self) -> None:
-        self._close()
-        self._disk.unlink(self._spool / self._known.part)
-        self._known.part = ""
+        self.close()
+        self._arrivals._drop(self.known, self.path.name)  # noqa: SLF001
 
-    def _close(self) -> None:
-        if self._hand is not None:
-            self._hand.file.close()
-            self._hand = None
+
+def _events_of(opened: BinaryIO) -> str:
+    """The digest of its events that a file says; empty if it says none, or is damaged."""
+    try:
+        opened.seek(0)
+        return digests.said(pq.read_metadata(opened).metadata, digests.EVENTS_KEY) or ""
+    except Exception as why:  # a damaged footer makes pyarrow raise anything
+        if getattr(why, "errno", None) or isinstance(why, MemoryError):
+            raise  # it may be sound
+        return ""
 
 
 def why_no_spool_file(opened: BinaryIO, named: SpoolFile) -> str | None:
@@ -692,7 +602,7 @@ def why_no_spool_file(opened: BinaryIO, named: SpoolFile) -> str | None:
 
 
 def _why_too_much(opened: BinaryIO, size: int, length: int) -> str | None:
-    """Of a footer, before anything is made of it."""
+    """Why a footer is none to be read, before anything is made of it; None if it is."""
     if length > _MOST_FOOTER_BYTES:
         return f"its footer has more than {_MOST_FOOTER_BYTES} bytes"
     opened.seek(max(0, size - _TAIL.size - length))

@@ -109,4 +109,4 @@ def _let_arrive(named: SpoolFile, target: Directories, disk: Disk) -> None:
     record = StateFile(target.arrivals / named.node, Record, disk)
     if record.read()[0] is None:
         disk.make_directory(target.arrivals)
-        record.write(Record(named.incarnation, {named.incarnation: 0}))
+        record.write(Record(named.incarnation))

@@ -106,8 +106,9 @@ class Observer(Protocol):
 class Taker(Protocol):
     """Who takes the files, if it is no Spark job; any thread may ask."""
 
-    files: int
-    """That wait there for whoever reads them."""
+    @property
+    def files(self) -> int:
+        """Files that wait there for the reader."""
 
     @property
     def why_waiting(self) -> str:
@@ -359,7 +360,7 @@ class Spool:
             return self._taker.why_waiting
         if self.uploads is None:
             return "the Spark job is behind"
-        url, why = self.uploads.bucket.url, self.uploads.why
+        url, why = self.uploads.end.url, self.uploads.why
         return f"{url} takes no files: {why}" if why else f"uploads to {url} are behind"
 
     def _try(self, what: str, do: Callable[[], None]) -> None:

@@ -1,26 +1,28 @@
-"""Puts the spool's files into a bucket, where `spool.directory` is one.
+"""Brings the spool's files somewhere else: into a bucket, or to a hub (`End`).
 
     spool/events-….parquet ── PUT that must not exist yet ──► s3://…/events-….parquet
            └───────────────── then, by renaming ────────────► archive/events-….parquet
 
-So the spool on this machine has what is in the bucket not yet, and its limit holds
-senders back when that is too much; the archive has copies of what is, for readers of old
-events.  A crash between the two steps is finished by doing both again: an object that is
-there with the same bytes is the one that was wanted (`gateway.store.objects.bucket.commit`).
+So the spool on this machine has what is not there yet, and its limit holds senders back when
+that is too much; the archive has copies of what is, for readers of old events.  A crash
+between the two steps is finished by doing both again: a file that is there with the same
+events is the one that was wanted.
 
 Requests block, so they are made in threads of their own.  What fails is tried again until
 it works, with pauses that double.  Meanwhile one thread alone uploads one file after the
 other.  So a server that is short of breath is asked for no more, a link that is too slow for
-several files at once gets one, and a file that alone is refused waits by itself.
+several files at once gets one, and a file that alone is refused waits by itself.  Nodes have
+their turns, a file each.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 from attrs import define, field
@@ -28,6 +30,7 @@ from twisted.logger import Logger
 
 from gateway.sdk.disk import Disk
 from gateway.store.digests import are_same
+from gateway.store.hub.archiving import to_archive
 from gateway.store.names import SpoolFile, parse_file_name
 from gateway.store.objects.bucket import (
     Bucket,
@@ -53,6 +56,113 @@ _CALM_SECONDS = 600.0
 """Before one upload more is tried at once, where several have failed together."""
 
 
+class Put(NamedTuple):
+    """A file that is at its end now."""
+
+    bytes: int
+    made: bool
+    """False: it was there already."""
+
+
+class Held(BucketError):
+    """No file of its node is taken there for now; *code* is the status of HTTP."""
+
+    def __init__(self, why: str, code: int) -> None:
+        super().__init__(why)
+        self.code = code
+
+
+class SetAside(Exception):
+    """A file can not be brought anywhere, and is out of the way; the text says why."""
+
+
+class End(Protocol):
+    """A place where files are brought.  Each call blocks, and raises `BucketError`."""
+
+    @property
+    def url(self) -> str:
+        """The address, for people."""
+
+    def prepare(self) -> None:
+        """Called before the first file, until it raises nothing."""
+
+    def put(self, file: SpoolFile, path: Path) -> Put:
+        """Have that file there, which lies at *path*.  Raises `Conflict`, `Held`,
+        `SetAside`, FileNotFoundError.
+        """
+
+    def size(self, file: SpoolFile) -> int | None:
+        """The bytes of a file that is there, and lies here no more; None: it is not."""
+
+
+@define(eq=False, slots=False)
+class BucketEnd:
+    """A bucket, as an `End`.
+
+    A file whose name is there with other events goes under an incarnation that is derived of
+    its own (`gateway.store.spool.parts`).
+    """
+
+    _log = Logger()
+
+    bucket: Bucket
+    _node: str
+    _disk: Disk
+
+    def __attrs_post_init__(self) -> None:
+        self._met: dict[str, tuple[StoredObject | None, str]] = {}
+        """The object in a file's way, once that is known, and what there is to say."""
+
+    @property
+    def url(self) -> str:
+        return self.bucket.url
+
+    def prepare(self) -> None:
+        probe(self.bucket, self._node)
+
+    def put(self, file: SpoolFile, path: Path) -> Put:
+        name, there = file.name, None
+        if (met := self._met.get(name)) is not None:
+            self._disk.size(path)  # raises, if it is here no more
+            there = self._found(name)
+            if there is not None and there == met[0]:
+                raise Conflict(met[1])  # neither is sent and fetched again to tell that
+        data = self._disk.read(path)
+        try:
+            made = commit(self.bucket, name, data)
+        except Conflict as why:
+            if isinstance(why, Unfit) or not self._another_past(file, data, str(why)):
+                self._met[name] = there, str(why)
+                raise
+            made = True
+        self._met.pop(name, None)
+        return Put(len(data), made)
+
+    def size(self, file: SpoolFile) -> int | None:
+        found = self._found(file.name)
+        return None if found is None else found.bytes
+
+    def _found(self, name: str) -> StoredObject | None:
+        return next((one for one in self.bucket.list(name) if one.name == name), None)
+
+    def _another_past(self, file: SpoolFile, data: bytes, why: str) -> bool:
+        """Whether the events of a file whose name another one has are in the bucket, under an
+        incarnation of their own; not of what is no spool file, or where that one is none.
+        """
+        there = self.bucket.read(file.name)
+        if are_same(pa.BufferReader(there), pa.BufferReader(data)) is None:
+            return False
+        one, part = derived_part(pa.BufferReader(data), file)
+        commit(self.bucket, one.name, part)
+        self._log.error(
+            "{why}.  Its events are there as incarnation {by}: {other}",
+            why=why,
+            by=one.incarnation,
+            other=one.name,
+        )
+        return True
+
+
 class _Gone(Exception):
     """A file is neither here nor in the bucket."""
 
@@ -71,17 +181,17 @@ class Uploaded:
 
 @define(eq=False, slots=False)
 class Uploads:
-    """Of one spool and one bucket: *number* threads.
+    """Of one spool and one *end*: *number* threads.
 
     *node* is whose files acknowledgements wait for; those of others, which are here
     since a node was renamed, are uploaded likewise, if they are *ours*.  *on_uploaded* is
     called in one of the threads, when a file is in the archive.  Files of a node that are
-    *brought* here hold nobody else back.
+    *brought* here hold nobody else back.  *quiet*: somebody else tells that the end is away.
     """
 
     _log = Logger()
 
-    bucket: Bucket
+    end: End
     _node: str
     _directory: Path
     _archive: Path
@@ -96,19 +206,22 @@ class Uploads:
     _in_order: bool = field(default=False, kw_only=True)
     """Whether no file of ours may be there before those that come before it: what a lost
     disk takes with it, and nobody was told of, is then nothing that the bucket lacks."""
+    _quiet: bool = field(default=False, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         self._then: Callable[[], None] = lambda: None
         self._condition = self._threads.condition()
         # All of the following is shared between the threads, under its lock.
-        self._waiting: dict[str, int] = {}
-        """Files that are not in the bucket, in order: the first lsn of ours, else 0."""
+        self._waiting: dict[str, dict[str, SpoolFile]] = {}
+        """Files that are not there, by node and name; the node whose turn it is comes first."""
+        self.last: dict[str, int] = {}
+        """The last lsn of each node that files were to be brought of."""
+        self._held: dict[str, float] = {}
+        """Nodes of which nothing is taken, and until when they wait."""
         self._busy: set[str] = set()
         """Those that a thread has in hand."""
         self._there: dict[str, Uploaded] = {}
         """Those whose request went well, and that are not in the archive yet."""
-        self._met: dict[str, tuple[StoredObject | None, str]] = {}
-        """Which object was in a file's way, once that is known, and what there is to say."""
         self._later: dict[str, float] = {}
         """Files with which something is wrong, and when to try them again."""
         self._failures = 0
@@ -144,10 +257,10 @@ class Uploads:
 
     def find(self) -> None:
         """Take on what an earlier run left.  Raises OSError."""
-        for name in self._disk.names(self._directory):
-            parsed = parse_file_name(name)
-            if parsed is not None and self._ours(parsed.node):
-                self.add(name)
+        found = filter(None, map(parse_file_name, self._disk.names(self._directory)))
+        for file in sorted(found, key=lambda one: (one.first, one)):
+            if not self.has(file.name) and self._ours(file.node):
+                self.add(file.name)
 
     def start(self, then: Callable[[], None]) -> None:
         """Start the threads; *then* is called after each file, in one of them."""
@@ -160,25 +273,38 @@ class Uploads:
         """A file that is in the spool now, synced."""
         file = _parsed(name)
         with self._condition:
-            self._waiting[name] = file.first if file.node == self._node else 0
+            self._waiting.setdefault(file.node, {})[name] = file
+            self.last[file.node] = max(file.last, self.last.get(file.node, 0))
             self._condition.notify()
 
     def has(self, name: str) -> bool:
-        """Whether that file is not in the bucket yet."""
+        """Whether that file is not there yet."""
         with self._condition:
-            return name in self._waiting
+            return name in self._waiting.get(_parsed(name).node, ())
 
-    def has_of(self, node: str) -> bool:
-        """Whether any of that node is not."""
+    def waiting_of(self, node: str) -> list[SpoolFile]:
+        """Files of that node that are not there yet."""
         with self._condition:
-            begin = f"events-{node}_"
-            return any(name.startswith(begin) for name in self._waiting)
+            return [*self._waiting.get(node, {}).values()]
 
-    def safe_lsn(self, made: int) -> int:
-        """Up to which lsn all is in the bucket, when there are files up to lsn *made*."""
+    @property
+    def nodes(self) -> list[str]:
+        """Nodes with such files."""
         with self._condition:
-            firsts = [first for first in self._waiting.values() if first]
-        return min([made, *(first - 1 for first in firsts)])
+            return [*self._waiting]
+
+    def safe_lsn(self, made: int, node: str = "") -> int:
+        """Up to which lsn all of ours is there, or of *node*'s, when there are files up to
+        lsn *made*.
+        """
+        waiting = self.waiting_of(node or self._node)
+        return min([made, *(file.first - 1 for file in waiting)])
+
+    def go_on(self) -> None:
+        """The end is there again: try at once."""
+        with self._condition:
+            self._failures, self._again_at = 0, 0.0
+            self._condition.notify(self._number)
 
     @property
     def problem(self) -> str | None:
@@ -235,22 +361,27 @@ class Uploads:
         at: float | None = None
         least: str | None = None
         behind = False  # one of ours that is not in the bucket
-        for name, first in self._waiting.items():
-            if self._in_order and first:
+        for name, file in self._in_turn():
+            if self._in_order and file.node == self._node:
                 if behind:
                     continue
                 behind = name not in self._there
             if name in self._busy:
                 continue
-            later = self._later.get(name, now)
+            later = max(self._later.get(name, now), self._held.get(file.node, now))
             if later <= now:
                 if name not in self._tried:
+                    self._waiting[file.node] = self._waiting.pop(file.node)
                     return name, None
                 if least is None or self._tried[name] < self._tried[least]:
                     least = name
             elif not self._stopping:
                 at = later if at is None else min(at, later)
         return (None, at) if least is None else (least, None)
+
+    def _in_turn(self) -> Iterator[tuple[str, SpoolFile]]:
+        for files in self._waiting.values():
+            yield from files.items()
 
     def _most_at_once(self, now: float) -> int:
         if self._at_once < self._number and now - self._fewer_at >= _CALM_SECONDS:
@@ -262,15 +393,20 @@ class Uploads:
         begun = self._clock()
         try:
             if not self._fit:
-                probe(self.bucket, self._node)
+                self.end.prepare()
                 self._fit = True
             one = self._put(name, begun)
         except Conflict as why:
-            brought = self._brought(_node_of(name)) and not isinstance(why, Unfit)
+            brought = self._brought(_parsed(name).node) and not isinstance(why, Unfit)
             among = self.stuck if brought else self.conflicts
             self._set_aside(name, str(why), among)
+        except Held as why:
+            self._hold(name, str(why))
         except BucketError as why:
             self._failed(name, str(why), begun)
+        except SetAside as why:
+            self._log.error("{why}; it is in poison/ now, and nowhere else", why=why)
+            self._take_out(name)
         except _Gone as why:
             self._set_aside(name, f"{name}: {why}", self.stuck)
         except Exception as why:  # it is this file's; the others may go on
@@ -279,12 +415,13 @@ class Uploads:
             self._done(one)
 
     def _put(self, name: str, begun: float) -> Uploaded:
+        file = _parsed(name)
         try:
             one = self._there.get(name)
             if one is None:
-                data, made = self._commit(name)
+                put = self.end.put(file, self._place(name))
                 seconds = self._clock() - begun
-                one = Uploaded(name, len(data), seconds, again=not made)
+                one = Uploaded(name, put.bytes, seconds, again=not put.made)
                 with self._condition:  # the next one may be sent while this is moved
                     self._there[name] = one
                     self._condition.notify()
@@ -292,56 +429,14 @@ class Uploads:
         except FileNotFoundError:
             if self._disk.exists(self._directory / name):
                 raise  # the archive is what is not there
-            return self._put_by_others(name, begun)
+            if (size := self.end.size(file)) is None:
+                raise _Gone(
+                    f"somebody took it out of {self._directory}, and it is not at "
+                    f"{self.end.url}. Put it back, or there under its name: that is looked "
+                    "for every minute. A restart of the gateway gives it up"
+                ) from None
+            return Uploaded(name, size, self._clock() - begun, again=True)
         return one
-
-    def _commit(self, name: str) -> tuple[bytes, bool]:
-        """Its bytes, and whether it was not there."""
-        there = None
-        if (met := self._met.get(name)) is not None:
-            self._disk.size(self._place(name))  # raises, if it is here no more
-            found = self.bucket.list(name)
-            there = next((one for one in found if one.name == name), None)
-            if there is None:
-                del self._met[name]
-            elif there == met[0]:
-                raise Conflict(met[1])  # neither is sent and fetched again to tell that
-        data = self._disk.read(self._place(name))
-        try:
-            return data, commit(self.bucket, name, data)
-        except Conflict as why:
-            if not isinstance(why, Unfit) and self._another_past(name, data, str(why)):
-                return data, True
-            self._met[name] = there, str(why)
-            raise
-
-    def _another_past(self, name: str, data: bytes, why: str) -> bool:
-        """Whether the events of a file whose name another one has are in the bucket, under an
-        incarnation of their own; not of what is no spool file, or where that one is none.
-        """
-        there = self.bucket.read(name)
-        if are_same(pa.BufferReader(there), pa.BufferReader(data)) is None:
-            return False
-        one, part = derived_part(pa.BufferReader(data), _parsed(name))
-        commit(self.bucket, one.name, part)
-        self._log.error(
-            "{why}.  Its events are there as incarnation {by}: {other}",
-            why=why,
-            by=one.incarnation,
-            other=one.name,
-        )
-        return True
-
-    def _put_by_others(self, name: str, begun: float) -> Uploaded:
-        """For a file that is no longer here."""
-        for one in self.bucket.list(name):
-            if one.name == name:
-                return Uploaded(name, one.bytes, self._clock() - begun, again=True)
-        raise _Gone(
-            f"somebody took it out of {self._directory}, and it is not in the bucket. "
-            "Put it back, or into the bucket under its name: that is looked for every "
-            "minute. A restart of the gateway gives it up"
-        )
 
     def _place(self, name: str) -> Path:
         """Where it is: in the archive already, if only the sync of its move failed."""
@@ -352,16 +447,13 @@ class Uploads:
 
     def _move(self, name: str) -> None:
         if (path := self._place(name)).parent == self._directory:
-            self._disk.rename(path, self._archive / name)
+            to_archive(path, self._archive, self._disk)
         self._disk.sync_directory(self._archive)
         self._disk.sync_directory(self._directory)
 
     def _done(self, one: Uploaded) -> None:
         with self._condition:
-            self._busy.discard(one.name)
-            del self._waiting[one.name]
-            self._there.pop(one.name, None)
-            self._forget(one.name)
+            self._remove(one.name)
             self.uploaded += 1
             self.bytes += one.bytes
             fewer = self._too_many(one.seconds)
@@ -372,14 +464,14 @@ class Uploads:
             ]
             away, self.why, self._failures = self.why, None, 0
             self._condition.notify(self._number)
-        if away is not None:
-            self._log.info("{bucket} takes files again", bucket=self.bucket.url)
+        if away is not None and not self._quiet:
+            self._log.info("{bucket} takes files again", bucket=self.end.url)
         if fewer is not None:
             self._log.warn(
                 "{count} uploads to {bucket} have failed together, {why}, and one by "
                 "itself went well: {most} at once from now on",
                 **fewer,
-                bucket=self.bucket.url,
+                bucket=self.end.url,
             )
         for why in refused:
             self._tell_stuck(why)
@@ -389,11 +481,25 @@ class Uploads:
             self._log.failure("{file} was uploaded", file=one.name)
         self._then()
 
-    def _forget(self, name: str) -> None:
-        """What is wrong with a file, under the lock."""
-        self._met.pop(name, None)
-        for each in (self._later, self.conflicts, self.stuck):
+    def _remove(self, name: str) -> None:
+        """A file waits no more, under the lock."""
+        node = _parsed(name).node
+        self._busy.discard(name)
+        self._waiting[node].pop(name)
+        if not self._waiting[node]:
+            del self._waiting[node]
+        for each in (self._there, self._later, self.conflicts, self.stuck):
             each.pop(name, None)
+
+    def _take_out(self, name: str) -> None:
+        with self._condition:
+            self._remove(name)
+            self._condition.notify(self._number)
+
+    def _hold(self, name: str, why: str) -> None:
+        with self._condition:
+            self._held[_parsed(name).node] = self._clock() + _ASIDE_SECONDS
+        self._set_aside(name, f"{name}: {why}", self.stuck)
 
     def _too_many(self, seconds: float) -> dict[str, object] | None:
         """After one that took so long: whether those before it were in each other's way.
@@ -443,11 +549,11 @@ class Uploads:
             if away:
                 self.why = why
             self._condition.notify(self._number)
-        if tell:
+        if tell and not self._quiet:
             self._log.error(
                 "{bucket} takes no files: {why}.  They wait in {spool}, up to "
                 "spool.max_bytes; it is asked again until it does",
-                bucket=self.bucket.url,
+                bucket=self.end.url,
                 why=why,
                 spool=self._directory,
             )
@@ -477,10 +583,6 @@ class Uploads:
 
     def _tell_stuck(self, why: str) -> None:
         self._log.error("A file of the spool is not uploaded: {why}", why=why)
-
-
-def _node_of(name: str) -> str:
-    return _parsed(name).node
 
 
 def _parsed(name: str) -> SpoolFile:

@@ -1,48 +1,36 @@
-"""The hub's end of a connection: what it says to edges, and when."""
+"""The hub's end of a connection: what it answers to edges, and when."""
 
 from __future__ import annotations
 
+import base64
 import errno
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import h11
 import pytest
+from msgspec.json import encode
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.task import Clock
 
 from forwarded import Sent
-from gateway.protocols.forward import protocol
+from gateway.protocols.forward import _Service, protocol
 from gateway.protocols.forward.options import Options, may_bring
 from gateway.protocols.forward.server import ForwardListener, ForwardServer
 from gateway.protocols.forward.turns import Turns
-from gateway.sdk.forwarding import (
-    Begun,
-    File,
-    Frames,
-    Hello,
-    Life,
-    Message,
-    Ping,
-    Position,
-    Refused,
-    Stored,
-    Welcome,
-    Word,
-    data,
-    encode,
-)
+from gateway.sdk.arrivals import DIGEST, EVENTS, OFFSET, WHY, digest_field
+from gateway.sdk.http1 import METHODS
 from gateway.store.directories import Directories
 from gateway.store.hub.arrivals import Arrivals
+from gateway.store.objects.word import Word, at_hub
 from gateway.store.system.disk import RealDisk
 from gateway.testing import FakeConnection
 from gateway.testing.plugins import FakeDaemon, listener_of
 from gateway_testkit.settings import options_of, settings
-from incarnations import A, B
-
-HELLO = encode(Hello(0, "shop"))
-LIFE = encode(Life("edge", A))
+from incarnations import A
 
 
 class Hub:
@@ -56,7 +44,9 @@ class Hub:
         self.clock = Clock()
         self.full: str | None = None
         self.disk = RealDisk()
-        self.arrivals = Arrivals("hub", self.directories, self.disk, lambda _: None)
+        self.arrivals = Arrivals(
+            "hub", self.directories, self.disk, lambda _: None, by=lambda: "h" * 10
+        )
         self.arrivals.watch(lambda _: self.full, lambda: len(self.files))
         self.connections: set[ForwardServer] = set()
         self.refused = 0
@@ -64,7 +54,6 @@ class Hub:
         """Those that wait for `step`; None: each is taken at once."""
         self.listener = ForwardListener(
             settings(Options, **options),
-            "hub",
             self.arrivals,
             self.clock,
             self.connections,
@@ -93,53 +82,104 @@ class Hub:
         names = self.disk.names(self.directories.spool)
         return [name for name in names if name[0] != "."]
 
-    def connect(self, *frames: bytes, **origin: Any) -> Edge:
-        connection = FakeConnection(protocol="forward")
-        for name, value in origin.items():
-            setattr(connection.origin, name, value)
+    @property
+    def parts(self) -> list[str]:
+        names = self.disk.names(self.directories.spool)
+        return [name for name in names if name.startswith(".arriving-")]
+
+    def connect(self, name: str = "shop", token: str = "", **origin: Any) -> Edge:
+        connection = FakeConnection(protocol="forward", prefixes=METHODS)
+        for key, value in origin.items():
+            setattr(connection.origin, key, value)
         connection.serve(self.listener(connection))
-        edge = Edge(connection)
-        edge.say(*frames)
-        return edge
+        return Edge(connection, name, token)
+
+
+class Reply(NamedTuple):
+    code: int
+    fields: Mapping[str, str]
+    body: bytes
+
+    @property
+    def why(self) -> str:
+        return self.fields.get(WHY, "")
 
 
 class Edge:
-    """The other end."""
+    """The other end; it need not wait for an answer before it asks again."""
 
-    def __init__(self, connection: FakeConnection) -> None:
+    def __init__(self, connection: FakeConnection, name: str, token: str) -> None:
         self.connection = connection
-        self._frames = Frames()
+        self._proof = base64.b64encode(f"{name}:{token}".encode()).decode()
+        self._asked: list[bytes] = []
+        self._heard = b""
 
-    def say(self, *frames: bytes) -> None:
-        for frame in frames:
-            self.connection.deliver(frame)
+    def head(self, method: str, target: str, size: int = 0, **fields: str) -> bytes:
+        lines = [
+            f"{method} {target} HTTP/1.1", "Host: hub", f"Authorization: Basic {self._proof}",
+            *(f"{key.replace('_', '-')}: {value}" for key, value in fields.items()),
+        ]  # fmt: skip
+        if method == "PUT":
+            lines.append(f"Content-Length: {size}")
+        self._asked.append(method.encode())
+        return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
-    def heard(self) -> list[Message]:
+    def say(self, data: bytes) -> None:
+        self.connection.deliver(data)
+
+    def get(self, node: str = "edge", **fields: str) -> None:
+        self.say(self.head("GET", f"/nodes/{node}", **fields))
+
+    def of(self, sent: Sent, at: int = 0, method: str = "PUT") -> bytes:
+        """The header of a request for a file."""
+        file, size = sent.file, len(sent.data)
+        more = {"Content_Range": f"bytes {at}-{size - 1}/{size}"} if at else {}
+        return self.head(
+            method, f"/spool/{file.name}", size - at,
+            **{DIGEST: digest_field(bytes.fromhex(file.sha256)), EVENTS: file.events},
+            **more,
+        )  # fmt: skip
+
+    def put(self, sent: Sent, at: int = 0, piece: int = 1000) -> None:
+        self.say(self.of(sent, at))
+        for begin in range(at, len(sent.data), piece):
+            self.say(sent.data[begin : begin + piece])
+
+    def ask(self, sent: Sent) -> int:
+        """How much is there."""
+        self.say(self.of(sent, method="HEAD"))
+        [reply] = self.replies()
+        assert reply.code == 404
+        return int(reply.fields[OFFSET])
+
+    def replies(self) -> list[Reply]:
         """Since the last time."""
-        connection = self.connection
-        self._frames.feed(connection.sent)
-        connection.clear()
-        found: list[Message] = []
-        while (message := self._frames.next()) is not None:
-            assert not isinstance(message, bytes)
-            found.append(message)
+        self._heard += self.connection.sent
+        self.connection.clear()
+        found: list[Reply] = []
+        while self._heard:
+            method = self._asked.pop(0) if self._asked else b"GET"
+            http = h11.Connection(h11.CLIENT)
+            http.send(
+                h11.Request(method=method, target=b"/", headers=[("Host", "hub")])
+            )
+            http.send(h11.EndOfMessage())
+            http.receive_data(self._heard)
+            head = http.next_event()
+            if isinstance(head, h11.InformationalResponse):
+                head = http.next_event()
+            assert isinstance(head, h11.Response)
+            body = b""
+            while isinstance(event := http.next_event(), h11.Data):
+                body += event.data
+            assert isinstance(event, h11.EndOfMessage)
+            self._heard = http.trailing_data[0]
+            fields = {key.decode(): value.decode() for key, value in head.headers}
+            found.append(Reply(head.status_code, fields, body))
         return found
 
-    def refusal(self) -> Refused:
-        """It was refused with this, and nothing else was said."""
-        refused = self.connection.refused
-        assert refused is not None
-        self._frames.feed(refused.reply)
-        found = self._frames.next()
-        assert isinstance(found, Refused)
-        return found
-
-
-def whole(sent: Sent, at: int = 0, piece: int = 1000) -> Iterator[bytes]:
-    """The frames of a file."""
-    yield encode(sent.at(at))
-    for begin in range(at, len(sent.data), piece):
-        yield data(sent.data[begin : begin + piece])
+    def codes(self) -> list[int]:
+        return [one.code for one in self.replies()]
 
 
 @pytest.fixture
@@ -149,67 +189,55 @@ def hub(tmp_path: Path) -> Hub:
 
 def test_files_come_one_after_the_other(hub: Hub) -> None:
     """Each is told to be there when it is, and in the hub's spool as it was in the edge's."""
-    edge = hub.connect(HELLO, LIFE)
-    assert edge.heard() == [Welcome(0, "hub"), Position("edge", {A: 0})]
+    edge = hub.connect()
     one, two = Sent(1, 1000), Sent(1001)
-    edge.say(*whole(one), *whole(two))
-    assert edge.heard() == [Stored(one.name, A, 1), Stored(two.name, A, 2)]
+    edge.get()
+    [known] = edge.replies()
+    said = {"hub": "hub", "incarnation": "h" * 10, "waiting": 0, "lsns": {}}
+    assert (known.code, json.loads(known.body)) == (200, said)
+    edge.put(one)
+    edge.put(two)
+    first, second = edge.replies()
+    assert (first.code, json.loads(first.body)) == (201, {"waiting": 1})
+    assert (second.code, json.loads(second.body)) == (201, {"waiting": 2})
     assert hub.files == [one.name, two.name]
     for sent in (one, two):
         assert (hub.directories.spool / sent.name).read_bytes() == sent.data
     assert edge.connection.counted == 1003
+    edge.get(If_None_Match=known.fields["etag"])
+    edge.get()
+    assert edge.codes()[0] == 304
     assert hub.connections
     edge.connection.lose()
     assert not hub.connections
-    assert not hub.arrivals.bringing
 
 
 @pytest.mark.parametrize("size", [1, 7, 4096])
-def test_octets_come_in_any_slicing(hub: Hub, size: int) -> None:
-    """Frames need not be reads."""
-    sent = Sent(1)
-    stream = b"".join([HELLO, LIFE, *whole(sent, piece=333)])
+def test_requests_come_in_any_slicing(hub: Hub, size: int) -> None:
+    """One behind the other, without waiting for answers."""
+    one, two = Sent(1), Sent(4)
     edge = hub.connect()
+    stream = edge.of(one) + one.data + edge.of(two) + two.data
     for at in range(0, len(stream), size):
         edge.say(stream[at : at + size])
-    assert edge.heard()[-1] == Stored(sent.name, A, 1)
+    assert edge.codes() == [201, 201]
+    assert hub.files == [one.name, two.name]
 
 
 def test_a_line_that_is_cut_anywhere(hub: Hub) -> None:
-    """After each frame, and within each: the file goes on where it is, and is there once.
-
-    Of all that was cut off before, nothing is told to be there that is not.
-    """
-    sent = Sent(1, 200)
-    piece = len(sent.data) // 5
-    stream = b"".join([HELLO, LIFE, *whole(sent, piece=piece)])
-    for cut in range(0, len(stream), 97):
-        at, other = cut, Sent(1 + 1000 * (cut + 1), 200)
-        frames = b"".join([HELLO, LIFE, *whole(other, piece=piece)])
-        edge = hub.connect(frames[: min(at, len(frames) - 1)])  # sizes differ
-        assert not any(isinstance(one, Stored) for one in edge.heard())
+    """After any number of bytes: the file goes on where it is, and is there once."""
+    for cut in range(0, len(Sent(1, 200).data), 97):
+        sent = Sent(1 + 1000 * (cut + 1), 200)
+        edge = hub.connect()
+        edge.say((edge.of(sent) + sent.data)[: min(cut, len(sent.data))])
+        assert edge.codes() == []
         edge.connection.lose()
-        edge = hub.connect(HELLO, LIFE)
-        [_, position] = edge.heard()
-        assert isinstance(position, Position)
-        begun = position.begun
-        goes_on = begun is not None and begun.name == other.name
-        edge.say(*whole(other, at=begun.at if begun is not None and goes_on else 0))
-        assert edge.heard() == [Stored(other.name, A, len(hub.files))]
-        assert (hub.directories.spool / other.name).read_bytes() == other.data
+        edge = hub.connect()
+        edge.put(sent, at=edge.ask(sent))
+        assert edge.codes() == [201]
+        assert (hub.directories.spool / sent.name).read_bytes() == sent.data
+        assert hub.parts == []
         edge.connection.lose()
-
-
-def test_a_part_is_told(hub: Hub) -> None:
-    """Whoever comes again hears how much there is of which file."""
-    sent = Sent(1, 100)
-    edge = hub.connect(HELLO, LIFE, encode(sent.file), data(sent.data[:500]))
-    edge.say(data(sent.data[500:600])[:-1])
-    edge.connection.lose()
-    edge = hub.connect(HELLO, LIFE)
-    [_, position] = edge.heard()
-    assert isinstance(position, Position)
-    assert position.begun == Begun(sent.name, A, sent.file.sha256, 500)
 
 
 def test_a_line_that_dies_unseen(hub: Hub) -> None:
@@ -217,179 +245,150 @@ def test_a_line_that_dies_unseen(hub: Hub) -> None:
     that dies again and again would bring the same octets for ever.
     """
     sent = Sent(1, 1000)
-    frames = [*whole(sent)]
-    dead = hub.connect(HELLO, LIFE, *frames[:3])
-    assert dead.connection.held_bytes == 2000
+    dead = hub.connect()
+    dead.say(dead.of(sent) + sent.data[:2000])
+    assert dead.connection.held_bytes >= 2000
     hub.clock.advance(10)
-    assert dead.connection.held_bytes == 0
-    dead.say(frames[3])
-    edge = hub.connect(HELLO, LIFE)
-    [_, position] = edge.heard()
-    assert isinstance(position, Position)
-    assert position.begun == Begun(sent.name, A, sent.file.sha256, 2000)
-    edge.say(*whole(sent, at=2000))
-    assert edge.heard() == [Stored(sent.name, A, 1)]
+    edge = hub.connect()
+    assert edge.ask(sent) == 2000
+    edge.put(sent, at=2000)
+    assert edge.codes() == [201]
     assert (hub.directories.spool / sent.name).read_bytes() == sent.data
+    dead.say(sent.data[2000:])
+    assert dead.codes() == [409]
 
 
-def test_no_file_waits_while_others_are_looked_up(hub: Hub) -> None:
-    """Whether a node may be brought is asked in a bucket, which may hang, for each edge that
-    comes back: those that are there go on.
-    """
-    edge = hub.connect(HELLO, LIFE, encode(Sent(1).file))
-    edge.heard()
-    hub.steps = asked = []
-    for number in range(20):
-        hub.connect(HELLO, encode(Life(f"edge-{number}", A)))
-    hang = len(asked)
-    edge.say(data(Sent(1).data))
-    while len(asked) > hang:
-        do, done = asked.pop()
-        maybeDeferred(do).chainDeferred(done)
-    assert edge.heard() == [Stored(Sent(1).name, A, 1)]
-
-
-def test_what_is_there_is_read_and_dropped(hub: Hub) -> None:
-    """Its sender did not hear that it is; it hears so now."""
-    sent = Sent(1)
-    hub.connect(HELLO, LIFE, *whole(sent)).connection.lose()
-    (hub.directories.spool / sent.name).unlink()
-    edge = hub.connect(HELLO, LIFE, *whole(sent), *whole(Sent(4)))
-    assert edge.heard()[2:] == [Stored(sent.name, A, 0), Stored(Sent(4).name, A, 1)]
-    assert hub.files == [Sent(4).name]
+def test_what_is_there_is_not_taken_again(hub: Hub) -> None:
+    """Its sender did not hear that it is; it hears so now, with the digest of the events."""
+    sent, other = Sent(1), Sent(1, text="other")
+    edge = hub.connect()
+    edge.put(sent)
+    edge.replies()
+    edge.say(edge.of(sent, method="HEAD"))
+    edge.say(edge.of(other, method="HEAD"))
+    same, differs = edge.replies()
+    assert (same.code, differs.code) == (200, 200)
+    assert same.fields[EVENTS] == differs.fields[EVENTS] == sent.file.events
+    edge.say(edge.of(other))
+    [there] = edge.replies()
+    assert (there.code, there.fields[EVENTS]) == (412, sent.file.events)
+    assert edge.connection.closed
+    assert hub.arrivals.files == 1
 
 
 def test_nothing_is_told_before_it_is_durable(hub: Hub) -> None:
     """While a thread writes, nothing is read, and nothing is said; a line that is lost
-    meanwhile leaves a node that another can bring.
+    meanwhile leaves a file that is there.
     """
     hub.steps = []
     sent = Sent(1)
-    edge = hub.connect(HELLO, LIFE)
-    assert edge.heard() == [Welcome(0, "hub")]
+    edge = hub.connect()
+    edge.put(sent)
     assert edge.connection.paused
-    edge.say(*whole(sent))
     hub.step()
-    for _ in ("begin", "write"):
-        assert not any(isinstance(one, Stored) for one in edge.heard())
-        hub.step()
-    assert edge.heard() == []
+    assert edge.replies() == []
     assert hub.files == []
     edge.connection.lose()
     hub.step()
     assert hub.files == [sent.name]
-    hub.step()  # it lets go
-    assert not hub.arrivals.bringing
+    while hub.steps:
+        hub.step()
+    assert not hub.arrivals._known("edge").hands
 
 
 def test_no_room(hub: Hub) -> None:
-    """The edge hears why it waits, once, and that it goes on; it is not idle meanwhile."""
-    edge = hub.connect(HELLO, LIFE)
-    edge.heard()
+    """The edge hears why, and may come again on the same connection."""
+    edge, sent = hub.connect(), Sent(1)
     hub.full = "the spool holds 20 GiB"
-    edge.say(*whole(Sent(1)))
-    assert edge.heard() == [Word("the spool holds 20 GiB")]
-    assert edge.connection.paused
-    assert edge.connection.waiting
-    hub.clock.pump([1.0] * 5)
-    assert edge.heard() == []
+    edge.say(edge.of(sent, method="HEAD"))
+    [full] = edge.replies()
+    assert (full.code, full.why) == (503, "the spool holds 20 GiB")
+    assert not edge.connection.closed
     assert hub.files == []
+    assert hub.refused == 0
     hub.full = None
-    hub.clock.advance(1)
-    assert edge.heard() == [Word(), Stored(Sent(1).name, A, 1)]
-    assert not edge.connection.paused
-    assert not edge.connection.waiting
+    assert edge.ask(sent) == 0
+    edge.put(sent)
+    assert edge.codes() == [201]
 
 
 def test_no_room_in_the_middle_of_a_file(hub: Hub) -> None:
     """What came is not written before there is: a thousand files that begin where there was
     room for each do not take what the hub has acknowledged its own.
     """
-    sent = Sent(1, 200)
-    [begin, *octets] = whole(sent)
-    edge = hub.connect(HELLO, LIFE, begin, octets[0])
-    edge.heard()
+    sent = Sent(1, 200_000)
+    hub.connections.update(object() for _ in range(1000))  # type: ignore[misc]
+    edge = hub.connect()
+    edge.say(edge.of(sent))
+    edge.say(sent.data[:20_000])
     hub.full = "the disk is full"
-    edge.say(*octets[1:])
-    assert edge.heard() == [Word("the disk is full")]
-    assert edge.connection.paused
-    assert not hub.arrivals.nodes["edge"].placing
+    edge.say(sent.data[20_000:])
+    assert edge.codes() == [503]
+    assert edge.connection.closed
     hub.full = None
-    hub.clock.advance(1)
-    assert edge.heard() == [Stored(sent.name, A, 1), Word()]
-    assert (hub.directories.spool / sent.name).read_bytes() == sent.data
+    edge = hub.connect()
+    at = edge.ask(sent)
+    assert at == 20_000
+    edge.put(sent, at, 1 << 14)
+    assert edge.codes() == [201]
 
 
 def test_a_disk_that_is_full(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the middle of a file: it goes on by itself."""
-    edge = hub.connect(HELLO, LIFE)
-    edge.heard()
+    """Nothing is taken, and the edge may come again."""
+    edge = hub.connect()
 
     def full(path: Path) -> Any:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
         patched.setattr(hub.disk, "create", full)
-        edge.say(*whole(Sent(1)))
-        [word] = edge.heard()
-        assert isinstance(word, Word)
-        assert "No space left" in word.why
-    hub.clock.advance(1)
-    assert edge.heard() == [Word(), Stored(Sent(1).name, A, 1)]
-
-
-def test_somebody_is_there(hub: Hub) -> None:
-    """A sign of life each ten seconds, which says why it waits, if it does."""
-    edge = hub.connect(HELLO, LIFE)
-    edge.heard()
-    hub.clock.advance(10)
-    assert edge.heard() == [Word()]
-    hub.full = "no room"
-    edge.say(*whole(Sent(1)))
-    edge.heard()
-    hub.clock.pump([1.0] * 10)
-    assert edge.heard() == [Word("no room")]
-    edge.connection.lose()
-    hub.clock.advance(20)
-    assert edge.heard() == []
-    assert not hub.clock.getDelayedCalls()
-
-
-def test_a_sign_of_life_comes_before_an_edge_gives_up() -> None:
-    """Which is after a minute, whatever is configured here."""
-    assert Options.model_validate({"word_interval": "30s"}).word_interval == 30
-    with pytest.raises(ValueError, match="30s"):
-        Options.model_validate({"word_interval": "31s"})
-
-
-def test_a_newer_connection_ends_the_earlier_one(hub: Hub) -> None:
-    """With the reason, at its next sign of life at the latest; whichever life it is of."""
-    old = hub.connect(HELLO, LIFE)
-    hub.connect(HELLO, encode(Life("edge", B)))
-    hub.clock.advance(10)
-    assert old.refusal().code == 409
-    assert "by a newer connection" in old.refusal().why
+        edge.put(Sent(1))
+    [reply] = edge.replies()
+    assert reply.code == 503
+    assert "No space left" in reply.why
+    edge = hub.connect()
+    edge.put(Sent(1))
+    assert edge.codes() == [201]
 
 
 def test_the_daemon_stops(hub: Hub) -> None:
     """At once, or when what is in a thread is over; the edge hears that it may come again."""
-    idle = hub.connect(HELLO, LIFE)
-    idle.heard()
+    idle = hub.connect()
+    idle.get()
+    idle.replies()
     idle.connection.drain()
-    assert idle.heard() == [Refused(503, "the gateway stops")]
     assert idle.connection.closed
     hub.steps = []
-    busy = hub.connect(HELLO, LIFE)
+    busy = hub.connect()
+    busy.get()
     busy.connection.drain()
     assert not busy.connection.closed
     hub.step()
+    assert busy.codes() == [200]
     assert busy.connection.closed
-    hub.step()
     hub.steps = None
-    hub.full = "no room"
-    waiting = hub.connect(HELLO, LIFE, *whole(Sent(1)))
-    waiting.connection.drain()
-    assert waiting.connection.closed
+    half = hub.connect()
+    half.say(half.of(Sent(1)) + Sent(1).data[:100])
+    half.connection.drain()
+    assert half.codes() == [503]
+    assert half.connection.closed
+
+
+def test_what_an_incarnation_says_of_itself(hub: Hub) -> None:
+    """It is kept; what is no word is not."""
+    edge = hub.connect()
+    word = encode(Word(A, 1, 3, 5.0, "journal"))
+
+    def say(target: str, word: bytes) -> None:
+        edge.say(edge.head("PUT", f"/words/{target}", len(word)) + word)
+
+    say(f"edge_{A}", word)
+    say(f"edge_{A}", b"{}")
+    say(f"edge_{'b' * 10}", word)
+    assert edge.codes() == [204, 422, 422]
+    [heard] = at_hub(hub.directories.arrivals)
+    assert heard.word is not None
+    assert (heard.node, heard.word.lsn) == ("edge", 3)
 
 
 # Who it is
@@ -404,18 +403,23 @@ def test_tokens(tmp_path: Path) -> None:
         tokens={"shop": "secret", "ship": "other"},
         nodes={"shop": ["edge", "till-*"]},
     )
-    edge = hub.connect(encode(Hello(0, "ship", "other")), LIFE)
-    why = "ship may not bring node edge (options.nodes)"
-    assert edge.refusal() == Refused(403, why)
-    edge = hub.connect(encode(Hello(0, "shop", "secret")), LIFE)
-    assert edge.heard() == [Welcome(0, "hub"), Position("edge", {A: 0})]
+    edge = hub.connect("ship", "other")
+    edge.get()
+    edge.put(Sent(1))
+    refused, also = edge.replies()
+    assert (refused.code, also.code) == (403, 403)
+    assert refused.why == "ship may not bring node edge (options.nodes)"
+    edge = hub.connect("shop", "secret")
+    edge.get()
+    assert edge.codes() == [200]
     assert edge.connection.origin.principal == "shop"
     for name, token in (("shop", ""), ("shop", "other"), ("nobody", ""), ("", "")):
-        edge = hub.connect(encode(Hello(0, name, token)))
-        assert edge.refusal().code == 401
+        edge = hub.connect(name, token)
+        edge.get()
+        assert edge.codes() == [401]
         assert edge.connection.refused is not None
         assert edge.connection.refused.wrong_credentials
-    assert hub.refused == 5
+    assert hub.refused == 6
 
 
 @pytest.mark.parametrize(
@@ -444,70 +448,74 @@ def test_a_token_that_is_taken_away(tmp_path: Path) -> None:
     nodes = {"shop": ["edge"]}
     hub = Hub(tmp_path, tokens={"shop": "secret"}, nodes=nodes)
     file = Sent(1, 500)
-    edge = hub.connect(encode(Hello(0, "shop", "secret")), LIFE)
-    edge.say(*[*whole(file)][:3])
-    edge.heard()
-    now = options_of(Options, tokens={"shop": "new"}, nodes=nodes)
+    edge = hub.connect("shop", "secret")
+    edge.say(edge.of(file) + file.data[:2000])
     [server] = hub.connections
     more = {"shop": "secret", "ship": "other"}
     hub.listener.options = options_of(Options, tokens=more, nodes=nodes)
     server.look_again()
     assert edge.connection.refused is None
-    hub.listener.options = now
+    hub.listener.options = options_of(Options, tokens={"shop": "new"}, nodes=nodes)
     server.look_again()
-    assert edge.refusal() == Refused(
-        401, "no such name and token (options.tokens): it was taken away"
-    )
-    assert hub.connect(encode(Hello(0, "shop", "secret"))).refusal().code == 401
-    again = hub.connect(encode(Hello(0, "shop", "new")), LIFE)
-    _, position = again.heard()
-    assert isinstance(position, Position)
-    assert position.begun is not None
-    again.say(*whole(file, position.begun.at))
-    assert again.heard() == [Stored(file.name, A, 1)]
+    [reply] = edge.replies()
+    assert reply.code == 401
+    assert reply.why == "no such name and token (options.tokens): it was taken away"
+    old = hub.connect("shop", "secret")
+    old.get()
+    assert old.codes() == [401]
+    again = hub.connect("shop", "new")
+    at = again.ask(file)
+    assert at == 2000
+    again.put(file, at)
+    assert again.codes() == [201]
 
 
+@pytest.fixture
+def _without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Service, "_in_thread", lambda _, do: maybeDeferred(do))
+
+
+@pytest.mark.usefixtures("_without_threads")
 def test_a_reload_asks_for_tokens_again(tmp_path: Path) -> None:
     """Of who is there: also where none was asked for before, and not of other listeners; and
-    of who has come before, and says its name after it.
+    of who has come before, and asks for something after it.
     """
-    daemon = FakeDaemon(protocol, tmp_path, options={"tokens": {"shop": "secret"}})
-    edge, late = Edge(daemon.connect()), Edge(daemon.connect())
-    edge.say(encode(Hello(0, "shop", "secret")))
+    daemon = FakeDaemon(protocol, tmp_path, options={"tokens": {"edge": "secret"}})
+    edge, late = (Edge(daemon.connect(), "edge", "secret") for _ in range(2))
+    edge.get()
     daemon.service.reload()
-    assert edge.heard() == [Welcome(0, "node")]
+    assert edge.codes() == [200]
     daemon.context.listeners.clear()  # another one is drained
     daemon.service.reload()
     assert edge.connection.refused is None
     options = {"tokens": {"ship": "secret"}}
     daemon.context.listeners.append(listener_of(protocol, tmp_path, options, {}))
     daemon.service.reload()
-    assert edge.refusal().code == 401
-    late.say(encode(Hello(0, "shop", "secret")))
-    assert late.refusal().code == 401
+    assert edge.codes() == [401]
+    late.get()
+    assert late.codes() == [401]
     daemon.service.retired(daemon.port)
     assert daemon.service._accepting == set()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
-    [(-2592000.0, "720.0 h behind the one"), (2592000.0, "720.0 h ahead of the one"),
-     (250.0, ""), (None, "")],
+    ("shown", "said"),
+    [("Sat, 25 Dec 2064 05:20:00 GMT", "720.0 h behind the one"),
+     ("Mon, 23 Feb 2065 05:20:00 GMT", "720.0 h ahead of the one"),
+     ("Sat, 24 Jan 2065 05:24:00 GMT", ""), ("", ""), ("yesterday", "")],
 )  # fmt: skip
-def test_a_clock_that_is_a_month_off(
-    hub: Hub, seconds: float | None, said: str
-) -> None:
+def test_a_clock_that_is_a_month_off(hub: Hub, shown: str, said: str) -> None:
     """It is told at the hub, where days go by it, while that edge is there; one that does
-    not say what it shows, as earlier ones, is not taken for wrong.
+    not say what it shows is not taken for wrong.
     """
     hub.listener.wall_clock = lambda: 3e9
-    shown = 0.0 if seconds is None else 3e9 + seconds
-    edge = hub.connect(encode(Hello(0, "shop", time=shown)), LIFE, *whole(Sent(1)))
+    edge = hub.connect()
+    edge.get(**({"Date": shown} if shown else {}))
     [server] = hub.connections
     assert (server.trouble is not None) == bool(said)
     assert said in (server.trouble or "")
     assert "shop" in (server.trouble or "shop")
-    assert edge.heard()[-1] == Stored(Sent(1).name, A, 1)
+    assert edge.codes() == [200]
 
 
 def test_certificates(tmp_path: Path) -> None:
@@ -515,115 +523,97 @@ def test_certificates(tmp_path: Path) -> None:
     name is refused.
     """
     hub = Hub(tmp_path)
-    edge = hub.connect(HELLO, LIFE, principal="CN=edge,O=Shops")
-    assert edge.heard() == [Welcome(0, "hub"), Position("edge", {A: 0})]
-    edge = hub.connect(HELLO, LIFE, principal="CN=till-7,O=Shops")
-    why = "CN=till-7,O=Shops may not bring node edge (options.nodes)"
-    assert edge.refusal() == Refused(403, why)
-    hub = Hub(tmp_path, tokens={"shop": "secret"})
-    edge = hub.connect(encode(Hello(0, "shop", "secret")), principal="CN=till-7")
-    assert edge.refusal().code == 401
-    edge = hub.connect(encode(Hello(0, "shop", "secret")), principal="CN=shop")
-    assert edge.heard() == [Welcome(0, "hub")]
+    edge = hub.connect(principal="CN=edge,O=Shops")
+    edge.get()
+    assert edge.codes() == [200]
+    edge = hub.connect(principal="CN=till-7,O=Shops")
+    edge.get()
+    [refused] = edge.replies()
+    assert refused.code == 403
+    assert refused.why == "CN=till-7,O=Shops may not bring node edge (options.nodes)"
+    hub = Hub(tmp_path, tokens={"edge": "secret"})
+    for principal, code in (("CN=till-7", 401), ("CN=edge", 200)):
+        edge = hub.connect("edge", "secret", principal=principal)
+        edge.get()
+        assert edge.codes() == [code]
 
 
 # What breaks the rules
 
-FILE = encode(File(Sent(1).name, A, 100, "0" * 64))
+NAME = Sent(1).name
+DIGESTS = (
+    f"{DIGEST}: {digest_field(bytes(32))}\r\n{EVENTS}: {'0' * 64}\r\n"
+    "Content-Length: 100\r\n"
+)
 
 
 @pytest.mark.parametrize(
-    ("frames", "why"),
+    ("request_", "code", "why"),
     [
-        ([LIFE], "something else than a hello first"),
-        ([HELLO, HELLO], "a second hello"),
-        ([encode(Hello(1, "shop"))], "version 1; 0 only"),
-        ([encode(Hello(0, "x" * 256))], "a name of more than 255 characters"),
-        ([HELLO, FILE], "File at a time that is not for it"),
-        ([HELLO, data(b"x")], "octets of no file"),
-        ([HELLO, LIFE, data(b"x")], "octets of no file"),
-        ([HELLO, LIFE, FILE, FILE], "File at a time that is not for it"),
-        ([HELLO, LIFE, FILE, LIFE], "Life at a time that is not for it"),
-        ([HELLO, encode(Word())], "Word at a time that is not for it"),
-        ([HELLO, LIFE, FILE, data(b"x" * 101)], "more bytes than it says"),
-        ([HELLO, LIFE, encode(File(Sent(1).name, A, 1, "0" * 64, 2))], "can not go on"),
+        ("GET /", 404, "nothing here"),
+        ("GET /spool/x", 404, "nothing here"),
+        ("DELETE /spool/x", 404, "nothing here"),
+        ("GET /nodes/..", 422, "no node's name"),
+        ("GET /nodes/hub", 403, "has its journal on this machine"),
+        ("PUT /spool/x\r\nContent-Length: 3", 422, "no spool file"),
+        (f"PUT /spool/{NAME}\r\nContent-Length: 3", 422, "without digests"),
+        (f"PUT /spool/{NAME}\r\nTransfer-Encoding: chunked", 411, "length"),
+        (f"PUT /spool/{NAME}\r\n{DIGESTS}Content-Range: bytes 2-9/12", 400, "no range"),
         (
-            [HELLO, LIFE, encode(File(Sent(1).name, A, 9, "0" * 64, -1))],
-            "can not go on",
+            f"PUT /spool/{NAME}\r\n{DIGESTS}Content-Range: bytes 5-104/105",
+            409,
+            "can not go on at byte 5",
         ),
-        ([HELLO, encode(Life("../x", A))], "no node's name"),
-        ([b"GET / HTTP/1.1\r\n\r\n"], "unknown type 0x47"),
-        ([b"\x01\x00\x01\x00\x01"], "65537 bytes, limit 65536"),
-        ([HELLO, LIFE, FILE, b"\x04\x00\x04\x00\x01"], "262145 bytes, limit 262144"),
-        ([b"\x01\x00\x00\x00\x02[]"], "Expected `object`, got `array`"),
-        ([b"\x01\x00\x00\x00\x01{"], "truncated"),
+        (f"PUT /words/edge_{A}\r\nContent-Length: 65537", 413, "a word of 65537"),
+        (f"PUT /words/edge_{A}\r\nContent-Length: 1", 422, "no word"),
+        ("rubbish", 400, ""),
+        ("PUT /spool/x\r\nContent-Length: -1", 400, ""),
+        ("GET /" + "x" * 20000, 431, ""),
     ],
 )
-def test_violations(hub: Hub, frames: list[bytes], why: str) -> None:
-    """The connection ends with the reason; nothing of it is in the spool."""
-    edge = hub.connect(*frames)
-    assert why in edge.refusal().why
+def test_violations(hub: Hub, request_: str, code: int, why: str) -> None:
+    """They are answered with the reason; nothing of it is in the spool."""
+    edge = hub.connect()
+    line, _, rest = request_.partition("\r\n")
+    more = f"{rest.rstrip()}\r\n" if rest else ""
+    edge.say(f"{line} HTTP/1.1\r\nHost: hub\r\n{more}\r\nx".encode())
+    reply = edge.replies()[0]
+    assert (reply.code, why in reply.why) == (code, True)
     assert edge.connection.failure is None
-    assert hub.files == []
-    assert not hub.arrivals.bringing
+    assert hub.files == hub.parts == []
 
 
-def test_messages_that_bring_nothing(tmp_path: Path) -> None:
-    """Pings without end, and lives, are refused; some are what any edge sends."""
+def test_requests_that_bring_nothing(tmp_path: Path) -> None:
+    """Without end they are refused; some are what any edge sends."""
     hub = Hub(tmp_path, control_messages=100)
-    edge = hub.connect(HELLO, *[encode(Ping())] * 100)
-    assert edge.connection.refused is None
-    edge.say(encode(Ping()))
-    assert "control messages without end" in edge.refusal().why
-    edge = hub.connect(HELLO, *[LIFE] * 6)
-    assert edge.connection.refused is None
-    edge.say(LIFE)
-    assert "control messages without end" in edge.refusal().why
-
-
-def test_small_frames_are_taken_in_turns(hub: Hub) -> None:
-    """An octet in each is a file as well, and others are served in between; none in one
-    brings nothing, and is counted.
-    """
-    sent = Sent(1, 1000)
-    edge = hub.connect(HELLO, LIFE, encode(sent.at(0)))
-    before = edge.connection.turns
-    edge.say(b"".join(data(sent.data[at : at + 1]) for at in range(len(sent.data))))
-    assert edge.heard()[-1] == Stored(sent.name, A, 1)
-    assert edge.connection.turns > before + 3
-    edge.say(encode(Sent(1001).at(0)), data(b"") * (1 << 15))
-    assert "control messages without end" in edge.refusal().why
-
-
-def test_no_hello(hub: Hub) -> None:
-    """Who says nothing is not waited for."""
     edge = hub.connect()
-    hub.clock.advance(10)
-    assert edge.refusal() == Refused(400, "no hello")
+    for _ in range(100):
+        edge.get()
+    assert edge.connection.refused is None
+    edge.get()
     assert edge.connection.refused is not None
-    assert edge.connection.refused.key == "options.hello_timeout"
+    assert "control messages without end" in edge.connection.refused.rule
+    assert edge.codes()[-1] == 429
 
 
-def test_a_hello_that_we_have_not_read(hub: Hub) -> None:
-    """It is here: the edge is not late."""
+def test_small_pieces_are_taken_in_turns(hub: Hub) -> None:
+    """Many requests in one read are as good, and others are served in between."""
     edge = hub.connect()
-    edge.connection.unread_input = True
-    hub.clock.pump([5] * 9)
-    assert edge.connection.refused is None
-    edge.connection.unread_input = False
-    hub.clock.pump([5] * 2)
-    assert edge.refusal() == Refused(400, "no hello")
+    edge.say(b"".join(edge.head("GET", "/nodes/edge") for _ in range(3000)))
+    assert edge.codes() == [200] * 3000
+    assert edge.connection.turns > 3
 
 
 # The plug-in
 
 
+@pytest.mark.usefixtures("_without_threads")
 def test_the_plug_in(tmp_path: Path) -> None:
     """It is served as any protocol is, shows what it took, and has no memory."""
     daemon = FakeDaemon(protocol, tmp_path)
-    edge = Edge(daemon.connect())
-    edge.say(HELLO)
-    assert edge.heard() == [Welcome(0, "node")]
+    edge = Edge(daemon.connect(), "edge", "")
+    edge.get()
+    assert edge.codes() == [200]
     [section] = daemon.service.statistics()
     assert section.by_name == {
         "connections": 1, "files": 0, "bytes": 0, "events": 0, "refused": 0
@@ -631,26 +621,29 @@ def test_the_plug_in(tmp_path: Path) -> None:
 
 
 def test_a_spool_in_a_bucket(hub: Hub) -> None:
-    """What waits to be there is not told, and the next files come meanwhile; all are told
-    in order, and no more once the line is lost.
+    """A file that waits to be there is not told to be there; or, after half a minute, that
+    it may be asked for again.
     """
-    waiting: set[str] = set()
+    waiting = {Sent(1).name, Sent(4).name}
     hub.arrivals.is_settled = lambda name: name not in waiting  # type: ignore[method-assign]
-    files = [Sent(1), Sent(4), Sent(7)]
-    waiting |= {files[0].name, files[2].name}
-    edge = hub.connect(HELLO, LIFE)
-    edge.heard()
-    edge.say(*(frame for one in files for frame in whole(one)))
-    assert len(hub.files) == 3
+    edge = hub.connect()
+    edge.put(Sent(1))
+    assert hub.files == [Sent(1).name]
     hub.clock.advance(1)
-    assert edge.heard() == []
-    waiting.remove(files[0].name)
+    assert edge.codes() == []
+    waiting.remove(Sent(1).name)
     hub.clock.advance(1)
-    assert edge.heard() == [Stored(one.name, A, 3) for one in files[:2]]
+    assert edge.codes() == [201]
+    edge.put(Sent(4))
+    hub.clock.pump([1] * 31)
+    [reply] = edge.replies()
+    assert (reply.code, "not in the bucket yet" in reply.why) == (503, True)
+    edge.say(edge.of(Sent(4), method="HEAD"))
+    assert edge.codes() == [503]
+    edge.put(Sent(7))
     edge.connection.lose()
-    waiting.clear()
-    hub.clock.advance(1)
-    assert edge.heard() == []
+    hub.clock.advance(40)
+    assert not hub.clock.getDelayedCalls()
 
 
 @pytest.mark.parametrize("proved", [False, True])
@@ -660,7 +653,7 @@ def test_edges_take_turns(hub: Hub, proved: bool) -> None:
 
     def comes(node: str, peer: str) -> None:
         name = f"CN={node}" if proved else None
-        hub.connect(HELLO, encode(Life(node, A)), peer=peer, principal=name)
+        hub.connect(peer=peer, principal=name).get(node)
 
     for number in range(6):
         comes(f"many-{number}", "192.0.2.1:4711")
@@ -669,7 +662,7 @@ def test_edges_take_turns(hub: Hub, proved: bool) -> None:
     while hub.steps:
         [do, _] = hub.steps[0]
         assert isinstance(do, partial)
-        order.append(do.args[0].node)
+        order.append(do.args[0])
         hub.step()
     last = order.index("other")
     assert last == (6 if proved else 5)  # four were in threads, and one was next
@@ -677,12 +670,15 @@ def test_edges_take_turns(hub: Hub, proved: bool) -> None:
 
 def test_many_edges_together_hold_little(hub: Hub) -> None:
     """The more there are the less of a file is gathered before it is written."""
-    edge = hub.connect(HELLO, LIFE)
-    hub.connections.update(object() for _ in range(1000))
+    edge = hub.connect()
+    hub.connections.update(object() for _ in range(1000))  # type: ignore[misc]
     hub.steps = []
-    edge.say(encode(File(Sent(1).name, A, 100_000, "0" * 64)))
+    sent = Sent(1, 20_000)
+    edge.say(edge.of(sent))
     hub.step()
-    edge.say(*[data(bytes(10_000))] * 4)
+    for at in range(0, 40_000, 10_000):
+        edge.say(sent.data[at : at + 10_000])
     assert len(hub.steps) == 1
     hub.step()
-    assert next(hub.directories.spool.iterdir()).stat().st_size == 20_000
+    [part] = hub.parts
+    assert 16_000 < (hub.directories.spool / part).stat().st_size <= 20_000

@@ -31,15 +31,13 @@ class Threads:
         node: str,
         name: str,
         then: Any = lambda: None,
-        *,
-        asks: bool = False,
     ) -> None:
         def do() -> None:
             if "fails" in name:
                 raise OSError(name)
 
         do.__doc__ = name
-        done = self.turns.take(whom, node, do, asks=asks)
+        done = self.turns.take(whom, node, do)
         done.addCallbacks(
             lambda _: (self.over.append(name), then()),
             lambda _: self.failed.append(name),
@@ -100,24 +98,6 @@ def test_so_many_at_a_time_and_one_of_a_node() -> None:
     assert set(threads.running) == {"same 1", "other 0", "other 1"}
     threads.end("other 1")
     assert set(threads.running) == {"same 1", "other 0", "other 2"}
-
-
-def test_no_file_waits_for_a_bucket(one: Threads) -> None:
-    """Those who ask one that hangs have a turn of their own, one after the other; of their
-    nodes nothing else is in hand meanwhile.
-    """
-    for number in range(2):
-        one.take(f"edge {number}", f"node-{number}", f"asks {number}", asks=True)
-    one.take("edge 0", "node-0", "same node")
-    for number in range(2):
-        one.take("other", f"other-{number}", f"file {number}")
-    assert set(one.running) == {"asks 0", "file 0"}
-    one.end("file 0")
-    assert set(one.running) == {"asks 0", "file 1"}
-    one.end("file 1")
-    assert set(one.running) == {"asks 0"}
-    one.end("asks 0")
-    assert set(one.running) == {"asks 1", "same node"}
 
 
 def test_a_step_that_fails_is_over(one: Threads) -> None:

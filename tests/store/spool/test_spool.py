@@ -291,7 +291,7 @@ def test_a_hub_that_is_behind_makes_larger_files(place: Any) -> None:
     full spool waits for.
     """
     spool, journal, turns = start(place, after="forward", max_bytes=10)
-    why = "the hub, tls://hub:1, is away: reset"
+    why = "the hub, https://hub:1, is away: reset"
     spool.forwarded_to(SimpleNamespace(files=80, why_waiting=why))
     spool.start([place.sealed(b"a,b")])
     turns.run(lambda: journal.roll_factor > 10 and bool(journal.holds.get("spool")))

@@ -17,7 +17,7 @@ from gateway.event import Rows
 from gateway.store.names import file_name
 from gateway.store.objects.bucket import BucketError
 from gateway.store.spool import uploads as module
-from gateway.store.spool.uploads import Uploaded, Uploads
+from gateway.store.spool.uploads import BucketEnd, Uploaded, Uploads
 from gateway.store.system.disk import RealDisk
 from gateway.store.system.shared import SharedDict
 from gateway_testkit.bucket import MemoryBucket
@@ -70,7 +70,8 @@ class World:
 
     def uploads(self, number: int = 2, **more: Any) -> Uploads:
         where = self.spool, self.archive, self.disk
-        found = Uploads(self.bucket, "gw", *where, number, **more)
+        end = BucketEnd(self.bucket, "gw", self.disk)
+        found = Uploads(end, "gw", *where, number, **more)
         found.find()
         return found
 

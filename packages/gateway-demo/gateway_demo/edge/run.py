@@ -62,7 +62,7 @@ def _start(processes: Processes, console: Console) -> None:
     processes.start()
     console.print(f"  {setup.hub.name:<8} live page http://{setup.hub.admin}/")
     for node in setup.edges:
-        to = f"forwards to tls://localhost:{setup.lines[node.name]}"
+        to = f"forwards to https://localhost:{setup.lines[node.name]}"
         console.print(f"  {node.name:<8} live page http://{node.admin}/, {to}")
 
 

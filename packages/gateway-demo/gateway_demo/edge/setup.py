@@ -68,7 +68,7 @@ def _edge(directory: Path, name: str, line: int) -> Node:
     more = {
         "spool": {"after": "forward", "roll_interval": "500ms"},
         "forward": {
-            "to": f"tls://localhost:{line}",
+            "to": f"https://localhost:{line}",
             "ca": "ca.pem",
             "token": f"token-of-{name}",
         },
