@@ -22,6 +22,7 @@ from gateway.spoken import duration
 from gateway.store.directories import Directories
 from gateway.store.names import odd_for_spark
 from gateway.store.readers.lake import sink_of
+from gateway.store.system.disk import goes_with
 
 HELP = """\
 Read a configuration as the daemon would and say everything that is wrong with it.  What
@@ -152,7 +153,7 @@ def _of_consumers(loaded: config.Config) -> Iterator[str]:
 
 def _warnings(loaded: config.Config) -> list[str]:
     found = [*_of_memory(loaded), *_of_paths(loaded), *_of_line(loaded)]
-    found += _of_tables(loaded)
+    found += [*_of_tables(loaded), *_of_volumes(loaded)]
     for name in dict.fromkeys(listener.protocol for listener in loaded.listeners):
         try:
             found += map(str, installed().protocols[name].cautions(loaded))
@@ -214,6 +215,18 @@ def _of_paths(loaded: config.Config) -> Iterator[str]:
         yield (
             f"the Spark job can not read {folder}, for {odd} in its path: choose "
             "another data_dir"
+        )
+
+
+def _of_volumes(loaded: config.Config) -> Iterator[str]:
+    """A data directory that goes with its pod, where nothing else knows of the node."""
+    what = goes_with(Directories.of(loaded).journal)
+    if what and loaded.spool.bucket is None and loaded.forward is None:
+        yield (
+            f"{Directories.of(loaded).journal} goes with {what}: acknowledged events that no table"
+            " has are lost then, and `gateway audit` calls the node unverified, as nothing"
+            " else knows how far it was. Put data_dir on a volume, or have spool.directory in a"
+            " bucket with ack: spool"
         )
 
 

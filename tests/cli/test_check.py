@@ -447,6 +447,43 @@ def test_a_path_that_spark_can_not_read(
         assert why in said
 
 
+@pytest.mark.parametrize(
+    ("mount", "more", "said"),
+    [
+        ("/pods/1/volumes/kubernetes.io~empty-dir/data /data rw - ext4", "", "its pod"),
+        ("/ / rw - overlay", "", "its container"),
+        ("/ /data rw - ext4", "", ""),
+        (
+            "/pods/1/volumes/kubernetes.io~empty-dir/data /data rw - ext4",
+            "spool: {directory: s3://bucket/prefix}\n",
+            "",
+        ),
+    ],
+)
+def test_a_directory_that_goes_with_its_pod(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    mount: str,
+    more: str,
+    said: str,
+) -> None:
+    """Without a bucket nothing else knows what was acknowledged there."""
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(f"21 1 0:5 / /proc rw - proc\n22 1 8:1 {mount} /dev/sda rw\n")
+    monkeypatch.setattr("gateway.store.system.disk._MOUNTS", mounts)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    path = tmp_path / "gateway.yaml"
+    path.write_text(
+        f"node: gw-1\ndata_dir: /data/gw\n{more}"
+        "listeners: [{name: beats, protocol: lumberjack, listen: tcp:5044}]\n"
+    )
+    assert main(["check", str(path)]) == 0
+    warned = capsys.readouterr().out
+    assert ("goes with" in warned) == bool(said)
+    assert said in warned
+
+
 @pytest.mark.parametrize(("memory", "warns"), [("32MiB", False), ("31MiB", True)])
 def test_a_message_that_never_fits(
     file: Path, capsys: pytest.CaptureFixture[str], memory: str, warns: bool

@@ -212,3 +212,25 @@ def read_patiently(disk: Disk, path: Path) -> tuple[bytes, bool]:
                 raise
         time.sleep(_PAUSE_SECONDS)
     return disk.read_around(path), False
+
+
+_MOUNTS = Path("/proc/self/mountinfo")
+
+
+def goes_with(path: Path) -> str:
+    """The thing that takes the files of *path* along when it is replaced.
+
+    It is `its pod` for an emptyDir, `its container` for other files in a pod, and empty if
+    the system tells of none.
+    """
+    path, found = path.absolute(), ("", "", "")
+    with contextlib.suppress(OSError):
+        for line in _MOUNTS.read_text().splitlines():
+            before, _, behind = line.partition(" - ")
+            root, point = before.split()[3:5]
+            if path.is_relative_to(point) and len(point) >= len(found[0]):
+                found = point, root, behind.split()[0]
+    if "/kubernetes.io~empty-dir/" in found[1]:
+        return "its pod"
+    in_pod = "KUBERNETES_SERVICE_HOST" in os.environ
+    return "its container" if in_pod and found[2] == "overlay" else ""
