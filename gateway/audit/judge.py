@@ -53,19 +53,19 @@ class _Judge:
         self._counts: Mapping[str, Counts] = view.lake.nodes.get(name, {})
         self._journal = view.journals.content(name)
         self._lines: dict[str, Lsns] = defaultdict(Lsns)
-        """What the catalog says, by incarnation."""
+        """The lsns in the catalog's lines, by incarnation."""
         for entry in self._journal.published:
             self._lines[entry.incarnation].add(entry.first, entry.last)
         self._deleted: dict[str, Lsns] = defaultdict(Lsns)
-        """What was taken out of the tables on purpose, by incarnation."""
+        """The lsns taken out of the tables on purpose, by incarnation."""
         for one in view.ledgers.deletions:
             for each, spans in one.events.get(name, {}).items():
                 self._deleted[each].update(Lsns(spans))
         self._runs: Mapping[str, list[tuple[int, int]]] = {}
         self._begins: dict[str, int] = {}
-        """The first lsn of each incarnation that any place knows, …"""
+        """The first lsn of each incarnation that any place knows."""
         self._until: dict[str, int] = {}
-        """… and the last acknowledged one, at the first look."""
+        """The last acknowledged lsn of each, at the first look."""
         for each, first, last in self._seen():
             self._begins[each] = min(first, self._begins.get(each, first))
             self._until[each] = max(last, self._until.get(each, 0))
@@ -75,7 +75,7 @@ class _Judge:
     # -- whose lsns are asked for -------------------------------------------------------
 
     def _seen(self) -> Iterator[tuple[str, int, int]]:
-        """Incarnations, and the first and last lsn that somebody knows of each."""
+        """Incarnations, and the first and last lsn of each that any place knows."""
         view, name = self._view, self._name
         for each, counts in self._counts.items():
             yield each, counts.first, counts.last
@@ -128,8 +128,8 @@ class _Judge:
     def _asked(self) -> dict[str, Lsns]:
         """The lsns that each incarnation has to account for.
 
-        What comes before the first one of a directory that is known, somebody gave there: it
-        is asked of that one.
+        Lsns before the first one of a directory that is known were given there: that one has to
+        account for them.
         """
         begin = self._view.first
         found = {
@@ -151,7 +151,7 @@ class _Judge:
     # -- where they are -----------------------------------------------------------------
 
     def judge(self, problems: list[Problem]) -> Node:
-        """What was found of it; what is wrong with its files is added to *problems*."""
+        """The findings about it; what is wrong with its files is added to *problems*."""
         problems += self._journal.problems
         asked = self._asked()
         missing = {each: lsns - self._present(each) for each, lsns in asked.items()}
@@ -165,7 +165,7 @@ class _Judge:
         return Node(self._name, self._view.first, last, lives)
 
     def _order(self, life: Life) -> tuple[int, bool, str]:
-        """By first lsns, those that have ended first."""
+        """A sort key: by first lsns, those that have ended first."""
         first, _ = next(iter(life.asked), (0, 0))
         known = self._lives.of(life.incarnation)
         return first, known.here or known.lately, life.incarnation
@@ -176,14 +176,16 @@ class _Judge:
         return bool(life.in_journal) or len(life.holes & there) > 0
 
     def _present(self, each: str) -> Lsns:
-        """Its lsns that are in the tables."""
+        """The lsns that are in the tables."""
         counts = self._counts.get(each)
         return Lsns() if counts is None else counts.seen(self._view.first, GREATEST)
 
     def _read(
         self, missing: Mapping[str, Lsns], problems: list[Problem]
     ) -> Mapping[str, list[tuple[int, int]]]:
-        """What really is in files of the spool that should have what no table has."""
+        """The ranges that really are in files of the spool that should have what no
+        table has.
+        """
         found: dict[str, list[tuple[int, int]]] = defaultdict(list)
         files = {file.path.name: file for file in reversed(self._files.spool)}
         for file in files.values():  # one that moves may be met twice
@@ -212,14 +214,16 @@ class _Judge:
         return waiting - self._view.taken(published, waiting)
 
     def told_by_gateway(self, each: str, left: Lsns) -> Lsns:
-        """What is in a journal that is not seen here, by its gateway's word."""
+        """The lsns in a journal that is not seen here, by its gateway's word."""
         said = self._view.asked.words.get(self._name)
         if said is None or each not in (said.incarnation, *said.earlier):
             return Lsns()
         return self._view.asked.waiting(self._name)
 
     def told_by_word(self, each: str, left: Lsns) -> Lsns:
-        """Likewise by what it has said lately in a bucket, or to a hub."""
+        """The lsns in a journal that is not seen here, by a recent word in a bucket, or
+        to a hub.
+        """
         there = Reason.HEARD, Reason.CONTINUED
         holder = self._lives.has_directory(each)
         if (
@@ -235,7 +239,7 @@ class _Judge:
         return self._lives.reason(each, self._until.get(each, 0))
 
     def _acknowledged(self, each: str, published: int) -> Lsns:
-        """What it has said to have acknowledged behind all that is seen of it."""
+        """The lsns that it has said to have acknowledged behind all that is seen of it."""
         known, counts = self._lives.of(each), self._counts.get(each)
         ends = [last for _, last in self._files.spans(each)]
         ends += [counts.last] if counts is not None else []
@@ -253,8 +257,9 @@ class _Judge:
         return self._view.consumed.read(self._name, each)
 
     def expired(self, each: str, left: Lsns) -> Lsns:
-        """Its day was over for so long; or it has left an archive of which no job made
-        tables, and is behind all that is in some.
+        """The lsns whose day was over for so long, or that have left an archive.
+
+        The latter where no job made tables of it, and only behind all that is in some.
         """
         counts, lives = self._counts.get(each), self._lives
         behind = Lsns([((counts.last if counts else 0) + 1, GREATEST)])
@@ -279,7 +284,9 @@ class _Judge:
         )
 
     def not_verified(self, each: str, left: Lsns) -> Lsns:
-        """What only a word vouches for that is old: its own, or that of who went on."""
+        """The lsns for which there is only an old word: its own, or that of who went
+        on.
+        """
         heads = [
             one
             for one in self._lives.of(each).heads or {each}
@@ -302,7 +309,7 @@ class _Judge:
     # -- where they ended ---------------------------------------------------------------
 
     def unknown(self) -> Iterator[Unknown]:
-        """Incarnations that nobody vouches for."""
+        """Incarnations whose end is not vouched for."""
         # One that was heard of before it had acknowledged anything may have, behind that.
         last = {
             each: lsn

@@ -30,8 +30,8 @@ _ODD = frozenset("*?[]{}\\:")
 
 
 def odd_for_spark(path: str) -> str:
-    """What of a directory's path keeps Spark from reading it: such characters, with
-    spaces between; empty if nothing does.
+    """The characters of a directory's path that keep Spark from reading it, with spaces
+    between.
     """
     return " ".join(sorted(_ODD.intersection(path)))
 
@@ -47,13 +47,15 @@ def file_name(node: str, incarnation: str, first: int, last: int) -> str:
 
 
 class Life(NamedTuple):
-    """Who gave an lsn: one incarnation of a node (`gateway.store.node.incarnation`)."""
+    """The giver of an lsn: one incarnation of a node
+    (`gateway.store.node.incarnation`).
+    """
 
     node: str
     incarnation: str
 
     def __str__(self) -> str:
-        """As places are written: `NODE_INCARNATION`."""
+        """The text in names: `NODE_INCARNATION`."""
         return f"{self.node}_{self.incarnation}"
 
 
@@ -74,7 +76,7 @@ class SpoolFile(NamedTuple):
 
     @property
     def life(self) -> Life:
-        """Who gave its lsns."""
+        """The incarnation that gave its lsns."""
         return Life(self.node, self.incarnation)
 
     @property
@@ -91,7 +93,7 @@ class FoundFile(NamedTuple):
     name: str
     bytes: int
     file: SpoolFile
-    """What the name says."""
+    """The parts of the name."""
 
 
 def found_file(name: str, size: int, since: float) -> FoundFile | None:
@@ -109,7 +111,7 @@ def lsns_by_life(files: Iterable[SpoolFile]) -> dict[str, Lsns]:
 
 
 def parse_file_name(name: str) -> SpoolFile | None:
-    """What a file's name says; None for a file that is no spool file."""
+    """The parts of a file's name; None for a file that is no spool file."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -121,13 +123,13 @@ def parse_file_name(name: str) -> SpoolFile | None:
 def hidden_name(name: str, of: tuple[int, int] | None = None) -> str:
     """The name of a file *name* before it is public.
 
-    *of*, a process and a number, make it one that nobody else writes.
+    *of*, a process and a number, make it one that no other writes.
     """
     return f".{name}" if of is None else f".{name}.{of[0]}-{of[1]}"
 
 
 def parse_hidden_name(name: str) -> SpoolFile | None:
-    """As `parse_file_name`, of a file that is not public."""
+    """The parts of the name of a file that is not public, as of `parse_file_name`."""
     match = _HIDDEN.fullmatch(name)
     return match and parse_file_name(match[1])
 

@@ -1,12 +1,12 @@
-"""What consumers of the spool have read: a mark of each, so that files stay until then.
+"""Marks of what consumers of the spool have read, so that files stay until then.
 
     data_dir/consumers/NAME            a `Mark`, a `statefile`
     s3://…/.gateway-consumer-NAME      the same line, where the spool is a bucket
 
-A consumer is a program of somebody else's that reads all events once (`spool.consumers`).
-It reads the archive, or the bucket, and writes its mark; gateways read it.  A query of
-Spark's brings a batch again that it has not committed.  So what is in the last batch is in
-hand, and only done when the next one begins: no file goes that may be asked for again.
+A consumer is a foreign program that reads all events once (`spool.consumers`).  It reads the
+archive, or the bucket, and writes its mark; gateways read it.  A query of Spark's brings a
+batch again that it has not committed.  So what is in the last batch is in hand, and only
+done when the next one begins: no file goes that may be asked for again.
 
 A mark names lsns with the incarnation that gave them, as names of files do.
 """
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
     from gateway.config import Config
 
 _MOST_CHANGES = 20
-"""Of one object by others, before somebody who wants to change it gives up."""
+"""Changes of an object by others after which a change is given up."""
 
 OBJECT = ".gateway-consumer-"
-"""What the name of a mark in a bucket begins with."""
+"""The prefix of a mark's name in a bucket."""
 
 
 class Unreadable(OSError):
@@ -61,14 +61,14 @@ class Unreadable(OSError):
 
 
 class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a consumer says of itself."""
+    """The word of a consumer about itself."""
 
     done: Mapping[str, Lsns] = {}
     """The lsns that it needs no more, by `NODE_INCARNATION`."""
     batch: int = -1
-    """The last batch of Spark's for which it has done its work, and …"""
+    """The last batch of Spark's for which it has done its work."""
     in_hand: Mapping[str, Lsns] = {}
-    """… the lsns of that, which Spark brings again if it has not committed it."""
+    """The lsns of that batch, which Spark brings again if it has not committed it."""
     begun: int = -1
     """The last batch that has begun."""
 
@@ -88,7 +88,7 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(self, done=_joined(self.done, _lsns(names)))
 
     def with_begun(self, batch: int) -> Mark:
-        """As *batch* of Spark's begins: the one before is committed then.
+        """The mark when *batch* of Spark's begins: the one before is committed then.
 
         The first one of a query begins anew, at whatever is there: a query without its
         checkpoint reads all of it again.
@@ -146,7 +146,7 @@ class Marks(Protocol):
     """Where one consumer's mark is.  Blocks; raises OSError, `Unreadable` among them."""
 
     def read(self) -> Mark | None:
-        """What it says; None: nothing was ever said."""
+        """The mark; None: nothing was ever said."""
 
     def change(self, how: Callable[[Mark], Mark]) -> Mark:
         """Make it what *how* makes of it, durably, in one step."""
@@ -163,14 +163,12 @@ class FileMarks:
     _disk: Disk
 
     def read(self) -> Mark | None:
-        """See `Marks`."""
         found, damaged = self._file.read()
         if damaged is not None:
             raise _unreadable(str(self.directory / self.name), self.name)
         return found
 
     def change(self, how: Callable[[Mark], Mark]) -> Mark:
-        """See `Marks`."""
         self._disk.make_directory(self.directory)
         with _alone(self.directory / f".{self.name}.lock"):
             before = self.read()
@@ -186,7 +184,7 @@ class FileMarks:
 
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Wait until nobody else has it locked; those who do are done at once."""
+    """Wait until no other process has it locked; those that do are done at once."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -197,18 +195,16 @@ def _alone(path: Path) -> Iterator[None]:
 
 @define(eq=False)
 class ObjectMarks:
-    """Likewise as an object in *bucket*, which Spark passes over."""
+    """The marks of one consumer as an object in *bucket*, which Spark passes over."""
 
     bucket: Bucket
     name: str
 
     def read(self) -> Mark | None:
-        """See `Marks`."""
         found = self._found()
         return None if found is None else found[0]
 
     def change(self, how: Callable[[Mark], Mark]) -> Mark:
-        """See `Marks`."""
         for _ in range(_MOST_CHANGES):
             found = self._found()
             mark = how(Mark() if found is None else found[0])
@@ -250,7 +246,7 @@ def marks_of(config: Config, name: str) -> Marks:
 
 
 def marks_at(bucket: Bucket | None, directory: Path, disk: Disk, name: str) -> Marks:
-    """Likewise of the consumer *name*: in the bucket of the spool, if that is one."""
+    """The marks of the consumer *name*: in the bucket of the spool, if that is one."""
     if bucket is not None:
         return ObjectMarks(bucket, name)
     return FileMarks(directory, name, disk)
@@ -261,24 +257,25 @@ class Behind:
     """How far a consumer is behind, as of the last look at its mark."""
 
     files: int = 0
-    """That are there and that it has not read, and …"""
+    """Files that are there and that it has not read."""
     bytes: int = 0
     oldest_seconds: float = 0.0
-    """… for how long the oldest of them has been there; 0: none is."""
+    """Seconds for which the oldest of them has been there; 0: none is."""
     held_files: int = 0
-    """Those that would have gone by `spool.retention`, and …"""
+    """Files that would have gone by `spool.retention`, but for it."""
     held_bytes: int = 0
     missed_files: int = 0
-    """Those that have gone since the start, for want of room, and it had not read them."""
+    """Files that have gone since the start, for want of room, and it had not read them.
+    """
     has_come: bool = False
-    """It has ever said what it has read, or that is not known."""
+    """Whether it has ever said what it has read, or that is not known."""
     problem: str | None = None
     """Why that is not known, if so."""
 
 
 @define(eq=False, slots=False)
 class Consumers:
-    """Those of one gateway, and its files.  One thread looks; any may ask for `behind`.
+    """The consumers of one gateway, and its files.  One thread looks; any may ask for `behind`.
 
     *marks* says where the mark of one is, by its name.
     """
@@ -289,7 +286,7 @@ class Consumers:
 
     def __attrs_post_init__(self) -> None:
         self.behind: Mapping[str, Behind] = {}
-        """By name; replaced as a whole."""
+        """The state by name; replaced as a whole."""
         self._said: dict[str, Mark] = {}
 
     def look(self) -> None:
@@ -314,7 +311,7 @@ class Consumers:
         )
 
     def count(self, files: Sequence[FoundFile], now: float, retention: float) -> None:
-        """Of those that are there *now*, of which the time of some may be over."""
+        """Count the files that are there *now*, of which the time of some may be over."""
         if not self._said:  # there may be millions
             return
         behind = {}
