@@ -2,9 +2,9 @@
 
 What fails for want of room or because of the disk is tried again until it works: the
 segment is still there, so nothing is lost by waiting.  Between two segments, and every
-second while there is none, the thread looks how full spool and disk are (`levels`),
-which may hold the journal, and removes what has expired (`expiry`).  Where no job takes
-files (`spool.after: keep`) it moves them to the archive itself; where they go to a bucket,
+second while there is none, the thread looks how full spool and disk are (`levels`).  It may
+hold the journal then, and removes what has expired (`expiry`).  Where no job takes files
+(`spool.after: keep`) it moves them to the archive itself; where they go to a bucket,
 `uploads` does.
 """
 
@@ -48,25 +48,27 @@ _HELD_TICK_SECONDS = 0.05
 _LOOKING_SHARE = 20
 _FILES_PER_ROLL = 8
 _MOST_ROLLS = 60
-"""For a job that is behind in a bucket: what is not there goes with a disk that is lost."""
+"""The most that a file waits for a job in a bucket that is behind, in usual intervals.
+
+A file that is not there is lost with its disk."""
 _LONGEST_PAUSE_SECONDS = 60.0
 _UPLOADING_SECONDS = 10.0
-"""At the stop; what is left then waits for the next start."""
+"""Seconds for uploads at the stop; what is left then waits for the next start."""
 
 
 class Journal(Protocol):
-    """What the spool needs of the journal; called in the reactor's thread."""
+    """The part of the journal that the spool needs; called in the reactor's thread."""
 
     roll_factor: float
     pace: float
 
     @property
     def open_bytes(self) -> int:
-        """What it holds that is not sealed yet."""
+        """Bytes that are not sealed yet."""
 
     @property
     def reasons(self) -> dict[str, str]:
-        """Who holds it, and why."""
+        """The reasons that hold it, by what holds it."""
 
     def hold(self, who: str, why: str | None) -> None:
         """Take no more batches while *why* is not None."""
@@ -76,7 +78,7 @@ class Journal(Protocol):
 
 
 class Observer(Protocol):
-    """Whom the spool tells what it does."""
+    """The callbacks of the spool."""
 
     def published(self, file: Published) -> None:
         """There is a file.  In the spool's thread."""
@@ -90,8 +92,9 @@ class Observer(Protocol):
         """More files are in the bucket, and the journal was told.  In the reactor's thread."""
 
     def looked(self) -> None:
-        """At spool and archive, as every second.  In the spool's thread; what it raises is
-        told, and it is called again.
+        """The spool has looked at spool and archive, as every second.
+
+        In the spool's thread; what it raises is told, and it is called again.
         """
 
     def expiring(self, names: Iterable[str]) -> None:
@@ -104,7 +107,7 @@ class Observer(Protocol):
 
 
 class Taker(Protocol):
-    """Who takes the files, if it is no Spark job; any thread may ask."""
+    """The taker of files, if it is no Spark job; any thread may ask."""
 
     @property
     def files(self) -> int:
@@ -112,7 +115,7 @@ class Taker(Protocol):
 
     @property
     def why_waiting(self) -> str:
-        """What files in the spool wait for."""
+        """The words for what files in the spool wait for."""
 
 
 @define(eq=False, slots=False)
@@ -141,14 +144,14 @@ class Spool:
     _made_lsn: int = field(alias="published_lsn")
     """There are files up to this lsn."""
     consumers: Consumers
-    """Of the archive, or of the bucket."""
+    """The consumers of the archive, or of the bucket."""
     _retained: Retained | None = None
     uploads: Uploads | None = None
     _removal_clock: RemovalClock | None = None
-    """By which archived files are old; None: by the machine's."""
+    """The clock by which archived files are old; None: the machine's."""
 
     job: JobBacklog | None = field(default=None, init=False)
-    """What it has not taken of what is in the bucket, if that matters."""
+    """The job's backlog in the bucket, if that matters."""
     _taker: Taker | None = field(default=None, init=False)
     """The hub, where files are forwarded to one."""
 
@@ -180,18 +183,18 @@ class Spool:
         )
         self._pace = Pace(settings.max_bytes)
         self.arrived_bytes: Callable[[], int] = lambda: 0
-        """Of files that others have brought here since the start; any thread may ask."""
+        """Bytes of files that others have brought here since the start; any thread may ask."""
         self.look_at_arrivals: Callable[[], None] = lambda: None
-        """At those that have not their names yet.  In the spool's thread."""
+        """Look at brought files that have not their names yet.  In the spool's thread."""
         self._arriving_bytes = 0
-        """What others would bring now, and there was no room for it at the last look."""
+        """Bytes that others would bring now, without room for them at the last look."""
         self._ended: Deferred[None] = Deferred()
         self._thread = machine.threads.thread("spool", self._run)
         self._tick = _TICK_SECONDS
         self.publish_error: str | None = None
         """Why the file in hand can not be written now."""
         self._told: SharedDict[str, str] = SharedDict()
-        """What fails now beside publishing, and was told, and why."""
+        """Failures beside publishing that were told, and why."""
         self._backlog.watch(lambda: self._reactor.callFromThread(self._hold_if_full))
 
     # -- the reactor's side ---------------------------------------------------
@@ -237,18 +240,19 @@ class Spool:
 
     @property
     def backlog_bytes(self) -> int:
-        """Of sealed segments that are not published yet."""
+        """Bytes of sealed segments that are not published yet."""
         return self._backlog.bytes
 
     @property
     def waiting_files(self) -> int:
-        """Those that wait for whoever reads the spool, of all nodes."""
+        """Files that wait for the spool's reader, of all nodes."""
         there = 0 if self.job is None else self.job.all_files
         return self.levels.spool.files + there
 
     def why_not(self, size: int) -> str | None:
-        """Why there is no room for a file of so many bytes that comes from elsewhere, as
-        of the last look; at the next one the archive makes room for it.
+        """The reason why there is no room for a file of so many bytes, as of the last look.
+
+        The file comes from elsewhere; at the next look the archive makes room for it.
         """
         levels = self.levels
         if (full := levels.why_full(self.backlog_bytes)) is not None:
@@ -292,7 +296,7 @@ class Spool:
         return self._backlog.next(self._check_levels, lambda: self._tick)
 
     def _publish(self, sealed: Segment) -> bool:
-        """Until it worked; false if the daemon is stopping and it did not."""
+        """Publish until it works; false if the daemon is stopping and it did not."""
         pause, alone = _TICK_SECONDS, False
         while True:
             try:
@@ -322,12 +326,12 @@ class Spool:
 
     @property
     def publish_silence(self) -> str | None:
-        """Who has got nowhere for long with the file in hand."""
+        """The process that has got nowhere for long with the file in hand."""
         return self._publisher.writer.silence()
 
     @property
     def troubles(self) -> list[str]:
-        """What fails now beside publishing, and why."""
+        """Failures beside publishing, and why."""
         return [f"{what}: {why}" for what, why in self._told.snapshot().items()]
 
     def _tell_published(self, done: Published) -> None:
@@ -355,7 +359,7 @@ class Spool:
         self._try("the mark in state/ can not be written", self._observer.looked)
 
     def _why_waiting(self) -> str:
-        """What the files in the spool wait for."""
+        """The words for what the files in the spool wait for."""
         if self._taker is not None:
             return self._taker.why_waiting
         if self.uploads is None:
@@ -364,7 +368,7 @@ class Spool:
         return f"{url} takes no files: {why}" if why else f"uploads to {url} are behind"
 
     def _try(self, what: str, do: Callable[[], None]) -> None:
-        """Whatever fails, publishing must go on; it is told once until it works."""
+        """Call *do*; a failure is told once until it works, as publishing must go on."""
         try:
             do()
         except Exception as why:
@@ -428,7 +432,7 @@ class Spool:
         return self._settings.after == "keep" and self.uploads is None
 
     def _is_only_copy(self, file: SpoolFile) -> bool:
-        """Whether nobody else has what is in that file of the archive."""
+        """Whether there is no other copy of what is in that file of the archive."""
         if self._is_alone and self.consumers.names:
             return not self.consumers.all_have(file)
         return self._owners.is_only_copy(file)

@@ -4,15 +4,15 @@
            └───────────────── then, by renaming ────────────► archive/events-….parquet
 
 So the spool on this machine has what is not there yet, and its limit holds senders back when
-that is too much; the archive has copies of what is, for readers of old events.  A crash
+that is too much.  The archive has copies of what is, for readers of old events.  A crash
 between the two steps is finished by doing both again: a file that is there with the same
 events is the one that was wanted.
 
 Requests block, so they are made in threads of their own.  What fails is tried again until
 it works, with pauses that double.  Meanwhile one thread alone uploads one file after the
-other.  So a server that is short of breath is asked for no more, a link that is too slow for
-several files at once gets one, and a file that alone is refused waits by itself.  Nodes have
-their turns, a file each.
+other.  So a server that is short of breath is asked for no more.  A link that is too slow
+for several files at once gets one, and a file that alone is refused waits by itself.  Nodes
+have their turns, a file each.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ from gateway.store.system.threads import RealThreads, Threads
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 10.0
 _AWAY_FAILURES = 3
-"""So many in a row are told; one is what any network does."""
+"""Failures in a row after which they are told; one is what any network does."""
 _ASIDE_SECONDS = 60.0
 _REFUSALS = 3
 """A file that failed so often, each time before another one went well, is the reason."""
 _CALM_SECONDS = 600.0
-"""Before one upload more is tried at once, where several have failed together."""
+"""Seconds before one upload more is tried at once, where several have failed together."""
 
 
 class Put(NamedTuple):
@@ -146,8 +146,9 @@ class BucketEnd:
         return next((one for one in self.bucket.list(name) if one.name == name), None)
 
     def _another_past(self, file: SpoolFile, data: bytes, why: str) -> bool:
-        """Whether the events of a file whose name another one has are in the bucket, under an
-        incarnation of their own; not of what is no spool file, or where that one is none.
+        """Put the events of a file whose name another one has under an incarnation of their own.
+
+        False for what is no spool file, or where that one is none.
         """
         there = self.bucket.read(file.name)
         if are_same(pa.BufferReader(there), pa.BufferReader(data)) is None:
@@ -174,19 +175,19 @@ class Uploaded:
     name: str
     bytes: int
     seconds: float
-    """For the request that put it there."""
+    """Seconds of the request that put it there."""
     again: bool
-    """It was there already: an earlier request had gone well, and nobody knew."""
+    """Whether it was there already: an earlier request had gone well, unknown to us."""
 
 
 @define(eq=False, slots=False)
 class Uploads:
-    """Of one spool and one *end*: *number* threads.
+    """The uploads of one spool to one *end*, in *number* threads.
 
-    *node* is whose files acknowledgements wait for; those of others, which are here
-    since a node was renamed, are uploaded likewise, if they are *ours*.  *on_uploaded* is
-    called in one of the threads, when a file is in the archive.  Files of a node that are
-    *brought* here hold nobody else back.  *quiet*: somebody else tells that the end is away.
+    *node* is whose files acknowledgements wait for.  Those of others, which are here since a
+    node was renamed, are uploaded, too, if they are *ours*.  *on_uploaded* is called in one of
+    the threads, when a file is in the archive.  Files of a node that are *brought* here hold no
+    other back.  *quiet*: it is told elsewhere that the end is away.
     """
 
     _log = Logger()
@@ -204,8 +205,9 @@ class Uploads:
     _threads: Threads = field(factory=RealThreads)
     _random: Callable[[], float] = random.random
     _in_order: bool = field(default=False, kw_only=True)
-    """Whether no file of ours may be there before those that come before it: what a lost
-    disk takes with it, and nobody was told of, is then nothing that the bucket lacks."""
+    """Whether no file of ours may be there before those that come before it.
+
+    A lost disk then takes nothing with it that the bucket lacks and that was acknowledged."""
     _quiet: bool = field(default=False, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
@@ -219,19 +221,19 @@ class Uploads:
         self._held: dict[str, float] = {}
         """Nodes of which nothing is taken, and until when they wait."""
         self._busy: set[str] = set()
-        """Those that a thread has in hand."""
+        """Names that a thread has in hand."""
         self._there: dict[str, Uploaded] = {}
-        """Those whose request went well, and that are not in the archive yet."""
+        """Files whose request went well, and that are not in the archive yet."""
         self._later: dict[str, float] = {}
         """Files with which something is wrong, and when to try them again."""
         self._failures = 0
-        """In a row; those of requests that were under way together are one."""
+        """Failures in a row; those of requests that were under way together are one."""
         self._failed_at = self._again_at = 0.0
         self._joint: list[float] = []
         """How long those took that failed together, last; and why."""
         self._last_why = ""
         self._at_once = self._number
-        """So many may be under way together."""
+        """The requests that may be under way together."""
         self._fewer_at = 0.0
         self._tried: dict[str, int] = {}
         """How often a file has failed since anything went well."""
@@ -245,9 +247,9 @@ class Uploads:
         self.uploaded = self.failed = 0
         """Files, and attempts."""
         self.bytes = 0
-        """Of the files."""
+        """Bytes of the files."""
         self.conflicts: SharedDict[str, str] = SharedDict()
-        """Why a file must not be there as it is, by its name: nobody may go on so."""
+        """Reasons, by name, why a file must not be there as it is; they hold senders back."""
         self.stuck: SharedDict[str, str] = SharedDict()
         """Why a file is not there, while all others go on, by its name."""
         self.why: str | None = None
@@ -294,9 +296,7 @@ class Uploads:
             return [*self._waiting]
 
     def safe_lsn(self, made: int, node: str = "") -> int:
-        """Up to which lsn all of ours is there, or of *node*'s, when there are files up to
-        lsn *made*.
-        """
+        """The lsn up to which all of ours is there, or of *node*'s, of files up to lsn *made*."""
         waiting = self.waiting_of(node or self._node)
         return min([made, *(file.first - 1 for file in waiting)])
 
@@ -502,10 +502,10 @@ class Uploads:
         self._set_aside(name, f"{name}: {why}", self.stuck)
 
     def _too_many(self, seconds: float) -> dict[str, object] | None:
-        """After one that took so long: whether those before it were in each other's way.
+        """Whether uploads before one that took so long were in each other's way.
 
-        So it is where they failed together, and took longer, as at a time-out, than one
-        by itself takes.
+        They were where they failed together, and took longer, as at a time-out, than one by itself
+        takes.
         """
         joint, self._joint = self._joint, []
         if self._failures != 1 or len(joint) < 2 or min(joint) < seconds:
@@ -515,7 +515,7 @@ class Uploads:
         return {"count": len(joint), "why": self._last_why, "most": self._at_once}
 
     def _refusals(self, well: str) -> dict[str, str]:
-        """After *well* went well: which files fail by themselves, and why."""
+        """The files that fail by themselves, and why, once *well* went well."""
         self._refused.pop(well, None)
         self._tried.pop(well, None)
         found = {}
