@@ -34,6 +34,7 @@ from gateway.testing.plugins import lend
 from gateway_syslog.options import Options as SyslogOptions
 from gateway_syslog.session import Session
 from gateway_testkit.contract import ProtocolContract
+from gateway_testkit.killed import KilledContract
 from gateway_testkit.settings import settings
 
 ROOT = Path(__file__).parents[1]
@@ -79,9 +80,9 @@ def own(kind: type) -> set[str]:
     }
 
 
-def cells(first: str) -> list[str]:
+def cells(first: str, page: str = PAGE) -> list[str]:
     """All names in the first cells of the table whose header begins so."""
-    table = PAGE.partition(f"\n| {first} |")[2].partition("\n\n")[0]
+    table = page.partition(f"\n| {first} |")[2].partition("\n\n")[0]
     left = [row.split("|")[1] for row in table.splitlines()[2:]]
     return [name for cell in left for name in re.findall(r"`(\w+)", cell)]
 
@@ -117,6 +118,9 @@ def test_what_the_kit_asks_for_is_in_its_table() -> None:
     ready = {name for name in names if name.startswith("test_")}
     assert set(cells("what it says")) == names - ready
     assert len(ready) == 17, "the page says how many tests there are"
+    said = set(cells("what it says", PAGE.partition("KilledContract")[2]))
+    more = {name for name in own(KilledContract) if not name.startswith("test_")}
+    assert said == more - {"protocol", "options", "opening", "acknowledges"}
 
 
 # What is shown

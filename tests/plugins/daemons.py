@@ -78,6 +78,10 @@ def spawn(
     return process
 
 
+daemon.spawn = spawn
+"""So are those who use the kit's own, as plug-ins do."""
+
+
 class Daemon(daemon.Daemon):
     """One `twistd gateway` that has a listener, `beats`, unless it is told another."""
 

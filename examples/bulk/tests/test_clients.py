@@ -1,15 +1,13 @@
-"""Published clients, as people use them, and a gateway that is killed meanwhile.
+"""Published clients, as people use them.
 
 They need the plug-in and PyPI's `elasticsearch` to be installed: `pip install -e .[test]`.
 """
 
 from __future__ import annotations
 
-import http.client
 import json
 import shutil
 import subprocess
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -110,36 +108,3 @@ def test_rsyslog(daemon: Daemon, tmp_path: Path) -> None:
     assert [json.loads(row["payload"])["message"].strip() for row in rows] == [
         f"it is late: {number}" for number in range(1000)
     ]
-
-
-def test_killed(tmp_path: Path) -> None:
-    """What has its items before a kill -9 is there afterwards, once."""
-    heard: list[str] = []
-    with Daemon(tmp_path, {"listeners": [listener("bulk", "bulk")]}) as daemon:
-        address = daemon.address("bulk")
-
-        def send(who: int) -> None:
-            client = http.client.HTTPConnection(*address, timeout=30)
-            for number in range(10**6):
-                names = [f"{who}-{number}-{each}" for each in range(10)]
-                body = "".join(f'{{"create":{{"_id":"{n}"}}}}\n{{}}\n' for n in names)
-                try:
-                    client.request("POST", "/shop/_bulk", body)
-                    answer = json.loads(client.getresponse().read())
-                except (OSError, http.client.HTTPException):
-                    return
-                heard.extend(each["create"]["_id"] for each in answer["items"])
-
-        threads = [threading.Thread(target=send, args=[who]) for who in range(4)]
-        for thread in threads:
-            thread.start()
-        daemon.eventually(lambda: len(heard) > 2000, "2000 items")
-        daemon.kill()
-        for thread in threads:
-            thread.join()
-        daemon.start()
-        daemon.settled(len(heard))
-        rows = [json.loads(row["payload"])["_id"] for row in daemon.rows()]
-    assert len(rows) == len(set(rows))
-    assert set(heard) <= set(rows)
-    assert len(rows) <= len(heard) + 10 * len(threads)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
+from collections.abc import Sequence
 
 from gateway_bulk import protocol
 from gateway_testkit.contract import ProtocolContract
+from gateway_testkit.killed import KilledContract
 
 
 def post(body: bytes, *fields: str, path: str = "/_bulk") -> bytes:
@@ -48,3 +51,19 @@ class TestBulk(ProtocolContract):
 
     def replies(self, sent: bytes) -> object:
         return re.sub(rb'\r\nDate: [^\r]*|"_id":"[^"]*"', b"", sent)
+
+
+class TestKilled(KilledContract):
+    protocol = protocol
+
+    def batch(self, names: Sequence[str]) -> bytes:
+        return post(
+            b"".join(b'{"create":{"_id":"%b"}}\n{}\n' % n.encode() for n in names)
+        )
+
+    def name(self, payload: bytes) -> str:
+        found: str = json.loads(payload)["_id"]
+        return found
+
+    def acknowledged(self, sent: bytes) -> int:
+        return sent.count(b'"status":201')

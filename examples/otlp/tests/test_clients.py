@@ -1,16 +1,13 @@
-"""The published exporter of OpenTelemetry's SDK, and a gateway that is killed meanwhile.
+"""The published exporter of OpenTelemetry's SDK.
 
-They need the plug-in and that package to be installed: `pip install -e .[test]`.
+The tests need the plug-in and that package to be installed: `pip install -e .[test]`.
 """
 
 from __future__ import annotations
 
-import http.client
 import json
 import logging
-import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -69,37 +66,3 @@ def test_python(compression: str, daemon: Daemon) -> None:
     assert {(event["host"], event["severity"].lower()[:4]) for event in events} == {
         ("web1", "warn")
     }
-
-
-def test_killed(tmp_path: Path) -> None:
-    """What was answered 200 before a kill -9 is there afterwards, once."""
-    heard: list[str] = []
-    with Daemon(tmp_path, {"listeners": [listener("otlp", "otlp")]}) as daemon:
-        address = daemon.address("otlp")
-
-        def send(who: int) -> None:
-            client = http.client.HTTPConnection(*address, timeout=30)
-            for number in range(10**6):
-                records = [{"body": {"stringValue": f"{who}-{number}"}}]
-                body = {"resourceLogs": [{"scopeLogs": [{"logRecords": records}]}]}
-                kind = {"Content-Type": "application/json"}
-                try:
-                    client.request("POST", "/v1/logs", json.dumps(body), kind)
-                    if client.getresponse().read() == b"{}":
-                        heard.append(f"{who}-{number}")
-                except (OSError, http.client.HTTPException):
-                    return
-
-        threads = [threading.Thread(target=send, args=[who]) for who in range(4)]
-        for thread in threads:
-            thread.start()
-        daemon.eventually(lambda: len(heard) > 200, "200 answers")
-        daemon.kill()
-        for thread in threads:
-            thread.join()
-        daemon.start()
-        daemon.settled(len(heard))
-        rows = [json.loads(row["payload"])["message"] for row in daemon.rows()]
-    assert len(rows) == len(set(rows))
-    assert set(heard) <= set(rows)
-    assert len(rows) <= len(heard) + len(threads)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 import pytest
 
 from gateway_otlp import protocol
 from gateway_testkit.contract import ProtocolContract
+from gateway_testkit.killed import KilledContract
 
 
 def post(body: bytes, *fields: str, kind: str = "application/json") -> bytes:
@@ -76,3 +78,17 @@ class TestProtobuf(TestJson):
             (message(b"d"), 1),
         )
     ]
+
+
+class TestKilled(KilledContract):
+    protocol = protocol
+
+    def batch(self, names: Sequence[str]) -> bytes:
+        return post(request(*names))
+
+    def name(self, payload: bytes) -> str:
+        message: str = json.loads(payload)["message"]
+        return message
+
+    def acknowledged(self, sent: bytes) -> int:
+        return self.events * sent.count(b"HTTP/1.1 200")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+
 from gateway_syslog import protocol
 from gateway_testkit.contract import ProtocolContract
+from gateway_testkit.killed import KilledContract
 
 RFC5424 = b"<165>1 2026-11-22T08:00:00Z web1 app 12 ID47 - it begins"
 RFC3164 = b"<34>Nov 22 08:00:01 web1 su[77]: it goes on"
@@ -23,3 +27,16 @@ class TestByCount(TestByTrailer):
     too_much = {"limits.message_bytes": b"70000 "}
     unfinished = b"60000 <13>" + b"x" * 1000
     endless = None
+
+
+class TestKilled(KilledContract):
+    protocol = protocol
+    acknowledges = False
+    events = 1
+
+    def batch(self, names: Sequence[str]) -> bytes:
+        return b"".join(b"<13>1 - - - - - - %b\n" % name.encode() for name in names)
+
+    def name(self, payload: bytes) -> str:
+        message: str = json.loads(payload)["message"]
+        return message

@@ -249,6 +249,17 @@ class Daemon:
         assert [row["lsn"] for row in rows] == list(range(1, len(rows) + 1))
         return rows
 
+    def audit(self, *words: str | Path) -> dict[str, Any]:
+        """The report of `gateway audit`; AssertionError if events are missing or doubled."""
+        said = self._home / "audit.json"
+        said.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "gateway", "audit", "--json", *map(str, words)]
+        status = spawn([*command, "--config", str(self.config)], said).wait()
+        assert status == 0, f"audit: {status}\n{said.read_text()[-5000:]}"
+        report: dict[str, Any] = json.loads(said.read_text())
+        assert report["complete"], report
+        return report
+
 
 def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
