@@ -5,7 +5,7 @@ Its end must be vouched for (`REASONS`).  These say something of one:
 
     journals     that is seen here: of itself, and those before it in its directory
     gateways     that are asked, and answer
-    words        in buckets and at hubs (`gateway.store.objects.word`)
+    node records        in buckets and at hubs (`gateway.store.objects.node_record`)
     ledgers      of jobs: how some ended, and what files have said of theirs
     arrivals     at hubs: what has come of each
 
@@ -24,7 +24,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from gateway.store.node.incarnation import Incarnation, Record
-from gateway.store.objects.word import Word
+from gateway.store.objects.node_record import NodeRecord
 from gateway.store.readers.lake import End
 
 _SHORT = 8
@@ -129,9 +129,9 @@ class Unknown:
 
 
 class Heard(NamedTuple):
-    """A word, and when it was said, by the clock of where it lies."""
+    """A record, and when it was said, by the clock of where it lies."""
 
-    word: Word
+    record: NodeRecord
     at: float
     lately: bool
 
@@ -180,10 +180,12 @@ class Lives:
 
     def __init__(self, node: str, heard: Sequence[Heard] = ()) -> None:
         self.node = node
-        said = [one.word for one in heard]
-        self._words = {each.incarnation: each.words for each in said if not each.exact}
-        """How many words the directory had written by the newest one of each."""
-        self._words_before = {each.incarnation: each.words_before for each in said}
+        said = [one.record for one in heard]
+        self._records = {
+            each.incarnation: each.records for each in said if not each.exact
+        }
+        """How many node records the directory had written by the newest one of each."""
+        self._records_before = {each.incarnation: each.records_before for each in said}
         """How many it had written when each was started, as far as is known."""
         self.by: dict[str, Known] = {}
         self.gave: dict[str, int] = {}
@@ -204,25 +206,25 @@ class Lives:
         for each, since in ((this.id, this.since), *this.began.items()):
             self._begins(each, since)
         self.of(this.id).here = True
-        self._words_before[this.id] = this.words
+        self._records_before[this.id] = this.records
         self._directory([*this.earlier, this.id], this.lost, all_of_them=True)
         for each, last in this.lost.items():
             self.of(each).said = max(self.of(each).said, last)
 
-    def words(self, heard: Sequence[Heard]) -> None:
-        """Add the words of incarnations about themselves."""
+    def node_records(self, heard: Sequence[Heard]) -> None:
+        """Add the node records of incarnations about themselves."""
         for one in heard:
-            word, known = one.word, self.of(one.word.incarnation)
-            self._begins(word.incarnation, word.since)
-            self._ended(known, word.lsn, one.at, word.ack, exact=word.exact)
-            known.published = max(known.published, word.published)
+            record, known = one.record, self.of(one.record.incarnation)
+            self._begins(record.incarnation, record.since)
+            self._ended(known, record.lsn, one.at, record.ack, exact=record.exact)
+            known.published = max(known.published, record.published)
             known.lately |= one.lately
-            known.began = one.at - (word.at - word.began)
-            known.decommissioned |= bool(word.decommissioned)
-            for each, since in zip(word.earlier, word.begins, strict=False):
+            known.began = one.at - (record.at - record.began)
+            known.decommissioned |= bool(record.decommissioned)
+            for each, since in zip(record.earlier, record.begins, strict=False):
                 self._begins(each, since)
         for one in heard:
-            self._directory([*one.word.earlier, one.word.incarnation])
+            self._directory([*one.record.earlier, one.record.incarnation])
 
     def ends(self, ends: Mapping[str, End]) -> None:
         """How some ended, as a job has it."""
@@ -290,12 +292,12 @@ class Lives:
             behind = each
 
     def _ahead(self, ids: Sequence[str]) -> Iterator[str]:
-        """The ones that wrote a word of which the directory that goes on knows nothing: it is
-        older than that word, also where no lsn tells.
+        """The ones that wrote a record of which the directory that goes on knows nothing: it is
+        older than that record, also where no lsn tells.
         """
         for each, behind in pairwise(ids):
-            known = self._words_before.get(behind)
-            if known is not None and self._words.get(each, 0) > known:
+            known = self._records_before.get(behind)
+            if known is not None and self._records.get(each, 0) > known:
                 yield each
 
     def _gave(self, each: str, last: int) -> None:

@@ -28,7 +28,7 @@ def judge(view: View) -> Report:
         accepted=[one for one in view.ledgers.accepted if one.node in view.files],
         told=view.lake.told,
         deletions=view.ledgers.deletions,
-        asked=sorted(view.asked.words.keys() & view.files.keys()),
+        asked=sorted(view.asked.answers.keys() & view.files.keys()),
     )
     for name in view.files:
         node = _Judge(view, name)
@@ -95,9 +95,9 @@ class _Judge:
                 yield each, first, last
         ends = [
             *view.journals.marked.get(name, ()),
-            *view.words.arrived.get(name, {}).items(),
+            *view.node_records.arrived.get(name, {}).items(),
         ]
-        if (asked := view.asked.words.get(name)) is not None:
+        if (asked := view.asked.answers.get(name)) is not None:
             ends.append((asked.incarnation, asked.durable))
         for each, known in self._lives.by.items():
             if known.said or known.heard or known.here:
@@ -215,7 +215,7 @@ class _Judge:
 
     def told_by_gateway(self, each: str, left: Lsns) -> Lsns:
         """The lsns in a journal that is not seen here, by its gateway's word."""
-        said = self._view.asked.words.get(self._name)
+        said = self._view.asked.answers.get(self._name)
         if said is None or each not in (said.incarnation, *said.earlier):
             return Lsns()
         return self._view.asked.waiting(self._name)

@@ -19,9 +19,9 @@ from gateway.audit.sites import (
     Journals,
     Lakes,
     Ledgers,
+    NodeRecords,
     Site,
     Spools,
-    Words,
     joined,
     lives_of,
 )
@@ -64,7 +64,7 @@ class View:
         self._spools = Spools(sites)
         self.lake = Lakes(sites, node=node, first=first)
         self.asked = Asked(gateways, self._spools.urls)
-        self.words = Words(sites, self._spools.buckets, node, silent_after)
+        self.node_records = NodeRecords(sites, self._spools.buckets, node, silent_after)
         self.ledgers = Ledgers(sites)
         self.consumed = Consumed(sites)
         self._elsewhere: list[Problem] = []
@@ -86,7 +86,7 @@ class View:
         """Go through all places, in the order in which events move."""
         # First of all, so that what they speak of can be found in a place read later.
         self.asked.look()
-        self.words.look()
+        self.node_records.look()
         self.journals.look()
         self._spool = self._spools.list()
         self.lake.look()
@@ -104,9 +104,9 @@ class View:
         self.consumed.look()
         seen = self._spool.keys() | self.lake.nodes.keys() | self._archive.keys()
         self._elsewhere = [*self._forwarded_elsewhere(), *self.asked.apart(seen)]
-        names = seen | self.journals.nodes | self.asked.words.keys()
+        names = seen | self.journals.nodes | self.asked.answers.keys()
         names |= self.journals.marked.keys() | {node for node, _ in self.until}
-        names |= self.words.heard.keys() | self.words.arrived.keys()
+        names |= self.node_records.heard.keys() | self.node_records.arrived.keys()
         names |= self.ledgers.ends.keys() | self.consumed.nodes
         names |= {node for one in self.ledgers.deletions for node in one.events}
         names |= {hole.node for hole in self.ledgers.holes}
@@ -115,25 +115,26 @@ class View:
         self.files, self.lives = {}, {}
         for name in sorted(names):
             self.lives[name] = lives_of(
-                name, self.journals, self.words, self.ledgers, self.asked
+                name, self.journals, self.node_records, self.ledgers, self.asked
             )
             self.files[name] = self._sorted_files(name)
 
     @property
     def problems(self) -> list[Problem]:
         """The problems of the places themselves."""
-        places = (self.asked, self.words, self.lake, self.ledgers, self.consumed)
+        places = (self.asked, self.node_records, self.lake, self.ledgers, self.consumed)
         found = [problem for place in places for problem in place.problems]
-        return [*found, *self._elsewhere, *self.words.left]
+        return [*found, *self._elsewhere, *self.node_records.left]
 
     def _forwarded_elsewhere(self) -> Iterator[Problem]:
         """Problems of files that an edge has at a hub which is not looked at."""
         seen = {site.served for site in self._sites} | self.journals.nodes
-        seen |= {node for node, word in self.asked.words.items() if word.forwards}
-        for node, word in self.asked.words.items():
-            if word.hub and word.hub not in seen:
+        seen |= {node for node, answer in self.asked.answers.items() if answer.forwards}
+        for node, answer in self.asked.answers.items():
+            if answer.hub and answer.hub not in seen:
                 yield Problem(
-                    node, f"its files go to {word.hub} now, which is not looked at here"
+                    node,
+                    f"its files go to {answer.hub} now, which is not looked at here",
                 )
 
     def _sorted_files(self, name: str) -> Files:

@@ -32,7 +32,7 @@ from gateway.audit.sites import Ask, Site, distinct
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile
 from gateway.store.objects.bucket import Bucket
-from gateway.store.objects.word import SILENT_SECONDS
+from gateway.store.objects.node_record import SILENT_SECONDS
 
 _LOOKS = 4
 _PAUSE_SECONDS = 0.3

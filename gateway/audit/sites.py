@@ -2,7 +2,7 @@
 
 Many gateways may write for one job, each on a disk of its own.  Events in a table are found
 below the job's directory, those that wait in a bucket below its address.  Those only in a
-journal are found below the directory of its gateway, or by that gateway's word.
+journal are found below the directory of its gateway, or by that gateway's answer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gateway.store.hub import arrivals
 from gateway.store.lsns import Lsns
 from gateway.store.node import mark
 from gateway.store.node.incarnation import Record
-from gateway.store.objects import word
+from gateway.store.objects import node_record
 from gateway.store.objects.bucket import Bucket
 from gateway.store.readers.deleted import Deletion, deletions
 from gateway.store.readers.lake import (
@@ -69,8 +69,8 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
-    """The word of a running gateway about itself."""
+class Answer:
+    """The answer of a running gateway about itself."""
 
     node: str
     durable: int
@@ -93,7 +93,7 @@ class Word:
     """Others whose files go over there from it: up to which lsn they are there."""
 
 
-Ask = Callable[[], Word]
+Ask = Callable[[], Answer]
 """Asks one gateway.  Raises OSError."""
 
 
@@ -106,35 +106,35 @@ class Asked:
         """Addresses, and how to ask; *urls* of the buckets that are looked at."""
         self._gateways = list(gateways)
         self._urls = set(urls)
-        self.words: dict[str, Word] = {}
+        self.answers: dict[str, Answer] = {}
         """Words by node."""
         self.problems: list[Problem] = []
         self._apart: dict[str, Problem] = {}
 
     def look(self) -> None:
         """Ask all of them."""
-        self.words, self.problems, self._apart = {}, [], {}
+        self.answers, self.problems, self._apart = {}, [], {}
         for address, ask in self._gateways:
             try:
-                word = ask()
+                answer = ask()
             except OSError as error:
                 why = f"the gateway can not be asked: {error}"
                 self.problems.append(Problem(address, why))
             else:
-                self._hear(address, word)
+                self._hear(address, answer)
 
-    def _hear(self, address: str, word: Word) -> None:
-        node, where = word.node, word.bucket or "a directory of its machine"
+    def _hear(self, address: str, answer: Answer) -> None:
+        node, where = answer.node, answer.bucket or "a directory of its machine"
         why = f"node {node} puts its files into {where}, which is not seen here"
-        if not word.forwards and word.bucket not in self._urls:
-            if word.bucket is not None:
+        if not answer.forwards and answer.bucket not in self._urls:
+            if answer.bucket is not None:
                 self.problems.append(Problem(address, why))
                 return
             self._apart[node] = Problem(address, why)  # which may be shared
-        if node in self.words:
+        if node in self.answers:
             why = f"node {node} answers here and at another address"
             self.problems.append(Problem(address, why))
-        self.words[node] = word
+        self.answers[node] = answer
 
     def apart(self, seen: Collection[str]) -> Iterator[Problem]:
         """The problems of gateways whose files go to none of the directories looked at.
@@ -142,22 +142,22 @@ class Asked:
         A node that is *seen* there has none.
         """
         for node, problem in self._apart.items():
-            if self.words[node].published and node not in seen:
+            if self.answers[node].published and node not in seen:
                 yield problem
 
     def waiting(self, node: str) -> Lsns:
         """The lsns that are in its journal alone, it says."""
-        word = self.words.get(node)
-        return Lsns([(self._arrived(word) + 1, word.durable)] if word else [])
+        answer = self.answers.get(node)
+        return Lsns([(self._arrived(answer) + 1, answer.durable)] if answer else [])
 
-    def _arrived(self, word: Word) -> int:
+    def _arrived(self, answer: Answer) -> int:
         """The last lsn that has arrived: what it has handed on may wait on the way."""
-        way = (one.relays.get(word.node) for one in self.words.values())
-        return min([word.published, *(last for last in way if last is not None)])
+        way = (one.relays.get(answer.node) for one in self.answers.values())
+        return min([answer.published, *(last for last in way if last is not None)])
 
 
-class Words:
-    """The words of incarnations about themselves, in buckets and at hubs."""
+class NodeRecords:
+    """The node records of incarnations about themselves, in buckets and at hubs."""
 
     def __init__(
         self,
@@ -168,10 +168,10 @@ class Words:
     ) -> None:
         self._sites, self._buckets = sites, buckets
         self._node, self._silent_after = node, silent_after
-        self._read: dict[tuple[str, str], word.Heard] = {}
-        """Words in buckets, by where they are."""
+        self._read: dict[tuple[str, str], node_record.Heard] = {}
+        """Node records in buckets, by where they are."""
         self.heard: dict[str, list[Heard]] = {}
-        """Words by node."""
+        """Node records by node."""
         self.left: list[Problem] = []
         """Problems: events that gateways have of others, and can not bring anywhere."""
         self.arrived: dict[str, Mapping[str, int]] = {}
@@ -183,31 +183,31 @@ class Words:
         self.heard, self.arrived, self.problems, self.left = {}, {}, [], []
         now, found = time.time(), [*self._in_buckets()]
         for site in self._sites:
-            found += word.at_hub(site.directories.arrivals, self._node)
+            found += node_record.at_hub(site.directories.arrivals, self._node)
             self.arrived.update(arrivals.come(site.directories.arrivals))
         for one in found:
-            if one.word is None:
+            if one.record is None:
                 self.problems.append(Problem(f"node {one.node}", one.why))
                 continue
             lately = now - one.modified <= self._silent_after
-            heard = Heard(one.word, one.modified, lately)
+            heard = Heard(one.record, one.modified, lately)
             self.heard.setdefault(one.node, []).append(heard)
-        for node, words in self.heard.items():
-            over = {each for heard in words for each in heard.word.earlier}
-            for heard in words:
-                if heard.word.incarnation not in over:
-                    left = heard.word.left.items()
+        for node, node_records in self.heard.items():
+            over = {each for heard in node_records for each in heard.record.earlier}
+            for heard in node_records:
+                if heard.record.incarnation not in over:
+                    left = heard.record.left.items()
                     self.left += [_left(node, life, spans) for life, spans in left]
 
-    def _in_buckets(self) -> Iterator[word.Heard]:
-        """The words in buckets; those that were not written again are not read again."""
+    def _in_buckets(self) -> Iterator[node_record.Heard]:
+        """The node records in buckets; those that were not written again are not read again."""
         before, self._read = self._read, {}
         for bucket in self._buckets:
-            for url, one in bucket.words(self._node):
+            for url, one in bucket.node_records(self._node):
                 key = url, one.name
                 known = before.get(key)
                 if known is None or known.modified != one.modified:
-                    known = bucket.word(one)
+                    known = bucket.record(one)
                 self._read[key] = known
                 yield known
 
@@ -313,19 +313,23 @@ class Journals:
 
 
 def lives_of(
-    node: str, journals: Journals, words: Words, ledgers: Ledgers, asked: Asked
+    node: str,
+    journals: Journals,
+    node_records: NodeRecords,
+    ledgers: Ledgers,
+    asked: Asked,
 ) -> Lives:
     """The knowledge of a node's incarnations from all of these."""
-    heard = words.heard.get(node, ())
+    heard = node_records.heard.get(node, ())
     lives = Lives(node, heard)
     for home in journals.homes(node):
         if (this := home.content.this) is not None:
             lives.journal(this)
     lives.records(ledgers.records.get(node, {}))
     lives.ends(ledgers.ends.get(node, {}))
-    if (said := asked.words.get(node)) is not None:
+    if (said := asked.answers.get(node)) is not None:
         lives.asked(said.incarnation, said.since, said.earlier)
-    lives.words(heard)
+    lives.node_records(heard)
     lives.settle()
     return lives
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gateway.audit import Life, Node, Report
     from gateway.audit.acknowledged import Acknowledged
     from gateway.audit.incarnations import Unknown
-    from gateway.audit.sites import Ask, Site, Word
+    from gateway.audit.sites import Answer, Ask, Site
     from gateway.cli._audit_digests import Part
     from gateway.store.lsns import Lsns
 
@@ -236,15 +236,15 @@ def _gateways(args: argparse.Namespace) -> list[tuple[str, Ask]]:
     ]
 
 
-def _asked(port: _admin.AdminPort) -> Word:
-    from gateway.audit.sites import Word
+def _asked(port: _admin.AdminPort) -> Answer:
+    from gateway.audit.sites import Answer
 
     try:
         said = port.status()
         journal, spool, hub = said["journal"], said["spool"], said.get("forward")
         last = spool["published_lsn"] if hub is None else hub["arrived_lsn"]
         [whose] = (hub or {}).get("hub") or [""]
-        return Word(
+        return Answer(
             str(said["node"]),
             int(journal["durable_lsn"]),
             int(last),

@@ -17,7 +17,7 @@ from gateway.sdk.command import WrongUse, printable
 if TYPE_CHECKING:
     from gateway.audit.incarnations import Unknown
     from gateway.audit.sites import Site
-    from gateway.store.objects.word import Word
+    from gateway.store.objects.node_record import NodeRecord
 
 HELP = """\
 Say that nothing follows what a node's gateway has acknowledged, as it is gone for good.
@@ -66,21 +66,21 @@ def run(args: argparse.Namespace) -> int:
             args.token_file = args.ca = args.cert = args.key = None
             report = auditing.report_of(args, site, others)
             ends = _waited_for(report.unknown, args.name, args.incarnation)
-            words = [_word(site, one, args.reason) for one in ends]
+            records = [_word(site, one, args.reason) for one in ends]
         else:
-            words = [said]
-        for word in words:
-            _keep(site, args.name, word)
-        untold = _tell_hub(_data_dir.each(args)[0], site, args.name, words)
-    found = [{"incarnation": one.incarnation, "lsn": one.lsn} for one in words]
+            records = [said]
+        for record in records:
+            _keep(site, args.name, record)
+        untold = _tell_hub(_data_dir.each(args)[0], site, args.name, records)
+    found = [{"incarnation": one.incarnation, "lsn": one.lsn} for one in records]
     if args.json:
         print(json.dumps(found, indent=2))
     else:
-        for word in words:
+        for record in records:
             print(
                 printable(
-                    f"decommissioned: {args.name} (incarnation {word.incarnation}), which"
-                    f" had acknowledged up to lsn {word.lsn}"
+                    f"decommissioned: {args.name} (incarnation {record.incarnation}), which"
+                    f" had acknowledged up to lsn {record.lsn}"
                 )
             )
     if untold:
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _tell_hub(
-    args: argparse.Namespace, site: Site, node: str, words: Iterable[Word]
+    args: argparse.Namespace, site: Site, node: str, records: Iterable[NodeRecord]
 ) -> str:
     """Tell the hub, where files go to one and no gateway runs here; why it was not told."""
     import msgspec
@@ -103,19 +103,19 @@ def _tell_hub(
         return ""
     if is_locked(site.directories.journal_of(config.node)):
         return ""  # it does, within a minute
-    said = [(node, one.incarnation, msgspec.json.encode(one)) for one in words]
+    said = [(node, one.incarnation, msgspec.json.encode(one)) for one in records]
     return tell(config.forward, config.node, said, RealDisk())
 
 
-def _own(site: Site, node: str, reason: str) -> Word | None:
-    """The word about this machine's own directory; None if it has none of that node.
+def _own(site: Site, node: str, reason: str) -> NodeRecord | None:
+    """The record about this machine's own directory; None if it has none of that node.
 
     Raises `WrongUse` where the node runs, or has not published all.
     """
     from gateway.store.finder import spool_files
     from gateway.store.node import catalog, mark
     from gateway.store.node.incarnation import Incarnation
-    from gateway.store.objects.word import MOST_EARLIER, Word
+    from gateway.store.objects.node_record import MOST_EARLIER, NodeRecord
     from gateway.store.system.lock import is_locked
     from gateway.store.system.statefile import look
 
@@ -136,7 +136,7 @@ def _own(site: Site, node: str, reason: str) -> Word | None:
             " until it is, and stop it in good order"
         )
     earlier = this.whole[-MOST_EARLIER:]
-    return Word(
+    return NodeRecord(
         this.id,
         this.since,
         max(marked.durable, this.since - 1),
@@ -170,37 +170,39 @@ def _waited_for(unknown: list[Unknown], node: str, incarnation: str) -> list[Unk
     raise WrongUse(f"the audit waits for nothing of node {node}")
 
 
-def _word(site: Site, end: Unknown, reason: str) -> Word:
-    """The last word of an incarnation, and that nothing follows."""
+def _word(site: Site, end: Unknown, reason: str) -> NodeRecord:
+    """The last record of an incarnation, and that nothing follows."""
     import msgspec
 
-    from gateway.store.objects import word
+    from gateway.store.objects import node_record
 
-    heard = [*word.at_hub(site.directories.arrivals, end.node)]
+    heard = [*node_record.at_hub(site.directories.arrivals, end.node)]
     if site.bucket is not None:
-        heard += word.read_all(site.bucket, end.node)
+        heard += node_record.read_all(site.bucket, end.node)
     said = [
-        one for one in heard if one.word and one.word.incarnation == end.incarnation
+        one for one in heard if one.record and one.record.incarnation == end.incarnation
     ]
     last = max(said, key=lambda one: one.modified, default=None)
-    if last is None or last.word is None:
-        known = word.Word(end.incarnation, 0, end.last, end.heard, end.ack or "journal")
+    if last is None or last.record is None:
+        known = node_record.NodeRecord(
+            end.incarnation, 0, end.last, end.heard, end.ack or "journal"
+        )
         heard_at = end.heard
     else:
-        known, heard_at = last.word, last.modified
+        known, heard_at = last.record, last.modified
     return msgspec.structs.replace(known, heard=heard_at, decommissioned=reason)
 
 
-def _keep(site: Site, node: str, word: Word) -> None:
+def _keep(site: Site, node: str, record: NodeRecord) -> None:
     """Here, durably, and in the bucket, if that is there now."""
     import msgspec
 
     from gateway.store.objects.bucket import BucketError
-    from gateway.store.objects.word import hear, name_of
+    from gateway.store.objects.node_record import hear, name_of
     from gateway.store.system.disk import RealDisk
 
-    hear(site.directories.arrivals, node, word, time.time(), RealDisk())
+    hear(site.directories.arrivals, node, record, time.time(), RealDisk())
     if site.bucket is not None:
         with contextlib.suppress(BucketError):  # a gateway hands it on
-            name = name_of(node, word.incarnation)
-            site.bucket.replace(name, msgspec.json.encode(word))
+            name = name_of(node, record.incarnation)
+            site.bucket.replace(name, msgspec.json.encode(record))

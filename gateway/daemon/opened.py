@@ -103,7 +103,7 @@ class OpenedDaemon:
             storage.directories,
             disk,
             storage.spool.is_ours,
-            lambda: storage.words(lambda: forwarder.arrived_lsn),
+            lambda: storage.node_records(lambda: forwarder.arrived_lsn),
         )
         storage.spool.forwarded_to(forwarder)
         opened.arrivals.onward = forwarder.uploads

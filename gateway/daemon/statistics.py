@@ -23,7 +23,7 @@ from gateway.forward import Forwarder
 from gateway.net import Listener, MemoryBudget
 from gateway.sdk.protocol import Statistics
 from gateway.store.checkpoint import Checkpoint
-from gateway.store.objects.word import MOST_EARLIER
+from gateway.store.objects.node_record import MOST_EARLIER
 from gateway.store.readers.consumers import Behind
 from gateway.store.spool.retained import Retained
 from gateway.store.spool.uploads import Uploads

@@ -35,7 +35,7 @@ from gateway.store.names import SpoolFile, parse_file_name
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.node.lineage import Lineage
 from gateway.store.objects.bucket import BucketError
-from gateway.store.objects.word import EVERY_SECONDS
+from gateway.store.objects.node_record import EVERY_SECONDS
 from gateway.store.spool.uploads import Held, Put, SetAside, Uploaded, Uploads
 from gateway.store.system.threads import RealThreads, Threads
 

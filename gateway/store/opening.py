@@ -263,7 +263,7 @@ class _Judged:
         """The incarnation that goes on; not yet saved."""
         if mark.incarnation:
             self.incarnation = msgspec.structs.replace(
-                self.incarnation, words=mark.words
+                self.incarnation, records=mark.records
             )
         if not (
             mark.exact or begun.knows(mark.incarnation)

@@ -42,9 +42,9 @@ from gateway.store.node.owners import Owners, kept_until
 from gateway.store.node.removal_clock import RemovalClock, Seen
 from gateway.store.objects.bucket import Bucket, BucketError
 from gateway.store.objects.bucket_looks import BucketLooks
+from gateway.store.objects.node_record import EVERY_SECONDS as EVERY_RECORD_SECONDS
+from gateway.store.objects.node_record import MOST_EARLIER, Relay, Speaker
 from gateway.store.objects.s3 import bucket_of
-from gateway.store.objects.word import EVERY_SECONDS as EVERY_WORD_SECONDS
-from gateway.store.objects.word import MOST_EARLIER, Relay, Speaker
 from gateway.store.opening import Opened, Start, open_node
 from gateway.store.readers.consumers import Consumers, marks_at
 from gateway.store.readers.job_word import EVERY_SECONDS, JobBacklog
@@ -85,7 +85,7 @@ class Settings:
 
 
 _MOST_RANGES = 20
-"""Of lsns of an incarnation that a word names."""
+"""Of lsns of an incarnation that a record names."""
 
 
 def _processes(
@@ -560,20 +560,20 @@ class Storage:
             machine.threads,
         )
 
-    def words(
+    def node_records(
         self, handed_over: Callable[[], int]
     ) -> Callable[[Mapping[str, Lsns]], list[tuple[str, str, bytes]]]:
         """For a hub that is new: what is to be said to it, again and again (node,
-        incarnation, word); the hub has all up to the lsn that is *handed_over*.
+        incarnation, record); the hub has all up to the lsn that is *handed_over*.
         """
         relay = Relay(self.directories.arrivals)
 
         def said(left: Mapping[str, Lsns]) -> list[tuple[str, str, bytes]]:
-            word = self._speaker.word()
+            record = self._speaker.record()
             own = msgspec.structs.replace(
-                word,
-                published=min(word.published, handed_over()),
-                earlier=word.earlier[-MOST_EARLIER:],
+                record,
+                published=min(record.published, handed_over()),
+                earlier=record.earlier[-MOST_EARLIER:],
                 begins=(),
                 left={life: tuple(lsns)[:_MOST_RANGES] for life, lsns in left.items()},
             )
@@ -595,13 +595,13 @@ class Storage:
             lambda: spool.published_lsn,
             opened.machine.clock,
             Relay(self.directories.arrivals),
-            opened.found.marker.next_word,
+            opened.found.marker.next_record,
         )
         if bucket is None or spool.uploads is None:
             return speaker, None
         return speaker, BucketLooks(
             speaker.say,
-            EVERY_WORD_SECONDS,
+            EVERY_RECORD_SECONDS,
             "the bucket is not told how far this gateway has acknowledged",
             opened.machine.threads,
         )

@@ -24,7 +24,7 @@ from gateway.audit.sites import Site
 from gateway.cli import main
 from gateway.store.directories import Directories
 from gateway.store.node.incarnation import Incarnation
-from gateway.store.objects import word
+from gateway.store.objects import node_record
 from gateway.store.readers.lake import INTERNAL, accepted_folder
 from gateway_testkit.bucket import MemoryBucket
 from lives import current, publish
@@ -325,12 +325,14 @@ def say_in(bucket: MemoryBucket, this: str, lsn: int, **more: Any) -> None:
     """A word; *ago* it was written so many seconds."""
     ago = more.pop("ago", 0.0)
     how: dict[str, Any] = {"since": 1, "at": 9.0, "ack": "journal", **more}
-    name = word.name_of("gw", this)
-    bucket.replace(name, msgspec.json.encode(word.Word(this, lsn=lsn, **how)))
+    name = node_record.name_of("gw", this)
+    bucket.replace(
+        name, msgspec.json.encode(node_record.NodeRecord(this, lsn=lsn, **how))
+    )
     bucket.written[name] -= ago
 
 
-SILENT = word.SILENT_SECONDS + 60
+SILENT = node_record.SILENT_SECONDS + 60
 
 
 def test_a_word_in_the_bucket_vouches(tmp_path: Path) -> None:
@@ -466,7 +468,7 @@ def test_a_word_that_is_not_understood_is_a_problem(
     """Damaged, or of a newer version: it is named, and nothing is written over it."""
     bucket = MemoryBucket()
     table(tmp_path, "a", ("aaaa", range(1, 8)))
-    name = word.name_of("gw", "aaaa")
+    name = node_record.name_of("gw", "aaaa")
     bucket.replace(name, data)
     report = look(tmp_path, bucket=bucket)
     [problem] = report.problems

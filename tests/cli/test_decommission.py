@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from gateway.store.node.mark import Mark, Marker
-from gateway.store.objects.word import Word, at_hub, hear
+from gateway.store.objects.node_record import NodeRecord, at_hub, hear
 from gateway.store.system.disk import RealDisk
 from incarnations import A, B
 
 Run = Callable[..., tuple[int, str, str]]
 
 
-def heard(system: Any, word: Word, node: str = "shop") -> None:
+def heard(system: Any, word: NodeRecord, node: str = "shop") -> None:
     """A hub has, long ago."""
     hear(system.root / "arrivals", node, word, 100.0, RealDisk())
 
@@ -35,7 +35,7 @@ def test_nothing_follows_a_gateway_that_stopped_in_good_order(
     acknowledged is asked for as before.
     """
     system.lake([1, 2, 3], "a.parquet", node="shop")
-    heard(system, Word(A, 1, 3, 90.0, "journal", exact=True))
+    heard(system, NodeRecord(A, 1, 3, 90.0, "journal", exact=True))
     assert why(gateway) == ["ended"]
     status, out, _ = gateway("decommission", "shop", "--reason", "closed on May 3")
     assert (status, out) == (
@@ -43,8 +43,8 @@ def test_nothing_follows_a_gateway_that_stopped_in_good_order(
         f"decommissioned: shop (incarnation {A}), which had acknowledged up to lsn 3\n",
     )
     [one] = at_hub(system.root / "arrivals")
-    assert one.word is not None
-    assert (one.word.decommissioned, one.word.heard) == ("closed on May 3", 100.0)
+    assert one.record is not None
+    assert (one.record.decommissioned, one.record.heard) == ("closed on May 3", 100.0)
     assert gateway("audit")[0] == 0
     status, _, err = gateway("decommission", "shop")
     assert status == 2
@@ -56,7 +56,7 @@ def test_what_a_lost_gateway_had_acknowledged_is_missing(
 ) -> None:
     """It was killed: from now on what only its word vouched for is nowhere."""
     system.lake([1, 2, 3], "a.parquet", node="shop")
-    heard(system, Word(A, 1, 9, 90.0, "journal"))
+    heard(system, NodeRecord(A, 1, 9, 90.0, "journal"))
     assert why(gateway) == ["silent"]
     assert gateway("decommission", "shop")[0] == 0
     found = json.loads(gateway("audit", "--json")[1])
@@ -70,10 +70,14 @@ def test_the_end_of_a_lost_disk_is_accepted_and_not_decommissioned(
 ) -> None:
     """Another directory has the name: what is lost is lost."""
     system.lake([1, 2, 3], "a.parquet", node="shop")
-    heard(system, Word(A, 1, 3, 90.0, "journal"))
+    heard(system, NodeRecord(A, 1, 3, 90.0, "journal"))
     now = time.time()
     hear(
-        system.root / "arrivals", "shop", Word(B, 1, 0, now, "journal"), now, RealDisk()
+        system.root / "arrivals",
+        "shop",
+        NodeRecord(B, 1, 0, now, "journal"),
+        now,
+        RealDisk(),
     )
     status, _, err = gateway("decommission", "shop", "--incarnation", A[:3])
     assert status == 2
@@ -96,9 +100,9 @@ def test_a_machine_says_it_of_its_own_directory(
     assert status == 0
     assert json.loads(out) == [{"incarnation": node.incarnation, "lsn": 3}]
     [one] = at_hub(system.root / "arrivals")
-    assert one.word is not None
-    assert one.word.exact
-    assert one.word.decommissioned == "decommissioned"
+    assert one.record is not None
+    assert one.record.exact
+    assert one.record.decommissioned == "decommissioned"
 
 
 @pytest.mark.parametrize("node", ["nobody"])

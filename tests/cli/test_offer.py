@@ -12,7 +12,7 @@ import pytest
 from gateway import cli
 from gateway.store.hub.arrivals import come
 from gateway.store.names import parse_file_name
-from gateway.store.objects.word import at_hub
+from gateway.store.objects.node_record import at_hub
 from gateway.store.system.lock import lock
 from gateway_testkit.daemon import listener
 from small_s3 import small_s3
@@ -73,9 +73,9 @@ def test_it_goes_to_the_spool_of_another_gateway(
     ]
     assert dict(come(here / "arrivals")).keys() == {"old"}
     [heard] = at_hub(here / "arrivals")
-    assert heard.word is not None
-    assert (heard.node, heard.word.lsn) == ("old", 7)
-    assert heard.word.decommissioned == "node gw has its directory now"
+    assert heard.record is not None
+    assert (heard.node, heard.record.lsn) == ("old", 7)
+    assert heard.record.decommissioned == "node gw has its directory now"
     assert len([*(system.root / "archive").iterdir()]) == 2
     assert not [*(system.root / "spool").iterdir()]
     assert offer(system.root)[1].startswith("nothing lies there")

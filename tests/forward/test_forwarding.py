@@ -18,7 +18,7 @@ from forwarded import Sent
 from gateway.config.model import Forward
 from gateway.store.lsns import Lsns
 from gateway.store.node.incarnation import Incarnation
-from gateway.store.objects.word import Relay, Word, at_hub, hear
+from gateway.store.objects.node_record import NodeRecord, Relay, at_hub, hear
 from gateway.store.system.disk import RealDisk
 from gateway_testkit.settings import options_of
 from incarnations import A, B
@@ -502,17 +502,23 @@ def test_what_a_gateway_says_of_itself_comes_to_the_hub(pair: Pair) -> None:
     relay = Relay(pair.edge.arrivals)
 
     def said(left: Mapping[str, Lsns]) -> list[tuple[str, str, bytes]]:
-        own = encode(Word(A, 1, lsn, 5.0, "journal"))
+        own = encode(NodeRecord(A, 1, lsn, 5.0, "journal"))
         return [("edge", A, own), *relay()]
 
     pair.begin(words=lambda: said)
-    hear(pair.edge.arrivals, "shop", Word(B, 1, 3, 5.0, "journal"), 11.0, RealDisk())
+    hear(
+        pair.edge.arrivals,
+        "shop",
+        NodeRecord(B, 1, 3, 5.0, "journal"),
+        11.0,
+        RealDisk(),
+    )
     pair.forwarder.start(0)
     pair.run()
     hub = pair.hub.directories.arrivals
 
     def heard() -> dict[str, tuple[int, float]]:
-        words = ((one.node, one.word) for one in at_hub(hub))
+        words = ((one.node, one.record) for one in at_hub(hub))
         return {node: (word.lsn, word.heard) for node, word in words if word}
 
     first = heard()
@@ -523,7 +529,13 @@ def test_what_a_gateway_says_of_itself_comes_to_the_hub(pair: Pair) -> None:
     pair.run(60)
     assert heard()["edge"][0] == 9
     pair.hub.require({"edge": "secret"})
-    hear(pair.edge.arrivals, "shop", Word(B, 1, 4, 5.0, "journal"), 12.0, RealDisk())
+    hear(
+        pair.edge.arrivals,
+        "shop",
+        NodeRecord(B, 1, 4, 5.0, "journal"),
+        12.0,
+        RealDisk(),
+    )
     pair.forwarder.configure(options_of(Forward, to="http://hub:7410", token="secret"))
     pair.run(90)
     assert pair.forwarder.hub.connected
@@ -535,7 +547,7 @@ def test_two_gateways_of_one_name_are_told(pair: Pair) -> None:
     taker = pair.hub.taker
 
     def speaks(by: str, earlier: tuple[str, ...] = ()) -> None:
-        word = Word(by, 1, 3, 5.0, "journal", earlier=earlier)
+        word = NodeRecord(by, 1, 3, 5.0, "journal", earlier=earlier)
         taker.hear("edge", by, encode(word))
 
     speaks(A)

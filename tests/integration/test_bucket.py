@@ -31,7 +31,7 @@ from gateway.store.directories import Directories
 from gateway.store.names import Life, file_name, parse_file_name
 from gateway.store.node.incarnation import KEY
 from gateway.store.objects.bucket import AlreadyThere, Changed, commit, probe
-from gateway.store.objects.word import Word, name_of
+from gateway.store.objects.node_record import NodeRecord, name_of
 from gateway.store.spool.consumed import objects_of
 from gateway_testkit.seaweed import Seaweed
 from incarnations import A
@@ -122,11 +122,11 @@ def test_a_machine_that_is_lost_takes_nothing_acknowledged_with_it(
         assert "complete: " in audited(daemon, acked)
 
 
-def _words(server: SmallS3) -> dict[str, Word]:
+def _words(server: SmallS3) -> dict[str, NodeRecord]:
     """What each incarnation of gw-1 says of itself."""
     begin = f"gateway/spool/{name_of('gw-1')}"
     words = [
-        msgspec.json.decode(data, type=Word)
+        msgspec.json.decode(data, type=NodeRecord)
         for name, data in dict(server.objects).items()  # the server may be at work
         if name.startswith(begin)
     ]

@@ -17,7 +17,7 @@ from gateway.sdk.interfaces import Memory
 from gateway.store.directories import Directories
 from gateway.store.names import parse_file_name
 from gateway.store.objects.bucket import Bucket
-from gateway.store.objects.word import Word, read_all
+from gateway.store.objects.node_record import NodeRecord, read_all
 from gateway.store.spool import uploads
 from gateway.store.storage import OpenedStorage, Settings, StorageCallbacks
 from gateway.store.system.machine import Machine
@@ -121,7 +121,7 @@ def events(bucket: MemoryBucket) -> dict[int, bytes]:
     return {lsn: found[by, lsn] for by, lsn in sorted(found, key=lambda key: key[1])}
 
 
-def words(bucket: MemoryBucket) -> dict[str, Word]:
+def words(bucket: MemoryBucket) -> dict[str, NodeRecord]:
     """What each incarnation says of itself now."""
-    heard = (one.word for one in read_all(bucket, "gw"))
+    heard = (one.record for one in read_all(bucket, "gw"))
     return {word.incarnation: word for word in heard if word is not None}

@@ -42,7 +42,7 @@ from gateway.store.names import Life, file_name, parse_file_name
 from gateway.store.node import catalog, mark
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.node.lineage import Lineage
-from gateway.store.objects.word import Speaker
+from gateway.store.objects.node_record import Speaker
 from gateway.store.readers import deleted
 from gateway.store.readers.consumers import FileMarks
 from gateway.store.readers.deleted import Deletion

@@ -13,7 +13,7 @@ import pytest
 
 from gateway.audit.incarnations import Known, Lives, Reason
 from gateway.store.names import Life, SpoolFile
-from gateway.store.objects.word import Speaker
+from gateway.store.objects.node_record import Speaker
 from incarnations import A
 from simulation.rebuilt import rebuild
 

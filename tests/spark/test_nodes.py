@@ -18,7 +18,7 @@ from gateway.spark.commit.ledger import Hole, Ledger, Ranges
 from gateway.spark.run.nodes import NotDrained, Unknown, forget, states
 from gateway.store.names import file_name
 from gateway.store.objects import s3
-from gateway.store.objects.word import SILENT_SECONDS, Word, name_of
+from gateway.store.objects.node_record import SILENT_SECONDS, NodeRecord, name_of
 from gateway_testkit.bucket import MemoryBucket
 from incarnations import A, B
 
@@ -47,7 +47,7 @@ def say(
 ) -> str:
     """The name of a word that an incarnation has written so many seconds ago."""
     name = name_of(node, by)
-    said = Word(by, 1, 5, 1.0, "journal", exact)
+    said = NodeRecord(by, 1, 5, 1.0, "journal", exact)
     bucket.replace(name, msgspec.json.encode(said))
     bucket.written[name] -= ago
     return name

@@ -15,7 +15,7 @@ from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Ledger, Ranges
 from gateway.spark.files.inbox import Inbox, by_threads
 from gateway.store.names import file_name, parse_file_name
-from gateway.store.objects.word import EVERY_SECONDS
+from gateway.store.objects.node_record import EVERY_SECONDS
 from gateway_testkit.bucket import MemoryBucket
 from incarnations import A
 

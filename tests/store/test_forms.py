@@ -23,7 +23,7 @@ from gateway.store.node.catalog import look
 from gateway.store.node.expired import Expired
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.node.mark import Mark
-from gateway.store.objects.word import Word
+from gateway.store.objects.node_record import NodeRecord
 from gateway.store.readers.consumers import Mark as Read
 from gateway.store.readers.deleted import deletions
 from gateway.store.system import statefile
@@ -79,5 +79,5 @@ def test_what_others_keep_is_read(stored: Place, facts: Any) -> None:
     [deletion] = deletions(stored.data / "lake")
     assert (deletion.id, deletion.reason) == ("delete-1", "case 1")
     [word] = (stored.data.parent / "bucket").iterdir()
-    said = msgspec.json.decode(word.read_bytes(), type=Word)
+    said = msgspec.json.decode(word.read_bytes(), type=NodeRecord)
     assert (said.incarnation, said.lsn) == (facts["incarnation"], 96)

@@ -28,7 +28,7 @@ from gateway.store.node.incarnation import (
     Incarnation,
 )
 from gateway.store.node.mark import Marker
-from gateway.store.objects.word import Speaker, read_all
+from gateway.store.objects.node_record import Speaker, read_all
 from gateway.store.opening import Opened, Start, open_node
 from gateway.store.system.disk import RealDisk
 from gateway.store.system.machine import Machine
@@ -440,7 +440,7 @@ def test_a_disk_that_is_back_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("older", [True, False])
-def test_a_word_that_a_directory_has_not_written_yet(
+def test_a_record_that_a_directory_has_not_written_yet(
     tmp_path: Path, older: bool
 ) -> None:
     """It was said by a later state: the directory was put back from a copy, and what came
@@ -450,7 +450,7 @@ def test_a_word_that_a_directory_has_not_written_yet(
     def says(opened: Opened) -> None:
         Speaker(
             bucket, "gw", opened.lineage, "journal", lambda: 1, lambda: 1,
-            count=opened.marker.next_word,
+            count=opened.marker.next_record,
         ).say()  # fmt: skip
 
     opened = publish(data, b"a", killed=True)
@@ -461,15 +461,15 @@ def test_a_word_that_a_directory_has_not_written_yet(
         opened.marker.path.write_bytes(copy)
     says(start(data))
     heard = [
-        Heard(each.word, 1.0, lately=each.word.incarnation != opened.lineage.now.id)
+        Heard(each.record, 1.0, lately=each.record.incarnation != opened.lineage.now.id)
         for each in read_all(bucket, "gw")
-        if each.word
+        if each.record
     ]
     for journal in (False, True):
         lives = Lives("gw", heard)
         if journal:
             lives.journal(current(data))
-        lives.words(heard)
+        lives.node_records(heard)
         lives.settle()
         reason = lives.reason(opened.lineage.now.id, 1)
         assert reason is (Reason.COPIED if older else Reason.CONTINUED)

@@ -16,7 +16,7 @@ from gateway.store.journal.segment import incarnation_of
 from gateway.store.names import file_name
 from gateway.store.node.mark import Mark, Marker
 from gateway.store.node.orphans import Orphan, publish_orphans
-from gateway.store.objects.word import at_hub
+from gateway.store.objects.node_record import at_hub
 from gateway.store.opening import Start, open_node
 from gateway.store.system.disk import RealDisk
 from gateway.store.system.machine import Machine
@@ -179,7 +179,7 @@ def test_what_a_node_left_is_said_to_be_all(directories: Directories) -> None:
     publish_orphans("host-b", directories, RealDisk(), DECODERS, clock=lambda: 7.0)
     [heard] = at_hub(directories.arrivals)
     assert heard.node == "host-a"
-    assert heard.word is not None
-    assert (heard.word.lsn, heard.word.exact, heard.modified) == (3, True, 7.0)
-    assert incarnation_of(before.name) in heard.word.earlier
-    assert heard.word.decommissioned == "node host-b has its directory now"
+    assert heard.record is not None
+    assert (heard.record.lsn, heard.record.exact, heard.modified) == (3, True, 7.0)
+    assert incarnation_of(before.name) in heard.record.earlier
+    assert heard.record.decommissioned == "node host-b has its directory now"

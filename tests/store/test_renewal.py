@@ -20,7 +20,7 @@ from gateway.store.names import parse_file_name
 from gateway.store.node.catalog import Catalog, look
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.node.lineage import Lineage
-from gateway.store.objects.word import Speaker, read_all
+from gateway.store.objects.node_record import Speaker, read_all
 from gateway.store.opening import Opened, Start, open_node
 from gateway.store.system.disk import RealDisk
 from gateway.store.system.machine import Machine
@@ -208,9 +208,13 @@ def test_a_word_is_said_of_who_has_acknowledged(tmp_path: Path) -> None:
     lineage.renew(5)
     now = lineage.renew(5)
     speaker.say()
-    assert [one.word.incarnation for one in read_all(bucket) if one.word] == [first.id]
+    assert [one.record.incarnation for one in read_all(bucket) if one.record] == [
+        first.id
+    ]
     acknowledged = 5
     speaker.say()
-    words = {one.word.incarnation: one.word for one in read_all(bucket) if one.word}
+    words = {
+        one.record.incarnation: one.record for one in read_all(bucket) if one.record
+    }
     assert words.keys() == {first.id, now}
     assert words[now].goes_on_from(words[first.id])

@@ -10,7 +10,7 @@ while its copy is here: the tasks of a cluster read the bucket, until the batch 
 One that was not fetched, and whose events the tables have by others, is fetched and compared
 (`gateway.spark.files.overlaps`): a copy of a directory gives its past other bounds.
 
-What incarnations say there of themselves (`gateway.store.objects.word`) is read once a minute: how
+What incarnations say there of themselves (`gateway.store.objects.node_record`) is read once a minute: how
 those have ended that are silent goes into the ledger.
 
 Where tasks read the bucket, as those of a cluster do, nobody reads the copies, and only the
@@ -47,14 +47,14 @@ from gateway.spark.later.gone import Gone
 from gateway.store import digests
 from gateway.store.lsns import Lsns
 from gateway.store.names import FoundFile, Life, SpoolFile, found_file, parse_file_name
-from gateway.store.objects import word
+from gateway.store.objects import node_record
 from gateway.store.objects.bucket import (
     ARCHIVE,
     Bucket,
     BucketError,
     NotThere,
 )
-from gateway.store.objects.word import Heard, Word
+from gateway.store.objects.node_record import Heard, NodeRecord
 from gateway.store.readers.lake import End
 
 _log = logging.getLogger("gateway.spark")
@@ -568,29 +568,31 @@ class Inbox:
     def _hear(self) -> None:
         """Read what incarnations say of themselves, once a minute.  Raises `BucketError`."""
         now = self._clock()
-        if now - self._heard_at < word.EVERY_SECONDS:
+        if now - self._heard_at < node_record.EVERY_SECONDS:
             return
-        there = {one.name: one for one in word.listed(self._bucket)}
+        there = {one.name: one for one in node_record.listed(self._bucket)}
         before, self._heard = self._heard, {}
         for name, one in there.items():
             if (known := before.get(name)) and known[0].modified == one.modified:
                 self._heard[name] = known
         new = [one for name, one in there.items() if name not in self._heard]
-        read, _ = self._ask(lambda one: word.read(self._bucket, one), new)
+        read, _ = self._ask(lambda one: node_record.read(self._bucket, one), new)
         self._heard |= {one.name: (heard, now) for one, heard in read}
         self._heard_at = now
-        nodes: dict[str, dict[str, tuple[Word, float]]] = {}
+        nodes: dict[str, dict[str, tuple[NodeRecord, float]]] = {}
         for heard, since in self._heard.values():
-            if heard.word is not None:
+            if heard.record is not None:
                 mine = nodes.setdefault(heard.node, {})
-                mine[heard.word.incarnation] = heard.word, since
+                mine[heard.record.incarnation] = heard.record, since
         for node, mine in nodes.items():
             silent = [
                 by
                 for by, (_, since) in mine.items()
-                if now - since > word.SILENT_SECONDS
+                if now - since > node_record.SILENT_SECONDS
             ]
-            ended = word.ended([one for one, _ in mine.values()], silent, time.time())
+            ended = node_record.ended(
+                [one for one, _ in mine.values()], silent, time.time()
+            )
             for by in mine:
                 life, end = Life(node, by), ended.get(by)
                 told = self.ends.get(life)

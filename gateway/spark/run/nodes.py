@@ -16,7 +16,7 @@ from gateway.spark.commit.ledger import Ledger
 from gateway.spark.files.inbox import keep, known, lacking
 from gateway.store.lsns import Lsns
 from gateway.store.names import FoundFile, found_file
-from gateway.store.objects import word
+from gateway.store.objects import node_record
 from gateway.store.objects.bucket import Bucket
 
 
@@ -84,11 +84,11 @@ def states(bucket: Bucket, ledger: Ledger) -> list[NodeState]:
 def _served(bucket: Bucket, node: str) -> str | None:
     now = time.time()
     alive = [
-        one.word.incarnation
-        for one in word.read_all(bucket, node)
-        if one.word is not None
-        and not one.word.exact
-        and now - one.modified <= word.SILENT_SECONDS
+        one.record.incarnation
+        for one in node_record.read_all(bucket, node)
+        if one.record is not None
+        and not one.record.exact
+        and now - one.modified <= node_record.SILENT_SECONDS
     ]
     return ", ".join(alive) or None
 
@@ -114,7 +114,7 @@ def forget(
     if (by := _served(bucket, node)) is not None:
         raise NotDrained(
             f"node {node} is served: its incarnation {by} has said so in the last"
-            f" {word.SILENT_SECONDS:g} s; stop that gateway first"
+            f" {node_record.SILENT_SECONDS:g} s; stop that gateway first"
         )
     _check_drained(bucket, ledger, node, inbox)
     last = ledger.committed.last().get(node, 0)

@@ -43,7 +43,7 @@ from gateway.store.hub.thrift import STRUCT, Compact, TooMuch
 from gateway.store.lsns import Lsns
 from gateway.store.names import INCARNATION, SpoolFile, parse_file_name
 from gateway.store.node import incarnation
-from gateway.store.objects.word import Word, forget_some, hear
+from gateway.store.objects.node_record import NodeRecord, forget_some, hear
 from gateway.store.system.lock import Lock, Locked, lock_file
 from gateway.store.system.statefile import StateFile, look
 
@@ -266,7 +266,7 @@ class Arrivals:
 
     def hear(self, node: str, incarnation: str, word: bytes) -> None:
         try:
-            said = msgspec.json.decode(word, type=Word)
+            said = msgspec.json.decode(word, type=NodeRecord)
         except (ValueError, RecursionError) as why:
             raise Unwelcome(422, f"no word of node {node}: {why}") from None
         self._check(node)
@@ -280,7 +280,7 @@ class Arrivals:
             if hear(folder, node, said, self._clock(), self._disk):
                 forget_some(folder, self._directories.spool, node, self._disk)
 
-    def _speaks(self, known: _Node, said: Word) -> None:
+    def _speaks(self, known: _Node, said: NodeRecord) -> None:
         """Tell where another incarnation was heard last, and this one does not know it."""
         before, this = known.current, said.incarnation
         if before == this:

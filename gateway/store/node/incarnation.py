@@ -89,8 +89,8 @@ class Incarnation(Line, frozen=True, tag="incarnation"):
     than this directory knows, how far is unknown."""
     number: int = 1
     """How many there were in this directory, with this one."""
-    words: int | None = None
-    """The number of node records of its directory when it was started (`Mark.words`).
+    records: int | None = None
+    """The number of node records of its directory when it was started (`Mark.records`).
     None: it began while its daemon ran, or that is not known."""
 
     @classmethod

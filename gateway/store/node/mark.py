@@ -55,7 +55,7 @@ class Mark(msgspec.Struct, frozen=True):
     exact: bool = False
     """Whether `incarnation` acknowledges nothing that is in no file: it has ended with all in
     files, or `ack: spool` holds.  Else its last second is known to its journal alone."""
-    words: int = 0
+    records: int = 0
     """How many node records this directory has written, in a bucket or at a hub.  One that is
     there and has a greater number was written by a later state of the directory."""
 
@@ -98,7 +98,7 @@ class Marker:
     def write(self, mark: Mark, *, now: bool = False) -> None:
         """Once a second, or *now*, if anything has changed.  Raises OSError."""
         with self._alone:
-            mark = msgspec.structs.replace(mark, words=self._newest.words)
+            mark = msgspec.structs.replace(mark, records=self._newest.records)
             if _order(mark.segment) <= self._forgotten:
                 mark = _without_segment(mark)
             if mark == self._written or not (now or self._clock() >= self._next):
@@ -106,12 +106,12 @@ class Marker:
             self._next = self._clock() + (0 if now else _SECONDS)
             self._replace(mark)
 
-    def next_word(self) -> int:
+    def next_record(self) -> int:
         """Count one more node record, before it is written.  Raises OSError."""
         with self._alone:
-            words = self._newest.words + 1
-            self._replace(msgspec.structs.replace(self._newest, words=words))
-            return words
+            records = self._newest.records + 1
+            self._replace(msgspec.structs.replace(self._newest, records=records))
+            return records
 
     def forget(self, segment: str) -> None:
         """Forget a segment that is about to be removed without loss.  Raises OSError."""

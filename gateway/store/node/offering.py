@@ -4,7 +4,7 @@ machine that is not started any more.
     1. its journals → files of its spool, under the nodes that gave their events
     2. its spool → the bucket, or the spool of a gateway that is there; each file durably, and
        then to its own archive
-    3. what it says of its incarnations, that nothing follows (`gateway.store.objects.word`) → that
+    3. what it says of its incarnations, that nothing follows (`gateway.store.objects.node_record`) → that
        gateway's `arrivals/`
 
 Whoever reads there knows the events by name, so it may be done again, after a crash too.
@@ -24,7 +24,7 @@ from gateway.store.hub.arrivals import Record
 from gateway.store.names import SpoolFile, is_node_name, parse_file_name
 from gateway.store.node.orphans import Orphan, publish_orphans, say_that_it_is_all
 from gateway.store.objects.bucket import Bucket, commit
-from gateway.store.objects.word import at_hub, hear
+from gateway.store.objects.node_record import at_hub, hear
 from gateway.store.system.lock import alone_with, lock
 from gateway.store.system.statefile import StateFile
 
@@ -69,8 +69,8 @@ def offer(
                 events = found.events.get(named.node, 0) + named.events
                 found.events[named.node] = events
         for one in at_hub(source.arrivals):
-            if one.word is not None:
-                hear(target.arrivals, one.node, one.word, one.modified, disk)
+            if one.record is not None:
+                hear(target.arrivals, one.node, one.record, one.modified, disk)
     finally:
         held.release()
     return found

@@ -25,7 +25,7 @@ from gateway.store.names import is_node_name
 from gateway.store.node.catalog import look
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.node.mark import Marker
-from gateway.store.objects.word import MOST_EARLIER, Word, hear
+from gateway.store.objects.node_record import MOST_EARLIER, NodeRecord, hear
 from gateway.store.opening import Start, open_node
 from gateway.store.system.machine import Machine
 
@@ -95,14 +95,14 @@ def say_that_it_is_all(
 ) -> None:
     """Say of a node whose journal was published, as *by* has its directory, that this is all.
 
-    The audit needs it, wherever it runs (`gateway.store.objects.word.Relay`).
+    The audit needs it, wherever it runs (`gateway.store.objects.node_record.Relay`).
     """
     this = look(directories.journal_of(name), disk).newest(Incarnation)
     if this is None:
         return
     mark, _ = Marker(directories.state_of(name), disk).read()
     last = max(this.since - 1, mark.durable)
-    word = Word(
+    record = NodeRecord(
         this.id,
         this.since,
         last,
@@ -113,7 +113,7 @@ def say_that_it_is_all(
         published=last,
         decommissioned=f"node {by} has its directory now",
     )
-    hear(directories.arrivals, name, word, now, disk)
+    hear(directories.arrivals, name, record, now, disk)
 
 
 def _others(node: str, directories: Directories, disk: Disk) -> list[str]:

@@ -5,6 +5,6 @@ knows what a spool file has inside.
 
     bucket        the requests, for a real store and for the simulation's
     s3            the same by S3
-    word          what each incarnation says there of itself
+    node_record   what each incarnation says there of itself
     bucket_looks  a thread that looks there now and then
 """

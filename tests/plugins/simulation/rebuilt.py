@@ -55,7 +55,7 @@ from gateway.store.names import SpoolFile, parse_file_name
 from gateway.store.node import incarnation
 from gateway.store.node.catalog import CATALOG
 from gateway.store.objects.bucket import BucketError, StoredObject
-from gateway.store.objects.word import Word
+from gateway.store.objects.node_record import NodeRecord
 from gateway.store.storage import OpenedStorage, Settings, Storage, StorageCallbacks
 from gateway.store.system import disk as disk_module
 from gateway.store.system.machine import Machine
@@ -117,7 +117,7 @@ class _Objects(MemoryBucket):
         self._world.tell(f"{request} {name}")
         self._made[name] = self._world.wall
         if request == "replace" and name.startswith(_WORD):
-            word = msgspec.json.decode(self.objects[name], type=Word)
+            word = msgspec.json.decode(self.objects[name], type=NodeRecord)
             self._world.spoken[word.incarnation] = word.lsn
         if self._world.chance.random() < self.trouble:
             raise BucketError(f"{request} {name}: no answer")

@@ -25,7 +25,7 @@ from gateway.sdk.arrivals import DIGEST, EVENTS, OFFSET, WHY, digest_field
 from gateway.sdk.http1 import METHODS
 from gateway.store.directories import Directories
 from gateway.store.hub.arrivals import Arrivals
-from gateway.store.objects.word import Word, at_hub
+from gateway.store.objects.node_record import NodeRecord, at_hub
 from gateway.store.system.disk import RealDisk
 from gateway.testing import FakeConnection
 from gateway.testing.plugins import FakeDaemon, listener_of
@@ -377,7 +377,7 @@ def test_the_daemon_stops(hub: Hub) -> None:
 def test_what_an_incarnation_says_of_itself(hub: Hub) -> None:
     """It is kept; what is no word is not."""
     edge = hub.connect()
-    word = encode(Word(A, 1, 3, 5.0, "journal"))
+    word = encode(NodeRecord(A, 1, 3, 5.0, "journal"))
 
     def say(target: str, word: bytes) -> None:
         edge.say(edge.head("PUT", f"/words/{target}", len(word)) + word)
@@ -387,8 +387,8 @@ def test_what_an_incarnation_says_of_itself(hub: Hub) -> None:
     say(f"edge_{'b' * 10}", word)
     assert edge.codes() == [204, 422, 422]
     [heard] = at_hub(hub.directories.arrivals)
-    assert heard.word is not None
-    assert (heard.node, heard.word.lsn) == ("edge", 3)
+    assert heard.record is not None
+    assert (heard.node, heard.record.lsn) == ("edge", 3)
 
 
 # Who it is

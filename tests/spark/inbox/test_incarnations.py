@@ -8,7 +8,12 @@ import pytest
 from gateway.spark.files.inbox import Inbox
 from gateway.store.names import Life
 from gateway.store.objects.bucket import BucketError
-from gateway.store.objects.word import EVERY_SECONDS, SILENT_SECONDS, Word, name_of
+from gateway.store.objects.node_record import (
+    EVERY_SECONDS,
+    SILENT_SECONDS,
+    NodeRecord,
+    name_of,
+)
 from gateway.store.readers.lake import End
 from inboxes import World
 from incarnations import A, B
@@ -19,7 +24,9 @@ C = "c" * 10
 def say(world: World, by: str, lsn: int, at: float = 1.0, **more: object) -> None:
     said = {"since": 1, "ack": "journal", **more}
     name = name_of("gw", by)
-    word = msgspec.convert({"incarnation": by, "lsn": lsn, "at": at, **said}, Word)
+    word = msgspec.convert(
+        {"incarnation": by, "lsn": lsn, "at": at, **said}, NodeRecord
+    )
     world.bucket.replace(name, msgspec.json.encode(word))
 
 

@@ -13,10 +13,10 @@ from gateway.store.node import incarnation
 from gateway.store.node.catalog import Catalog
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.node.lineage import Lineage
-from gateway.store.objects import word
-from gateway.store.objects.word import (
+from gateway.store.objects import node_record
+from gateway.store.objects.node_record import (
+    NodeRecord,
     Speaker,
-    Word,
     at_hub,
     forget_some,
     hear,
@@ -65,12 +65,12 @@ def numbered(at: int) -> str:
     return f"{at:010}".translate(str.maketrans("0123456789", "abcdefghij"))
 
 
-def test_words_do_not_grow_with_each_start(
+def test_records_do_not_grow_with_each_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a directory fifty stay, one of each five hundred (here: fifty), and those that came farther than
     the directory knows; though all files stay in the bucket, each end is vouched for."""
-    monkeypatch.setattr(word, "_STAYS", 50)
+    monkeypatch.setattr(node_record, "_STAYS", 50)
     monkeypatch.setattr(incarnation, "_MOST_EARLIER", 100)
     bucket = MemoryBucket()
     catalog = Catalog(tmp_path, RealDisk())
@@ -94,13 +94,13 @@ def test_words_do_not_grow_with_each_start(
     Speaker(
         bucket, "gw", Lineage(stranger, catalog), "journal", lambda: 0, lambda: 0
     ).say()
-    said = [heard.word for heard in read_all(bucket, "gw") if heard.word]
+    said = [heard.record for heard in read_all(bucket, "gw") if heard.record]
     ids = [each.id for each in starts]
     stay = {ids[3], *ids[49::50], stranger.id, *ids[-51:]}
     assert {each.incarnation for each in said} == stay
     heard = [Heard(each, 1.0, lately=each.incarnation == ids[-1]) for each in said]
     lives = Lives("gw", heard)
-    lives.words(heard)
+    lives.node_records(heard)
     lives.settle()
     found = [lives.reason(each, 1 + at) for at, each in enumerate(ids)]
     assert set(found) == {Reason.CONTINUED, Reason.HEARD}
@@ -113,17 +113,17 @@ def test_nor_do_they_at_a_hub(tmp_path: Path) -> None:
     spool.mkdir()
     ids = [numbered(at) for at in range(130)]
     (spool / file_name("gw", ids[3], 4, 4)).touch()
-    lost = Word("zzzzzzzzzz", 1, 9, 1.0, "journal")
+    lost = NodeRecord("zzzzzzzzzz", 1, 9, 1.0, "journal")
     assert hear(folder, "gw", lost, 1.0, disk)
-    assert hear(folder, "gw-1", Word(ids[0], 1, 9, 1.0, "journal"), 1.0, disk)
+    assert hear(folder, "gw-1", NodeRecord(ids[0], 1, 9, 1.0, "journal"), 1.0, disk)
     for at, this in enumerate(ids):
-        word = Word(
+        word = NodeRecord(
             this, 1 + at, at, 9.0, "journal", earlier=tuple(ids[max(0, at - 50) : at])
         )
         assert hear(folder, "gw", word, 2.0 + at, disk)
         assert not hear(folder, "gw", word, 2.5 + at, disk)
         forget_some(folder, spool, "gw", disk)
-    there = {one.word.incarnation for one in at_hub(folder, "gw") if one.word}
+    there = {one.record.incarnation for one in at_hub(folder, "gw") if one.record}
     assert {ids[3], "zzzzzzzzzz", *ids[-48:]} <= there
     assert len(there) <= 52
     assert len([*at_hub(folder, "gw-1")]) == 1

@@ -1,6 +1,6 @@
 """Words in a bucket about each incarnation of a node: how far it had acknowledged.
 
-    .gateway-node-NODE_INCARNATION    in a bucket: a `Word` as JSON; Spark passes it over
+    .gateway-node-NODE_INCARNATION    in a bucket: a `NodeRecord` as JSON; Spark passes it over
     arrivals/NODE_INCARNATION         the same at a hub, of an edge
 
 Only the gateway that is this incarnation says it: at its start, once a minute, and at its
@@ -33,22 +33,24 @@ if TYPE_CHECKING:
     from gateway.store.node.lineage import Lineage
 
 EVERY_SECONDS = 60.0
-"""Seconds between two words."""
+"""Seconds between two records."""
 SILENT_SECONDS = 300.0
-"""The age in seconds of a word, not its last one, of an incarnation not known to live."""
+"""The age in seconds of a record, not its last one, of an incarnation not known to live."""
 
 _NAME = ".gateway-node-"
 _LOOK_ROUND = 5
-"""The words after each of which it is looked whether another daemon has this node's name."""
+"""The records after each of which it is looked whether another daemon has this node's name."""
 MOST_EARLIER = 50
-"""Incarnations before its own that a word at a hub names, and whose words stay in a bucket."""
+"""Incarnations before its own that a record at a hub names, and whose records stay in a bucket."""
 _STAYS = 500
-"""The word of each so many incarnations stays in a bucket: it names the thousand before it,
+"""The record of each so many incarnations stays in a bucket: it names the thousand before it,
 which those of a later thousand do not."""
 
 
-class Word(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The word of an incarnation about itself."""
+class NodeRecord(
+    msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """The record of an incarnation about itself."""
 
     incarnation: str
     since: Lsn
@@ -68,9 +70,9 @@ class Word(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     empty at a hub."""
     number: int = 0
     """How many incarnations its directory had, with this one; 0 if that is not known."""
-    words: int = 0
+    records: int = 0
     """The number of node records that its directory has written, with this one."""
-    words_before: int | None = None
+    records_before: int | None = None
     """The number that it had when this incarnation was started; None if that is not known."""
     published: Lsn = 0
     """The lsn up to which all that its directory was ever given is in the bucket, or was."""
@@ -90,7 +92,7 @@ class Word(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
         """Whether it acknowledged nothing behind `lsn` that is in no file, if it has ended."""
         return self.exact or self.ack == "spool"
 
-    def goes_on_from(self, other: Word) -> bool:
+    def goes_on_from(self, other: NodeRecord) -> bool:
         """Whether its directory has what *other* acknowledged: a disk that was set back
         to an earlier moment has not.
         """
@@ -106,10 +108,10 @@ def name_of(node: str, incarnation: str = "") -> str:
 
 
 class Heard(NamedTuple):
-    """A word in a bucket."""
+    """A record in a bucket."""
 
     node: str
-    word: Word | None
+    record: NodeRecord | None
     why: str
     """Why it can not be read, if it is None."""
     modified: float
@@ -117,7 +119,7 @@ class Heard(NamedTuple):
 
 
 def read_all(bucket: Bucket, node: str | None = None) -> Iterator[Heard]:
-    """The words about all nodes, or one: node by node.  Raises `BucketError`."""
+    """The records about all nodes, or one: node by node.  Raises `BucketError`."""
     return (read(bucket, one) for one in listed(bucket, node))
 
 
@@ -129,7 +131,7 @@ def listed(bucket: Bucket, node: str | None = None) -> Iterator[StoredObject]:
 
 
 def read(bucket: Bucket, one: StoredObject) -> Heard:
-    """The word in one object.  Any thread; blocks."""
+    """The record in one object.  Any thread; blocks."""
     node, where = _whose(one.name), f"{bucket.url}/{one.name}"
     try:
         data = bucket.read(one.name)
@@ -140,14 +142,14 @@ def read(bucket: Bucket, one: StoredObject) -> Heard:
 
 def _read(node: str, where: str, data: bytes, modified: float) -> Heard:
     try:
-        word = msgspec.json.decode(data, type=Word)
+        record = msgspec.json.decode(data, type=NodeRecord)
     except (ValueError, RecursionError) as why:
         return Heard(node, None, f"{where}: {why}", modified)
-    return Heard(node, word, "", word.heard or modified)
+    return Heard(node, record, "", record.heard or modified)
 
 
 def at_hub(arrivals: Path, node: str | None = None) -> Iterator[Heard]:
-    """The words of edges to the hub whose directory this is: all nodes, or one.  Raises OSError."""
+    """The records of edges to the hub whose directory this is: all nodes, or one.  Raises OSError."""
     if not arrivals.is_dir():
         return
     for path in sorted(arrivals.iterdir()):
@@ -161,47 +163,47 @@ def _whose(name: str) -> str:
 
 
 def ended(
-    words: Collection[Word], silent: Collection[str], now: float
+    records: Collection[NodeRecord], silent: Collection[str], now: float
 ) -> dict[str, End]:
-    """How incarnations of one node have ended, by their *words*; *silent* are those that
+    """How incarnations of one node have ended, by their *records*; *silent* are those that
     have written none for long.
 
     One that another of these goes on from has not ended: its directory is there.
     """
-    by = {word.incarnation: word for word in words}
+    by = {record.incarnation: record for record in records}
     goes_on = {
         each
-        for word in words
-        for each in word.earlier
-        if each in by and word.goes_on_from(by[each])
+        for record in records
+        for each in record.earlier
+        if each in by and record.goes_on_from(by[each])
     }
     return {
-        word.incarnation: End(
-            word.lsn, word.at, word.ack, word.all_told, now, word.since
+        record.incarnation: End(
+            record.lsn, record.at, record.ack, record.all_told, now, record.since
         )
-        for word in words
-        if word.incarnation not in goes_on
-        and (word.exact or word.incarnation in silent)
+        for record in records
+        if record.incarnation not in goes_on
+        and (record.exact or record.incarnation in silent)
     }
 
 
-def hear(arrivals: Path, node: str, word: Word, at: float, disk: Disk) -> bool:
+def hear(arrivals: Path, node: str, record: NodeRecord, at: float, disk: Disk) -> bool:
     """Keep what has come to a hub, durably; True for the first one of its incarnation.
     Nothing is done with one that is older than what is there.  Blocks; raises OSError.
     """
-    path = arrivals / f"{node}_{word.incarnation}"
+    path = arrivals / f"{node}_{record.incarnation}"
     if known_already := disk.exists(path):
-        known = _read(node, str(path), disk.read(path), 0.0).word
-        if word.heard and known is not None and known.heard > word.heard:
+        known = _read(node, str(path), disk.read(path), 0.0).record
+        if record.heard and known is not None and known.heard > record.heard:
             return False
-    said = msgspec.structs.replace(word, heard=word.heard or at)
+    said = msgspec.structs.replace(record, heard=record.heard or at)
     disk.make_directory(arrivals)
     replace_file(disk, path, [msgspec.json.encode(said)]).close()
     return not known_already
 
 
 def forget_some(arrivals: Path, spool: Path, node: str, disk: Disk) -> None:
-    """Remove the oldest words of a node at a hub, if there are many.  Blocks; raises OSError.
+    """Remove the oldest records of a node at a hub, if there are many.  Blocks; raises OSError.
 
     Only those that others go on from, and that have no file in *spool* any more.
     """
@@ -212,26 +214,26 @@ def forget_some(arrivals: Path, spool: Path, node: str, disk: Disk) -> None:
     ]
     if len(names) <= MOST_EARLIER:
         return
-    words = [
-        word
+    records = [
+        record
         for name in names
-        if (word := _read(node, name, disk.read(arrivals / name), 0.0).word)
+        if (record := _read(node, name, disk.read(arrivals / name), 0.0).record)
     ]
-    over = {each for word in words for each in word.earlier}
+    over = {each for record in records for each in record.earlier}
     waits = {
         named.incarnation
         for name in disk.names(spool)
         if (named := parse_file_name(name)) and named.node == node
     }
-    oldest_first = sorted(words, key=lambda word: word.heard)
-    for word in oldest_first[: len(names) - MOST_EARLIER]:
-        if word.incarnation in over - waits:
-            disk.unlink(arrivals / f"{node}_{word.incarnation}")
+    oldest_first = sorted(records, key=lambda record: record.heard)
+    for record in oldest_first[: len(names) - MOST_EARLIER]:
+        if record.incarnation in over - waits:
+            disk.unlink(arrivals / f"{node}_{record.incarnation}")
 
 
 @define(eq=False, slots=False)
 class Relay:
-    """The words of others to this gateway, for the taker of its files.
+    """The records of others to this gateway, for the taker of its files.
 
     Each is given once, until it is said anew.  One thread; blocks.
     """
@@ -242,7 +244,7 @@ class Relay:
         self._told: dict[str, int] = {}
 
     def __call__(self) -> Iterator[tuple[str, str, bytes]]:
-        """Node, incarnation and word.  Raises OSError."""
+        """Node, incarnation and record.  Raises OSError."""
         for path in self._arrivals.iterdir() if self._arrivals.is_dir() else ():
             if found := _FILE.fullmatch(path.name):
                 with contextlib.suppress(FileNotFoundError):
@@ -254,7 +256,7 @@ class Relay:
 
 @define(eq=False, slots=False)
 class Speaker:
-    """Says the word of the incarnation that gives *node*'s lsns, and hands on those of others.
+    """Says the record of the incarnation that gives *node*'s lsns, and hands on those of others.
     Any thread; blocks.
 
     *acknowledged* gives the last lsn that senders may have been told of, *published* up to
@@ -270,22 +272,22 @@ class Speaker:
     _clock: Callable[[], float] = time.time
     _relay: Callable[[], Iterator[tuple[str, str, bytes]]] = lambda: iter(())
     _count: Callable[[], int] = lambda: 0
-    """Counts one more word, durably (`Marker.next_word`)."""
+    """Counts one more record, durably (`Marker.next_record`)."""
 
     def __attrs_post_init__(self) -> None:
         self.twin = ""
         """Another incarnation of this node that runs, too, as far as the bucket tells."""
         self._began = 0.0
-        """When that had our first word, by its clock."""
+        """When that had our first record, by its clock."""
         self._said = 0
         self._started = self._clock()
 
     def say(self, *, exact: bool = False) -> None:
         """Write it to the bucket, if there is one, and others'.  Raises `BucketError`."""
         if self._bucket is not None:
-            word = self.word(exact=exact)
-            name = name_of(self._node, word.incarnation)
-            self._bucket.replace(name, msgspec.json.encode(word))
+            record = self.record(exact=exact)
+            name = name_of(self._node, record.incarnation)
+            self._bucket.replace(name, msgspec.json.encode(record))
             for node, incarnation, said in self._relay():
                 self._bucket.replace(name_of(node, incarnation), said)
             if self._said % _LOOK_ROUND == 0:
@@ -295,7 +297,7 @@ class Speaker:
     def _look_round(self, bucket: Bucket, name: str) -> None:
         """Look whether another daemon has said something of this node since we began.
 
-        Our last word has this *name*.
+        Our last record has this *name*.
         """
         there = {one.name: one for one in listed(bucket, self._node)}
         own = there.pop(name, None)
@@ -312,9 +314,9 @@ class Speaker:
         self._remove_some(bucket, there.values())
 
     def _remove_some(self, bucket: Bucket, there: Collection[StoredObject]) -> None:
-        """Remove the oldest words of this directory, if there are many.
+        """Remove the oldest records of this directory, if there are many.
 
-        The newest word has what they say, until it names too many, and then one of those that stay
+        The newest record has what they say, until it names too many, and then one of those that stay
         has it.
         """
         now = self._lineage.now
@@ -323,24 +325,24 @@ class Speaker:
         mine = [one for one in there if one.name.rpartition("_")[2] in behind]
         oldest_first = sorted(mine, key=lambda one: one.modified)
         for one in oldest_first[: max(0, len(mine) - MOST_EARLIER)]:
-            word = read(bucket, one).word
+            record = read(bucket, one).record
             if (
-                word is not None
-                and word.lsn < behind[word.incarnation]
-                and word.number % _STAYS
+                record is not None
+                and record.lsn < behind[record.incarnation]
+                and record.number % _STAYS
             ):
                 bucket.remove(one.name)
 
-    def word(self, *, exact: bool = False) -> Word:
-        """The word to say now."""
-        words = 0
-        with contextlib.suppress(OSError):  # a full disk keeps no word back
-            words = self._count()
+    def record(self, *, exact: bool = False) -> NodeRecord:
+        """The record to say now."""
+        records = 0
+        with contextlib.suppress(OSError):  # a full disk keeps no record back
+            records = self._count()
         published = self._published()  # first: it is never ahead of the other
         lsn = self._acknowledged()
         own = self._lineage.at(lsn)
         lsn = max(lsn, own.since - 1)
-        return Word(
+        return NodeRecord(
             own.id,
             own.since,
             lsn,
@@ -352,6 +354,6 @@ class Speaker:
             began=self._started,
             begins=tuple(own.began[each] for each in own.whole),
             number=own.number,
-            words=words,
-            words_before=own.words,
+            records=records,
+            records_before=own.records,
         )
