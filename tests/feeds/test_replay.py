@@ -223,7 +223,7 @@ def test_a_lost_event_is_given_as_such(world: Any) -> None:
 def test_a_tail_that_was_written_again(world: Any) -> None:
     """What stands behind a failed sync is not an event: the later segment counts."""
     world.commit(2)
-    stale = world.log._open
+    stale = world.log.growing
     chunks = stale.encoder.batch(world.commit(3, tell=False)[0].batch, 6, stale.bytes)
     world.log._abandon(stale)
     [left] = world.log.abandoned()
