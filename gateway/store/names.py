@@ -30,9 +30,7 @@ _ODD = frozenset("*?[]{}\\:")
 
 
 def odd_for_spark(path: str) -> str:
-    """The characters of a directory's path that keep Spark from reading it, with spaces
-    between.
-    """
+    """The characters of a directory's path that keep Spark from reading it, with spaces between."""
     return " ".join(sorted(_ODD.intersection(path)))
 
 
@@ -47,9 +45,7 @@ def file_name(node: str, incarnation: str, first: int, last: int) -> str:
 
 
 class Life(NamedTuple):
-    """The giver of an lsn: one incarnation of a node
-    (`gateway.store.node.incarnation`).
-    """
+    """The giver of an lsn: one incarnation of a node (`gateway.store.node.incarnation`)."""
 
     node: str
     incarnation: str

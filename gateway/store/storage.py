@@ -61,20 +61,20 @@ from gateway.store.system.room import SPARE_BYTES, Room
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the storage needs of the configuration."""
+    """The part of the configuration that the storage needs."""
 
     node: str
     directories: Directories
     journal: model.Journal = field(default_factory=model.Journal)
     spool: model.Spool = field(default_factory=model.Spool)
     acknowledge_when_published: bool = False
-    """Of the Spark job, if it can be seen."""
+    """Whether batches are acknowledged when they are published (`ack: spool`)."""
     checkpoint_bytes: int = 128 * 2**20
     """Published segments of so many bytes are removed before the minute is over."""
 
     @classmethod
     def of(cls, settings: config.Config) -> Settings:
-        """As configured."""
+        """The settings of a configuration."""
         return cls(
             node=settings.node,
             directories=Directories.of(settings),
@@ -85,7 +85,7 @@ class Settings:
 
 
 _MOST_RANGES = 20
-"""Of lsns of an incarnation that a record names."""
+"""The most ranges of lsns of an incarnation in a word."""
 
 
 def _processes(
@@ -94,7 +94,7 @@ def _processes(
     protocols: Iterable[str],
     tell: Callable[[str], None],
 ) -> Processes | None:
-    """Those that write the spool's files; None: this one does."""
+    """The processes that write the spool's files; None: this one does."""
     configured = settings.spool.publishers
     number = usual_number() if configured is None else configured
     options = {
@@ -113,27 +113,26 @@ def _processes(
         return None
 
 
-def _ignore(_: object) -> None:
-    """Nobody wants to know."""
+def _ignore(_: object) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageCallbacks:
-    """Whom the storage tells of what happens."""
+    """The callbacks of the storage."""
 
     damaged: Callable[[Sequence[Loss], Sequence[str]], None] = lambda *_: None
     """While it is opened: what is lost and what was repaired, before files are changed."""
     noticed: Callable[[str], None] = _ignore
-    """What an operator should know of the directory's past; likewise.  Any thread."""
+    """Told of a notice for operators about the directory's past, while it is opened.
+    Any thread."""
     durable: Callable[[list[Stored]], None] = _ignore
-    """In the reactor's thread, once a group."""
+    """Told of durable batches in the reactor's thread, once a group."""
     committed: Callable[[float, int, int], None] = lambda *_: None
-    """A group commit took so many seconds, of so many events and bytes; in the journal's
-    thread."""
+    """A group commit took so many seconds, of so many events and bytes; in the journal's thread."""
     failed: Callable[[str], None] = _ignore
     """The journal's disk failed in this, `write` or `sync`; in the reactor's thread."""
     published: Callable[[Published], None] = _ignore
-    """In the spool's thread."""
+    """Told of a file in the spool's thread."""
     uploaded: Callable[[Uploaded], None] = _ignore
     """A file is in the bucket; in a thread of its own."""
     expired: Callable[[], None] = lambda: None
@@ -166,16 +165,15 @@ class _Handing:
         )
         self.expiring = self._expired.note
         self._left = {one.path for one in self._opened.unpublished if self._waits}
-        """What the last run left, as long as it is in no file and senders wait for that."""
+        """Segments of the last run that are in no file, while senders wait for that."""
         self._vouched_for = self._opened.vouched_for and not self._waits
         """Whether the mark says yet that all is in files, which the first batch ends."""
         self.untold_bytes = 0
-        """Of segments with a file, whose batches not all are acknowledged."""
+        """Bytes of segments with a file, whose batches are not all acknowledged."""
         self.ready: Deferred[None] = Deferred()
-        """See `Storage.ready`."""
+        """Fires as `Storage.ready` does."""
 
     def done(self, sealed: Segment) -> None:
-        """See `Observer`."""
         if self._checkpoint.names:
             self.untold_bytes += sealed.bytes
             self._journal.when_told(sealed.last_lsn, partial(self._told, sealed))
@@ -210,10 +208,7 @@ class _Handing:
         return self._uploads.safe_lsn(left) < left
 
     def looked(self, *, ended: bool = False) -> None:
-        """Write the mark: about once a second, or now as the node has *ended*.
-
-        Raises OSError.
-        """
+        """Write the mark: about once a second, or now as the node has *ended*.  Raises OSError."""
         opened = self._opened
         synced = self._journal.synced  # first: its events are up to the lsn then
         durable = self._journal.durable_lsn
@@ -228,7 +223,7 @@ class _Handing:
 
 @define(eq=False, slots=False, kw_only=True)
 class OpenedStorage:
-    """What the last run left, and a journal: protocols can be made, which are lent it.
+    """The state that the last run left, and a journal: protocols can be made, which are lent it.
 
     Nothing runs.  `recover` makes the `Storage` of it that does.
 
@@ -246,7 +241,7 @@ class OpenedStorage:
     writer: Processes | None = None
     """Writes the spool's files; None: the spool's own thread."""
     bucket: Bucket | None = None
-    """They go on to it, if there is one."""
+    """The bucket that files go on to, if there is one."""
     in_thread: Callable[..., Deferred[Any]] = deferToThread
     is_live: Callable[[Path], bool] = lambda _: False
     """Says of a journal's directory whether a daemon has it."""
@@ -328,7 +323,7 @@ class OpenedStorage:
         *,
         remembering: bool,
     ) -> OpenedStorage:
-        """As configured, with its data directory locked until the process ends.
+        """The storage of a configuration, with its directory locked until the process ends.
 
         Raises `lock.Locked`, `segment.OtherFormat`, OSError.
         """
@@ -429,7 +424,7 @@ class OpenedStorage:
         return Consumers(marks, self.settings.spool.consumers)
 
     def _kept_until(self) -> int:
-        """Up to which lsn the archive has the only copy of our files."""
+        """The lsn up to which the archive has the only copy of our files."""
         keeps = self.settings.spool.after == "keep" and self.bucket is None
         catalog, published = self.found.catalog, self.found.published_lsn
         try:
@@ -501,7 +496,7 @@ class Storage:
     spool: Spool
     checkpoint: Checkpoint
     retained: Retained
-    """What readers of streams still need of files that have left the archive."""
+    """The rows that readers of streams still need of files that have left the archive."""
     _handing: _Handing
 
     def __attrs_post_init__(self) -> None:
@@ -513,14 +508,15 @@ class Storage:
         """When, by the wall's clock."""
         self._consumed: BucketExpiry | None = None
         self._speaker, self._words = self._said()
-        """What tells bucket or hub how far this incarnation is, and when, if it is a bucket."""
+        """The speaker that tells bucket or hub how far this incarnation is, and its
+        looks at a bucket."""
         self.bucket_looks = self._looks()
-        """At what is done in the bucket by the job or by consumers, if that matters here."""
+        """The look at what the job or consumers do in the bucket, if that matters here."""
         self.ready = self._handing.ready
-        """Fires when senders may be served: when there is a state file of each memory, when
-        the mark says that not all need be in files, and, with `ack: spool`, when what the
-        last run left is published.  Who resumes is told of it, and that is an
-        acknowledgement."""
+        """Fires when senders may be served: a sender that resumes is told what is durable.
+
+        There must be a state file of each memory, and the mark must say that not all need be in
+        files.  With `ack: spool`, what the last run left is published."""
 
     def _looks(self) -> BucketLooks | None:
         opened, spool = self._opened, self.spool
@@ -563,8 +559,9 @@ class Storage:
     def node_records(
         self, handed_over: Callable[[], int]
     ) -> Callable[[Mapping[str, Lsns]], list[tuple[str, str, bytes]]]:
-        """For a hub that is new: what is to be said to it, again and again (node,
-        incarnation, record); the hub has all up to the lsn that is *handed_over*.
+        """The words to say to a new hub, again and again (node, incarnation, word).
+
+        The hub has all up to the lsn that is *handed_over*.
         """
         relay = Relay(self.directories.arrivals)
 
@@ -609,8 +606,8 @@ class Storage:
     def speak(self) -> None:
         """Tell the bucket of this incarnation, before it gives a lsn.
 
-        Raises `BucketError` where it does not answer, and has never heard of this
-        directory: if that were lost, nobody could miss what it had acknowledged.
+        Raises `BucketError` where it does not answer, and has never heard of this directory: if
+        that were lost, what it had acknowledged would not be missed.
         """
         try:
             self._speaker.say()
@@ -650,12 +647,12 @@ class Storage:
 
     @property
     def link(self) -> Link:
-        """Of the newest published file; any thread may ask."""
+        """The link of the newest published file; any thread may ask."""
         return self._opened.found.publisher.link
 
     @property
     def journal_bytes(self) -> int:
-        """Of all segments that are there."""
+        """Bytes of all segments that are there."""
         waiting = self.spool.backlog_bytes + self._handing.untold_bytes
         return self.journal.open_bytes + waiting + self.checkpoint.kept_bytes
 

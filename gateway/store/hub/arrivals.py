@@ -239,9 +239,7 @@ class Arrivals:
         )
 
     def look_after_parts(self) -> None:
-        """Remove what came of files of which no more came for a day.  Blocks; raises
-        OSError.
-        """
+        """Remove what came of files of which no more came for a day.  Blocks; raises OSError."""
         now = self._clock()
         if self._spool_lock is None or abs(now - self._looked_at) < _PART_SECONDS / 24:
             return

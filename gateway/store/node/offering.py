@@ -1,13 +1,12 @@
-"""Hands over what lies in a data directory that nobody runs on: a disk that was found again, a
-machine that is not started any more.
+"""Hands over a data directory that no daemon runs on: of a disk that was found again, say.
 
     1. its journals → files of its spool, under the nodes that gave their events
     2. its spool → the bucket, or the spool of a gateway that is there; each file durably, and
        then to its own archive
-    3. what it says of its incarnations, that nothing follows (`gateway.store.objects.node_record`) → that
+    3. the words of its incarnations, that nothing follows (`gateway.store.objects.word`) → that
        gateway's `arrivals/`
 
-Whoever reads there knows the events by name, so it may be done again, after a crash too.
+Readers there know the events by name, so it may be done again, after a crash too.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ from gateway.store.system.statefile import StateFile
 
 @dataclass(slots=True)
 class Offered:
-    """What was handed over."""
+    """The counts of what was handed over."""
 
     files: int = 0
     events: dict[str, int] = field(default_factory=dict)
-    """By node."""
+    """Events by node."""
     orphans: list[Orphan] = field(default_factory=list)
     """Journals with something to tell."""
 

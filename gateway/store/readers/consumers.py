@@ -154,9 +154,7 @@ class Marks(Protocol):
 
 @define(eq=False)
 class FileMarks:
-    """The mark of consumer *name* as a file in *directory*, which is made where it is not
-    there.
-    """
+    """The mark of consumer *name* as a file in *directory*, which is made where it is not there."""
 
     directory: Path
     name: str
@@ -265,8 +263,7 @@ class Behind:
     """Files that would have gone by `spool.retention`, but for it."""
     held_bytes: int = 0
     missed_files: int = 0
-    """Files that have gone since the start, for want of room, and it had not read them.
-    """
+    """Files that have gone since the start, for want of room, and it had not read them."""
     has_come: bool = False
     """Whether it has ever said what it has read, or that is not known."""
     problem: str | None = None
