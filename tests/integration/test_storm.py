@@ -25,14 +25,14 @@ SENDERS = 300
 
 
 @contextlib.contextmanager
-def a_fifth(daemon: Daemon) -> Iterator[None]:
-    """It goes on for 20 ms of each 100."""
+def a_tenth(daemon: Daemon) -> Iterator[None]:
+    """It goes on for 10 ms of each 100."""
     over = threading.Event()
 
     def turns() -> None:
-        while not over.wait(0.02):
+        while not over.wait(0.01):
             os.kill(daemon.pid, signal.SIGSTOP)
-            time.sleep(0.08)
+            time.sleep(0.09)
             os.kill(daemon.pid, signal.SIGCONT)
 
     thread = threading.Thread(target=turns, daemon=True)
@@ -94,12 +94,12 @@ def test_all_get_in(
         section |= {"client_auth": "required", "client_ca": str(authority.ca)}
         context.load_cert_chain(*authority.issue("agent"))
     few = {"connections_per_peer": 100} if addresses == 1 else {}
-    limits = {"handshake": "1s", **few}
+    limits = {"handshake": "3s", **few}
     daemon = start(
         listeners=[listener("beats", "lumberjack", tls=section, limits=limits)]
     )
     crowd = Crowd(daemon, context, addresses)
-    with a_fifth(daemon):
+    with a_tenth(daemon):
         crowd.storm()
     daemon.settled()
     assert len(daemon.rows()) == SENDERS

@@ -320,7 +320,7 @@ PLANTED = [
         r"a peer reads nothing for \S+ s, and is kept",
     ),
     (answer_before_the_file, 0, r"is acknowledged too early"),
-    (answer_for_what_is_lost, 1, r"is acknowledged too early"),
+    (answer_for_what_is_lost, 61, r"is acknowledged too early"),
     (ignore_memory, 2, r"journal\.memory_bytes: \d+ is more than \d+, at step \d+"),
     (forget_to_count_less, 3, r"\d+ bytes count as held, and \d+ are"),
     (never_pause, 24, r"limits\.unacknowledged_bytes of \S+: \d+ is more than \d+, at"),
