@@ -31,7 +31,6 @@ OPENERS = re.compile(
 """Pronouns and prepositions: a docstring begins with the thing, and not with these."""
 
 LEFT: dict[str, int] = {
-    "gateway/daemon": 1,
     "gateway/spark": 121,
     "gateway/store": 27,
 }

@@ -110,7 +110,7 @@ class OpenedDaemon:
         return forwarder
 
     def _storage(self, disk: Disk, known: dict[str, Decode]) -> OpenedStorage:
-        """Whom it tells hears nothing but damage before it is started."""
+        """Open the storage; its callbacks hear nothing but damage before it is started."""
         found, metrics, protocols = self.found, self.metrics, self.protocols
         return OpenedStorage.locked(
             self.settings,

@@ -66,6 +66,8 @@ class Listener:
 
     *port* is what the protocol says of it.  *traffic*: that of the listener whose place it
     takes.  *admission*: not as the limits of *settings* have it.
+
+    39 attributes: 24 are what its connections ask on their way, each in one step.
     """
 
     _log = Logger()

@@ -58,6 +58,8 @@ class MemoryBudget:
 
     *reserve* adds to what is held in all; false: that is too much.  *left* says how many
     bytes may still be held.
+
+    29 methods: who reads on and who lets go is told by the same sums, in the same order.
     """
 
     _reserve: Callable[[int], bool]

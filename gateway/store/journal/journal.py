@@ -1,18 +1,17 @@
 """The journal's thread, and its interface in the reactor: group commit.
 
-Nothing is acknowledged before it is durable: whoever submitted a batch is told after the
+Nothing is acknowledged before it is durable: the submitter of a batch is told after the
 `fdatasync` that covers it, and nothing else makes an acknowledgement.
 
-One thread owns the `Log`.  It takes all that was submitted since its last commit as
-one group, so the price of a sync is shared by everyone who waits for it; the busier
-the gateway, the larger the groups (`queues`).  A disk that is idle is not kept waiting:
-it gets what came in one turn of the reactor, or in `commit_interval` of a longer one.
+One thread owns the `Log`.  It takes all that was submitted since its last commit as one
+group, so that many share the price of a sync.  The busier the gateway, the larger the groups
+(`queues`).  A disk that is idle is not kept waiting.  It gets what came in one turn of the
+reactor, or in `commit_interval` of a longer one.
 
-When a commit fails, nobody is acknowledged, the group stays where it is, reading
-stops (`full`), and the commit is tried again every second: a disk that has room
-again heals everything.  Two syncs that fail in a row, for any reason but want of room,
-are not followed by a third: `on_fatal` ends the daemon, and the senders still hold
-what was not acknowledged.
+When a commit fails, no batch of it is acknowledged, the group stays where it is, and reading
+stops (`full`).  The commit is tried again every second, so that a disk that has room again
+heals all.  Two syncs that fail in a row, for any reason but want of room, are not followed by
+a third: `on_fatal` ends the daemon.  The senders still hold what was not acknowledged.
 
 A disk that does not answer fails nothing.  So `check`, due every second, looks how long
 the oldest batch has waited: after `stall_after` the journal says so (`why_full`).
@@ -57,7 +56,7 @@ _LONGEST_PACE_SECONDS = 0.1
 _T = TypeVar("_T")
 _log = Logger()
 _numbers = struct.Struct("<IQ").pack
-"""Of what the numbers of a record are: see `segment`."""
+"""The numbers of a record that a batch brings, packed as `segment` has them."""
 
 
 def _check(batch: Batch) -> None:
@@ -84,10 +83,13 @@ class Journal:
     """Implements `gateway.sdk.interfaces.Journal`; call it from the reactor's thread.
 
     *rolls* has `roll_*`, which say when a segment is sealed.  With `ack: spool`, which is
-    *acknowledge_when_published*, nobody is told of a batch before its Parquet file is there.
+    *acknowledge_when_published*, no submitter is told before the batch's Parquet file is there.
     *on_sealed* and *on_commit* are called in the journal's own thread; the latter is told
     how many seconds, events and bytes a group commit took.  *on_failure* is told what the
     disk failed in, `write` or `sync`; that it is full is no failure.
+
+    43 attributes and 46 methods: the reactor's side and the thread's are both here, as what
+    senders are told (`full`, `why_full`) depends on what either did last.
     """
 
     _log: Log
@@ -104,27 +106,27 @@ class Journal:
     _acknowledge_when_published: bool = field(default=False, kw_only=True)
     _threads: Threads = field(factory=RealThreads, kw_only=True)
     copies: SharedDict[int, Batch] = field(factory=SharedDict, kw_only=True)
-    """What waits for its file, by lsn: a disk that does not give it back loses none of
-    it.  Shared with the thread."""
+    """Batches that wait for their file, by lsn: a disk that does not give them back loses
+    none.  Shared with the thread."""
 
     def __attrs_post_init__(self) -> None:
         self.durable_lsn = self._log.next_lsn - 1
         """The last event that was acknowledged, or may be."""
         self.synced = self._log.synced
-        """What is durable of the newest segment; its events are up to `durable_lsn`."""
+        """The durable part of the newest segment; its events are up to `durable_lsn`."""
         self.roll_factor = 1.0
         """Grows with Spark's backlog: how many times `roll_interval` to wait."""
         self.pace = math.inf
-        """At most so many bytes a second, as long as nobody stands for long."""
+        """The most bytes a second, as long as no sender stands for long."""
         self._held = 0
         self._reserved = 0
         self._holds: dict[str, str] = {}
         self._crowded_since: float | None = None
-        """Since when memory is full, as `check` has seen it; None: it is not."""
+        """The time since which memory is full, as `check` has seen it; None: it is not."""
         self._holding_log = HoldingLog(self._clock, self._wall_clock)
         self._measure()
         self._room: OrderedDict[Deferred[None], None] = OrderedDict()
-        """Who waits for some."""
+        """Senders that wait for room."""
         self._shares = Shares()
         self._making_room = self._waking = False
         self._unpublished: deque[Submitted] = deque()
@@ -134,7 +136,7 @@ class Journal:
         self._told = 0
         """Batches that were told to be durable, ever."""
         self._asked: deque[tuple[int, int, Callable[[], None]]] = deque()
-        """Who waits until so many of these are told, and published up to an lsn."""
+        """Callbacks that wait until so many batches are told, and published up to an lsn."""
         self._lead = Lead()
         self._stopped: Deferred[None] | None = None
         self._queues = Queues(
@@ -152,14 +154,14 @@ class Journal:
         self._thread = self._threads.thread("journal", self._run)
 
     def _measure(self) -> None:
-        """What every read asks for; a section is slow to give it."""
+        """Keep what every read asks for, as a section is slow to give it."""
         self._memory_bytes = self._settings.memory_bytes
         self._segment_bytes = self._settings.segment_bytes
         # Half at most, so that what is reserved alone never makes the journal full.
         self.reservable_bytes = self._memory_bytes // 2 - self._reserved
-        """So much more may be reserved; less than 0: it is too much already."""
+        """Bytes that may be reserved yet; less than 0: it is too much already."""
         self._waiting_bytes: float = math.inf
-        """As much may wait in memory for the file that the open segment becomes."""
+        """Bytes that may wait in memory for the file that the open segment becomes."""
         if self._acknowledge_when_published:  # do not wait until there is none left
             self._waiting_bytes = self._memory_bytes // 4
 
@@ -201,7 +203,7 @@ class Journal:
 
     @property
     def taken_bytes(self) -> int:
-        """What `memory_bytes` limits: the same, with what is reserved (`reserve`)."""
+        """Bytes that `memory_bytes` limits: those held, and those reserved (`reserve`)."""
         return self._held + self._reserved
 
     @property
@@ -227,7 +229,6 @@ class Journal:
 
     @property
     def full(self) -> bool:
-        """See `gateway.sdk.interfaces.Journal`."""
         # Every read asks: in one expression, as a property's property is slow.
         return bool(self._holds) or self._held + self._reserved >= self._memory_bytes
 
@@ -238,7 +239,7 @@ class Journal:
 
     @property
     def reasons(self) -> dict[str, str]:
-        """Who holds the journal (`disk`, `spool`, `commit`, `memory`, `stall`), and why."""
+        """The holders of the journal (`disk`, `spool`, `commit`, `memory`, `stall`), and why."""
         if self._holds:  # what is slow is slow because of these
             return dict(self._holds)
         if crowded := self._why_crowded():
@@ -290,26 +291,22 @@ class Journal:
         self._holding_log.update(self._holds)
 
     def when_room(self) -> Deferred[None]:
-        """See `gateway.sdk.interfaces.Journal`."""
         waiter: Deferred[None] = Deferred(self._forget)
         self._room[waiter] = None
         self._make_room()
         return waiter
 
     def over_share(self, origin: Origin) -> bool:
-        """See `gateway.sdk.interfaces.Journal`."""
         # What holds the journal holds its queue: then `full` says who is read.
         return not self._holds and self._shares.over(origin)
 
     def when_share(self, origin: Origin) -> Deferred[None]:
-        """See `gateway.sdk.interfaces.Journal`."""
         return self._shares.when_less(origin)
 
     def _forget(self, waiter: Deferred[None]) -> None:
         self._room.pop(waiter, None)
 
     def reserve(self, change: int) -> bool:
-        """See `gateway.sdk.interfaces.Journal`."""
         self._reserved += change
         self.reservable_bytes -= change
         if change < 0:
@@ -317,13 +314,11 @@ class Journal:
         return self.reservable_bytes >= 0
 
     def submit(self, batch: Batch) -> Deferred[Stored]:
-        """See `gateway.sdk.interfaces.Journal`."""
         done: Deferred[Stored] = Deferred()
         self.submit_for(done, batch)
         return done
 
     def submit_for(self, told: Told, batch: Batch) -> None:
-        """See `gateway.sdk.interfaces.Journal`."""
         _check(batch)
         if self._queues.stopping:
             _tell(told.errback, Failure(NotStored("the gateway is stopping")))
@@ -338,7 +333,6 @@ class Journal:
         self._queues.submit(Submitted(batch, told))
 
     def withdraw(self, batch: Batch) -> bool:
-        """See `gateway.sdk.interfaces.Journal`."""
         if not self._queues.withdraw(batch):
             return False
         self._shares.remove((batch,))
@@ -429,7 +423,7 @@ class Journal:
         self._tell_asked()
 
     def _let_go(self, batches: Sequence[Batch]) -> None:
-        """They wait no more to be acknowledged."""
+        """Count batches no more that are acknowledged or gone."""
         for batch in batches:
             size = len(batch.body)
             self._held -= size + BATCH_BYTES
