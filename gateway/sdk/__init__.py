@@ -39,7 +39,6 @@ Events: their flaws, how they are read back, and files beside them:
     arrow        columns of stored rows, as numpy has them
     disk         the file system calls that durability rests on
     arrivals     takes the files that other gateways forward
-    forwarding   what is said between a gateway that forwards and one that takes
     summed       lines of JSON behind a checksum
 
 A client, its part of `gateway send`, and commands:
