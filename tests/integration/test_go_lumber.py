@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from daemons import Daemon, archiving, listener, tls
-from deadlines import eventually, finish, run
+from deadlines import eventually, finish
 from gateway.protocols.pravega.wire import (
     AppendBlockEnd,
     AppendSetup,
@@ -39,7 +39,7 @@ from gateway.protocols.pravega.wire_segments import (
     StreamSegmentInfo,
 )
 from pravega_socket import Client
-from programs import ask_registry, built_once, program
+from programs import go_program
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_go, pytest.mark.timeout(900)]
 
@@ -64,19 +64,8 @@ EVENT = b"\0\0\0\0\0\0\0\4four"
 
 @pytest.fixture(scope="session")
 def go_client() -> Path:
-    """The client's program.
-
-    Where Go is not there, or gets no modules, the test is skipped; in CI it fails.
-    """
-    command = program("go")
-    own = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
-
-    def build(home: Path) -> None:
-        ask_registry(command, "mod", "download", cwd=home, env=own)
-        done = run(command, "build", "-o", "client", ".", cwd=home, env=own)
-        assert done.returncode == 0, done.stderr
-
-    return built_once(PROJECT, build) / "client"
+    """The client's program."""
+    return go_program(PROJECT)
 
 
 class Gate:

@@ -17,12 +17,14 @@ import pytest
 
 import script
 import warm
+from deadlines import run
 
 __all__ = [
     "Script",
     "ask_registry",
     "built_once",
     "end",
+    "go_program",
     "kept",
     "lacking",
     "program",
@@ -110,6 +112,22 @@ def built_once(project: Path, build: Callable[[Path], None]) -> Path:
     parts = [f"{path.relative_to(project)}".encode() for path in files]
     parts += [path.read_bytes() for path in files]
     return kept(project.name, [*parts, inspect.getsource(build).encode()], make)
+
+
+def go_program(project: Path) -> Path:
+    """The program that this folder of Go is.
+
+    Where Go is not there, or gets no modules, the test is `lacking`.
+    """
+    command = program("go")
+    own = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
+
+    def build(home: Path) -> None:
+        ask_registry(command, "mod", "download", cwd=home, env=own)
+        done = run(command, "build", "-o", "program", ".", cwd=home, env=own)
+        assert done.returncode == 0, done.stderr
+
+    return built_once(project, build) / "program"
 
 
 @contextlib.contextmanager
