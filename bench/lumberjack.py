@@ -54,7 +54,8 @@ from pathlib import Path
 from typing import Any
 
 from _daemon import Gateway, Usage, listener, load, usage
-from _go_lumber import GoLumber, built
+from _go import built
+from _go_lumber import GoLumber
 from _machine import floors, machine, processor_seconds
 from _report import Claim, Lacking, Report, arguments, main, workplace
 from _run import Run, add_lasting, beside_sync, between, chosen, through
@@ -261,7 +262,7 @@ def bench() -> int:
         program = None
         if PEERS.keys() & set(cases):
             try:
-                program = built()
+                program = built("_go_lumber")
             except Lacking as why:
                 report.notes.append(f"not measured beside go-lumber: {why}")
                 cases = [name for name in cases if name in CASES]

@@ -10,6 +10,8 @@ written meanwhile; four connections post one request after the other.  Cases:
 protobuf, protobuf-gzip   log records as OpenTelemetry's exporters send them
 json, json-gzip           the same in JSON
 bulk, bulk-gzip           documents with ids, at /_bulk
+collector-CASE            CASE of the first four, sent to the OpenTelemetry Collector, which
+                          writes JSON lines to a file, and syncs nothing; if there is Go
 
 CPU per event   user and system time of all threads and processes of the gateway over the
                 measured interval ÷ events acknowledged in it.  Whole run: the same
@@ -24,6 +26,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from _collector import Collector
 from _daemon import Consumer, Gateway, Phased, listener
 from _machine import machine
 from _report import Lacking, Report, arguments, main, workplace
@@ -31,7 +34,9 @@ from _report import Lacking, Report, arguments, main, workplace
 from gateway.plugins import installed
 from gateway.sdk.varint import varint
 
-CASES = ("protobuf", "protobuf-gzip", "json", "json-gzip", "bulk", "bulk-gzip")
+_OTLP = ("protobuf", "protobuf-gzip", "json", "json-gzip")
+_PEER = "collector-"
+CASES = (*_OTLP, "bulk", "bulk-gzip", *(_PEER + case for case in _OTLP))
 _TIME = 1_700_000_000_000_000_000
 
 
@@ -136,32 +141,57 @@ def _request(case: str, events: int) -> bytes:
 
 
 def _run(report: Report, home: Path, case: str, events: int, seconds: float) -> None:
-    protocol = "bulk" if case.startswith("bulk") else "otlp"
-    request = _request(case, events)
-    (file := home / "request").write_bytes(request)
-    settings = {"listeners": [listener("http", protocol)]}
+    (file := home / "request").write_bytes(_request(case, events))
+    settings = {
+        "listeners": [listener("http", "bulk" if case.startswith("bulk") else "otlp")]
+    }
     with Gateway(home / case, settings) as gateway, Consumer(gateway):
         first = gateway.usage()
-        with _posts(gateway, file, seconds) as posts:
-            posts.until("measuring")
-            before = gateway.usage()
-            measured = posts.until("measured")
-            after = gateway.usage()
-            total = posts.until("drained")["requests"] * events
+        total = _measure(
+            report, case, gateway, gateway.address("http"), file, events, seconds
+        )
         gateway.wait_published()
         whole = gateway.usage().cpu - first.cpu
+    report.add(f"{case}: CPU per event, whole run", whole / total * 1e6, "µs")
+
+
+def _run_peer(
+    report: Report, home: Path, case: str, events: int, seconds: float
+) -> None:
+    (file := home / "request").write_bytes(_request(case.removeprefix(_PEER), events))
+    with Collector(home / case) as peer:
+        _measure(report, case, peer, peer.address, file, events, seconds)
+
+
+def _measure(
+    report: Report,
+    case: str,
+    server: Gateway | Collector,
+    address: str,
+    request: Path,
+    events: int,
+    seconds: float,
+) -> int:
+    """How many events were acknowledged in all."""
+    with _posts(address, request, seconds) as posts:
+        posts.until("measuring")
+        before = server.usage()
+        measured = posts.until("measured")
+        after = server.usage()
+        total: int = posts.until("drained")["requests"] * events
     count = measured["requests"] * events
-    report.add(f"{case}: bytes of an event on the line", len(request) / events, "B")
+    size = request.stat().st_size / events
+    report.add(f"{case}: bytes of an event on the line", size, "B")
     report.add(f"{case}: rate", count / measured["seconds"], "events/s")
     report.add(f"{case}: CPU per event", (after.cpu - before.cpu) / count * 1e6, "µs")
-    report.add(f"{case}: CPU per event, whole run", whole / total * 1e6, "µs")
     used, busiest = after.since(before)
     report.add(f"{case}: cores, and of the busiest thread", f"{used:.2f} {busiest:.2f}")
+    return total
 
 
-def _posts(gateway: Gateway, request: Path, seconds: float) -> Phased:
+def _posts(address: str, request: Path, seconds: float) -> Phased:
     script = str(Path(__file__).with_name("_posts.py"))
-    words = [gateway.address("http"), str(request), "--seconds", str(seconds)]
+    words = [address, str(request), "--seconds", str(seconds)]
     return Phased(sys.executable, script, *words)
 
 
@@ -176,7 +206,11 @@ def bench() -> int:
     with workplace(options) as home:
         report = Report("OTLP/HTTP and _bulk", machine(home))
         for case in options.case.split(","):
-            _run(report, home, case, options.events, options.seconds)
+            run = _run_peer if case.startswith(_PEER) else _run
+            try:
+                run(report, home, case, options.events, options.seconds)
+            except Lacking as why:
+                report.notes.append(f"not measured, {case}: {why}")
     return report.finish(as_json=options.json)
 
 

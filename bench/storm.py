@@ -34,7 +34,8 @@ from pathlib import Path
 from typing import Any
 
 from _daemon import Gateway, Usage, listener, usage
-from _go_lumber import GoLumber, built
+from _go import built
+from _go_lumber import GoLumber
 from _machine import machine
 from _report import Broken, Claim, Lacking, Report, arguments, main, workplace
 
@@ -208,7 +209,7 @@ def bench() -> int:
     with workplace(options) as home:
         report = Report("a storm of senders", machine(home))
         try:
-            program = None if options.alone else built()
+            program = None if options.alone else built("_go_lumber")
         except Lacking as why:
             report.notes.append(f"without go-lumber: {why}")
         known = Certificates(home)
