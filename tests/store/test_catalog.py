@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gateway.sdk.summed import encode
+from gateway.sdk.summed import OtherForm, encode
 from gateway.store.node import catalog
 from gateway.store.node.catalog import Catalog, Line, Lines, look
 from gateway_testkit.disk import Fault, RecordingDisk
@@ -27,6 +27,12 @@ class Several(Line, frozen=True, tag="several"):
 
     name: str = msgspec.field(name="key")
     value: int = 0
+
+
+class Old(msgspec.Struct):
+    """A line of before."""
+
+    first: int
 
 
 @pytest.fixture
@@ -106,3 +112,10 @@ def test_damage_is_of_the_type_that_a_line_still_names() -> None:
     found = Lines(bytes(9) + b"\n" + encode(Several("a")))
     assert (found.damaged(Alone), found.damaged(Several)) == (False, True)
     assert found.numbered(Several) == [(1, None), (2, Several("a"))]
+
+
+def test_a_line_without_a_type_is_of_an_earlier_commit(disk: RecordingDisk) -> None:
+    """It is refused, and changed by nobody."""
+    disk.create(PLACE / "catalog").write([encode(Old(1))])
+    with pytest.raises(OtherForm, match=r"/journal/catalog: .* without a type"):
+        Catalog(PLACE, disk)

@@ -27,7 +27,7 @@ from typing import TypeVar
 import msgspec
 
 from gateway.sdk.disk import Disk, File, replace_file
-from gateway.sdk.summed import decode, encode, of_file
+from gateway.sdk.summed import OtherForm, decode, encode, of_file
 from gateway.store.system.disk import RealDisk, read_patiently
 from gateway.store.system.threads import Alone, RealThreads, Threads
 
@@ -62,10 +62,10 @@ class Lines:
     def __init__(self, data: bytes = b"") -> None:
         *lines, rest = data.split(b"\n")
         # Its last byte may be a newline that was damaged.
-        lines += [each for each in (rest, rest[:-1]) if decode(each, _Head)][:1]
-        if lines and not _TYPE.search(lines[-1]):
+        lines += [each for each in (rest, rest[:-1]) if _head(each)][:1]
+        if lines and _head(lines[-1]) is None and not _TYPE.search(lines[-1]):
             lines.pop()
-        self._read = [(decode(line, _Head), line + b"\n") for line in lines]
+        self._read = [(_head(line), line + b"\n") for line in lines]
         self._known: dict[tuple[str, str], bytes] = {}
         for head, line in self._read:
             if head is not None:
@@ -204,9 +204,20 @@ class Catalog(Lines):
             file.close()
 
 
+def _head(line: bytes) -> _Head | None:
+    """The type and the key of a line; None if it is damaged.  Raises `OtherForm`."""
+    try:
+        return decode(line, _Head)
+    except msgspec.ValidationError:
+        raise OtherForm(
+            "it has a line without a type: a commit before 29 November 2026 wrote it, and"
+            " docs/upgrade.md says how to go on"
+        ) from None
+
+
 def _placed(line: Line) -> tuple[tuple[str, str], bytes]:
     data = encode(line)
-    head = decode(data[:-1], _Head)
+    head = _head(data[:-1])
     assert head is not None
     return (head.type, head.key), data
 
