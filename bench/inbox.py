@@ -41,9 +41,10 @@ from _machine import machine
 from _report import Claim, Report, arguments, main, workplace
 
 from gateway.event import SCHEMA
+from gateway.spark.bucket.inbox import Inbox
+from gateway.spark.bucket.requests import REQUESTS, AtOnce, by_threads
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Ledger, Ranges
-from gateway.spark.files.inbox import REQUESTS, AtOnce, Inbox, by_threads
 from gateway.store.names import Life, file_name, parse_file_name
 from gateway.store.spool.parquet import open_writer
 from gateway_testkit.bucket import MemoryBucket
@@ -109,7 +110,7 @@ class Job:
             at_once=at_once,
             whole=whole,
         )
-        self.inbox.recover()
+        self.inbox.copies.recover()
 
     def fetched(self) -> list[str]:
         """Names of the files that are here, those that were seen first first."""

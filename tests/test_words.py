@@ -31,7 +31,6 @@ OPENERS = re.compile(
 """Pronouns and prepositions: a docstring begins with the thing, and not with these."""
 
 LEFT: dict[str, int] = {
-    "gateway/spark": 121,
 }
 """How many breaches a room still has: fewer, and its figure here is lowered; none, and
 its line goes.  Other rooms have none."""

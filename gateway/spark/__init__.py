@@ -12,6 +12,7 @@ What other programs import or start:
 Rooms:
 
     run     the query while it runs, and what goes on around it
+    bucket  copies of a spool that is in a bucket
     files   files of the spool on their way into a batch
     rows    columns of the tables
     commit  a batch becomes rows of tables, once

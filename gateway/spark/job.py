@@ -41,7 +41,7 @@ _PATIENCE = 30.0  # for the Java of a killed job to be gone
 
 
 class Stopped(BaseException):
-    """It was asked to stop while it was starting."""
+    """The job was asked to stop while it was starting."""
 
 
 def run(
@@ -238,15 +238,16 @@ def _loop(
         _quietly(job.stop)
         raise Failed(reason(why)) from why
     except (Py4JError, ConnectionError) as why:
-        raise Failed(job.obstacles.java_ended(why)) from why
+        raise Failed(job.incomplete.java_ended(why)) from why
     except BaseException:
         _quietly(job.stop)
         raise
 
 
 class _Turn:
-    """Something that is done now and then, and a third of the time at the most: beside a
-    week of files that wait a look takes seconds, and the batches need the CPU, too.
+    """Something that is done now and then, a third of the time at the most.
+
+    Where a week of files waits a look takes seconds, and the batches need the CPU, too.
     """
 
     def __init__(self, do: Callable[[], None], seconds: float) -> None:
@@ -285,7 +286,7 @@ class _JavaLock:
 
 
 def _quietly(last: Callable[[], object]) -> None:
-    """On the way out there is a better reason than that this failed too."""
+    """Do one of the last things; the job ends for a better reason than that this failed."""
     try:
         last()
     except Exception as why:

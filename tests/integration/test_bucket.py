@@ -24,9 +24,9 @@ from daemons import Daemon, listener
 from deadlines import eventually, finish, run
 from gateway.audit.acknowledged import read_ids, search
 from gateway.plugins import decoders
+from gateway.spark.bucket.inbox import Inbox
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Ledger, Ranges
-from gateway.spark.files.inbox import Inbox
 from gateway.store.directories import Directories
 from gateway.store.names import Life, file_name, parse_file_name
 from gateway.store.node.incarnation import KEY
@@ -343,7 +343,7 @@ def _job_of(url: str, folder: Path) -> Inbox:
     inbox = Inbox(
         bucket_at(url), folder, Lake(), Ledger, archived=True, most_bytes=1 << 30
     )
-    inbox.recover()
+    inbox.copies.recover()
     return inbox
 
 
@@ -427,7 +427,7 @@ def test_a_bucket_with_versions_keeps_what_the_job_removes(
         archived=False,
         most_bytes=1 << 20,
     )
-    inbox.recover()
+    inbox.copies.recover()
     names = [file_name("gw", A, n, n) for n in (1, 2)]
     made = [_versioned(bucket, name, name.encode()) for name in names]
     with pytest.raises(AlreadyThere):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from gateway.spark.bucket.inbox import Inbox
+from gateway.spark.bucket.requests import by_threads
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Hole, Ledger, Ranges
-from gateway.spark.files.inbox import Inbox, by_threads
-from gateway.spark.later.gone import Gone
+from gateway.spark.later.deleted_ranges import DeletedRanges
 from gateway.store.names import file_name, parse_file_name
 from gateway_testkit.bucket import MemoryBucket
 from incarnations import A
@@ -31,7 +32,7 @@ class World:
         threads: bool = False,
         tell_behind: Callable[[Mapping[str, int]], None] = lambda _: None,
         whole: bool = True,
-        gone: Gone | None = None,
+        deleted: DeletedRanges | None = None,
     ) -> Inbox:
         found = Inbox(
             self.bucket,
@@ -43,9 +44,9 @@ class World:
             at_once=by_threads if threads else map,
             tell_behind=tell_behind,
             whole=whole,
-            gone=gone,
+            deleted=deleted,
         )
-        found.recover()
+        found.copies.recover()
         return found
 
     def put(self, first: int, last: int, node: str = "gw", by: str = A) -> str:

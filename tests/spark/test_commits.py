@@ -183,7 +183,7 @@ def test_what_was_deleted_on_purpose_is_left_out(world: World) -> None:
     """Also where its file comes again, from an archive."""
     sink = world.sink()
     sink.recover()
-    sink.gone = lambda: Ranges({"gw": {A: [(3, 4)]}})
+    sink.deleted = lambda: Ranges({"gw": {A: [(3, 4)]}})
     world.run(1, sink=sink)
     assert world.events.rows() == Ranges({"gw": {A: [(1, 2), (5, SIZE)]}})
     assert sink.ledger.committed == Ranges({"gw": {A: [(1, SIZE)]}})

@@ -38,14 +38,14 @@ from gateway.spark.commit.partition import Busy, alone
 from gateway.spark.jvm import java
 from gateway.spark.later import deletion
 from gateway.spark.later.compact import compact
+from gateway.spark.later.deleted_ranges import DeletedRanges
 from gateway.spark.later.deletion import (
     Asked,
     Found,
     delete,
     write_down,
 )
-from gateway.spark.later.erasure import Places, as_sql, carry_out
-from gateway.spark.later.gone import Gone
+from gateway.spark.later.erasure import Locations, as_sql, carry_out
 from gateway.spark.later.redact import redacted
 from gateway.store import digests
 from gateway.store.digests import (
@@ -154,7 +154,7 @@ def name_of(first: int) -> str:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def locations(tmp_path: Path) -> Locations:
     """Four batches in tables and archive, of two days; what a stream keeps of the first."""
     lake, link = tmp_path / "lake", "0" * 64
     committed = Ranges()
@@ -172,7 +172,7 @@ def places(tmp_path: Path) -> Places:
     (lake / ".gateway").mkdir()
     ledger = Ledger(committed=committed, sequence=1000)
     ledger.save(Lake(), lake / ".gateway" / "events.json")
-    return Places(
+    return Locations(
         lake,
         tmp_path / "spool",
         tmp_path / "archive",
@@ -220,12 +220,12 @@ def bytes_below(folder: Path) -> bytes:
     return "".join(found).encode()
 
 
-def check_gone(places: Places, root: Path, lsns: list[int]) -> None:
+def check_gone(locations: Locations, root: Path, lsns: list[int]) -> None:
     """From tables, counts, archive and what streams keep; and the audit says complete."""
-    lake = places.lake
+    lake = locations.lake
     assert seen(lake) == Counter({n: 1 for n in range(1, 41) if n not in lsns})
     assert is_counted_right(lake)
-    for folder in (lake, places.archive, places.retained):
+    for folder in (lake, locations.archive, locations.retained):
         said = bytes_below(folder)
         for lsn in lsns:
             assert f'"line {lsn}"'.encode() not in said.replace(b"\\", b""), lsn
@@ -237,41 +237,41 @@ def check_gone(places: Places, root: Path, lsns: list[int]) -> None:
 
 
 def test_gone_everywhere(
-    places: Places, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    locations: Locations, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """And who asked for it, when, why and what is written down, but not whose it was; a
     second call finds nothing to finish."""
-    record = write_down(places.lake, Lake(), ASKED, Found(wanted(*WANTED)), MINUTE)
-    assert [one.id for one in unfinished(places.lake)] == [record.id]
-    done = carry_out(places, Lake(), record)
+    record = write_down(locations.lake, Lake(), ASKED, Found(wanted(*WANTED)), MINUTE)
+    assert [one.id for one in unfinished(locations.lake)] == [record.id]
+    done = carry_out(locations, Lake(), record)
     assert done.done
-    assert unfinished(places.lake) == []
-    check_gone(places, tmp_path, WANTED)
+    assert unfinished(locations.lake) == []
+    check_gone(locations, tmp_path, WANTED)
     assert main(["audit", "--data-dir", str(tmp_path), "--content", "--chain"]) == 0
     said = capsys.readouterr().out
     assert (
         "complete: 36 events, each exactly once; 4 deleted on purpose (request 4711)"
         in said
     )
-    [written] = deletions(places.lake)
+    [written] = deletions(locations.lake)
     assert (written.reason, written.where) == ("request 4711", "uid = ? AND lsn > ?")
     hashed = hashlib.sha256(f"{written.salt}{ASKED.where}".encode()).hexdigest()
     assert written.where_hash == hashed
     assert (
         "ann"
-        not in (places.lake / ".gateway/deleted" / f"{written.id}.json").read_text()
+        not in (locations.lake / ".gateway/deleted" / f"{written.id}.json").read_text()
     )
     assert "@" in written.who
 
 
-def test_files_of_the_archive_keep_their_place(places: Places) -> None:
+def test_files_of_the_archive_keep_their_place(locations: Locations) -> None:
     """Names, lsns, channels and the lengths of payloads stay, as readers of streams go by
     them; sender and contents do not. A subscriber of `events` gets no such row."""
-    path = places.archive / name_of(1)
+    path = locations.archive / name_of(1)
     before = pq.read_table(path).to_pylist()
     path.chmod(0o640)
-    record = write_down(places.lake, Lake(), ASKED, Found(wanted(3, 4)), MINUTE)
-    carry_out(places, Lake(), record)
+    record = write_down(locations.lake, Lake(), ASKED, Found(wanted(3, 4)), MINUTE)
+    carry_out(locations, Lake(), record)
     assert path.stat().st_mode & 0o777 == 0o640, "who could read it can"
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
         assert file.num_row_groups == 3
@@ -289,7 +289,7 @@ def test_files_of_the_archive_keep_their_place(places: Places) -> None:
             assert now[name] == was[name]
     [batch] = table.combine_chunks().to_batches()
     assert columns.kept(batch)["lsn"].to_pylist() == [1, 2, *range(5, 11)]
-    kept = [path.name for path in (places.retained / "gw").iterdir()]
+    kept = [path.name for path in (locations.retained / "gw").iterdir()]
     assert kept == [kept_name(1, SIZE, 1)]
     assert (
         redacted(path, lambda rows: [True] * 0 or rows["lsn"].to_numpy() == 3) is None
@@ -324,7 +324,9 @@ def test_offsets_of_a_stream_stay(tmp_path: Path, gone: int) -> None:
     assert segment() == before[:begin] + bytes(len(text)) + before[end:]
 
 
-def test_a_footer_of_before_is_not_believed(places: Places, tmp_path: Path) -> None:
+def test_a_footer_of_before_is_not_believed(
+    locations: Locations, tmp_path: Path
+) -> None:
     """Who has read it reads the file that took the place of its own."""
     from gateway.store.finder import Finder
 
@@ -335,9 +337,9 @@ def test_a_footer_of_before_is_not_believed(places: Places, tmp_path: Path) -> N
     with finder.open(file) as opened:
         footer = opened.metadata
     carry_out(
-        places,
+        locations,
         Lake(),
-        write_down(places.lake, Lake(), ASKED, Found(wanted(3)), MINUTE),
+        write_down(locations.lake, Lake(), ASKED, Found(wanted(3)), MINUTE),
     )
     with finder.open(file, footer) as opened:
         assert opened.metadata.serialized_size != footer.serialized_size
@@ -353,11 +355,11 @@ POINTS = (
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("times", [1, 2])
 def test_cut_off_anywhere(
-    places: Places, tmp_path: Path, point: str, times: int
+    locations: Locations, tmp_path: Path, point: str, times: int
 ) -> None:
     """Each row is there once or is one that goes, the audit is complete at once, and the next
     call goes on, also where the day was compacted in between."""
-    record = write_down(places.lake, Lake(), ASKED, Found(wanted(*WANTED)), MINUTE)
+    record = write_down(locations.lake, Lake(), ASKED, Found(wanted(*WANTED)), MINUTE)
     left = [times]
 
     def cut(name: str) -> None:
@@ -366,116 +368,116 @@ def test_cut_off_anywhere(
             raise PowerCut
 
     try:
-        carry_out(places, Lake(), record, point=cut)
+        carry_out(locations, Lake(), record, point=cut)
     except PowerCut:
         left[0] = -1
     assert left[0] == -1 or times == 2
-    now = seen(places.lake)
+    now = seen(locations.lake)
     assert set(now.values()) == {1}
     assert set(range(1, 41)) - now.keys() <= set(WANTED)
     assert audit(Directories.under(tmp_path)).complete
-    list(compact(places.lake, Lake(), before=date(2027, 1, 1)))
-    for one in unfinished(places.lake):
-        carry_out(places, Lake(), one)
-    check_gone(places, tmp_path, WANTED)
-    assert not counts_of(places.lake, record.id).exists()
-    assert not any((places.lake / ".gateway" / "compact").rglob("*.parquet"))
+    list(compact(locations.lake, Lake(), before=date(2027, 1, 1)))
+    for one in unfinished(locations.lake):
+        carry_out(locations, Lake(), one)
+    check_gone(locations, tmp_path, WANTED)
+    assert not counts_of(locations.lake, record.id).exists()
+    assert not any((locations.lake / ".gateway" / "compact").rglob("*.parquet"))
 
 
-def test_a_whole_day_may_go(places: Places, tmp_path: Path) -> None:
+def test_a_whole_day_may_go(locations: Locations, tmp_path: Path) -> None:
     """No file is left of it, and its counts are nothing."""
     lsns = list(range(1, 20))
-    record = write_down(places.lake, Lake(), ASKED, Found(wanted(*lsns)), MINUTE)
-    carry_out(places, Lake(), record)
-    check_gone(places, tmp_path, lsns)
+    record = write_down(locations.lake, Lake(), ASKED, Found(wanted(*lsns)), MINUTE)
+    carry_out(locations, Lake(), record)
+    check_gone(locations, tmp_path, lsns)
 
 
-def test_a_second_one_of_the_same_files(places: Places, tmp_path: Path) -> None:
+def test_a_second_one_of_the_same_files(locations: Locations, tmp_path: Path) -> None:
     """The chain is still that of the files as they were published."""
     for lsns in (WANTED[:2], WANTED[2:], [5]):
-        record = write_down(places.lake, Lake(), ASKED, Found(wanted(*lsns)), MINUTE)
-        carry_out(places, Lake(), record)
-    check_gone(places, tmp_path, [*WANTED, 5])
+        record = write_down(locations.lake, Lake(), ASKED, Found(wanted(*lsns)), MINUTE)
+        carry_out(locations, Lake(), record)
+    check_gone(locations, tmp_path, [*WANTED, 5])
 
 
-def test_somebody_else_is_at_it(places: Places) -> None:
+def test_somebody_else_is_at_it(locations: Locations) -> None:
     """Nothing is done then, and what was written down waits."""
-    record = write_down(places.lake, Lake(), ASKED, Found(wanted(3)), MINUTE)
-    with alone(places.lake), pytest.raises(Busy, match="being rewritten already"):
-        carry_out(places, Lake(), record)
-    assert len(seen(places.lake)) == 40
-    assert unfinished(places.lake) == [record]
+    record = write_down(locations.lake, Lake(), ASKED, Found(wanted(3)), MINUTE)
+    with alone(locations.lake), pytest.raises(Busy, match="being rewritten already"):
+        carry_out(locations, Lake(), record)
+    assert len(seen(locations.lake)) == 40
+    assert unfinished(locations.lake) == [record]
 
 
-def test_what_waits_in_the_spool_is_not_done(places: Places) -> None:
+def test_what_waits_in_the_spool_is_not_done(locations: Locations) -> None:
     """Its file comes to the archive later: the next call has that, too."""
-    places.spool.mkdir()
-    (places.archive / name_of(1)).rename(places.spool / name_of(1))
-    record = write_down(places.lake, Lake(), ASKED, Found(wanted(3)), MINUTE)
-    assert not carry_out(places, Lake(), record).done
-    (places.spool / name_of(1)).rename(places.archive / name_of(1))
-    [left] = unfinished(places.lake)
-    assert carry_out(places, Lake(), left).done
-    assert b'"line 3"' not in bytes_below(places.archive).replace(b"\\", b"")
+    locations.spool.mkdir()
+    (locations.archive / name_of(1)).rename(locations.spool / name_of(1))
+    record = write_down(locations.lake, Lake(), ASKED, Found(wanted(3)), MINUTE)
+    assert not carry_out(locations, Lake(), record).done
+    (locations.spool / name_of(1)).rename(locations.archive / name_of(1))
+    [left] = unfinished(locations.lake)
+    assert carry_out(locations, Lake(), left).done
+    assert b'"line 3"' not in bytes_below(locations.archive).replace(b"\\", b"")
 
 
 def test_a_file_that_comes_again_is_redacted_again(
-    places: Places, tmp_path: Path
+    locations: Locations, tmp_path: Path
 ) -> None:
     """A hub that has forgotten what it has is sent all of it once more, as it was.  The tables
     have it, so it goes to the archive: the deletion is not finished then, before that.  One
     of another life has other events.
     """
-    clear = {one.name: one.read_bytes() for one in places.archive.iterdir()}
-    record = write_down(places.lake, Lake(), ASKED, Found(wanted(3, 31)), MINUTE)
-    assert carry_out(places, Lake(), record).done
-    gone = Gone(places.lake)
+    clear = {one.name: one.read_bytes() for one in locations.archive.iterdir()}
+    record = write_down(locations.lake, Lake(), ASKED, Found(wanted(3, 31)), MINUTE)
+    assert carry_out(locations, Lake(), record).done
+    gone = DeletedRanges(locations.lake)
 
     def comes(first: int, by: str = A) -> list[Deletion]:
         gone.come_again(Lake(), [SpoolFile("gw", by, first, first + SIZE - 1)])
-        return unfinished(places.lake)
+        return unfinished(locations.lake)
 
     assert comes(11) == []
     assert comes(31, by=B) == []
     [left] = comes(31)
-    (places.archive / name_of(31)).write_bytes(clear[name_of(31)])
-    assert carry_out(places, Lake(), left).done
-    check_gone(places, tmp_path, [3, 31])
+    (locations.archive / name_of(31)).write_bytes(clear[name_of(31)])
+    assert carry_out(locations, Lake(), left).done
+    check_gone(locations, tmp_path, [3, 31])
     assert [one.id for one in comes(1)] == [record.id]
 
 
 def test_what_came_again_and_waits_is_told(
-    places: Places, settings_file: Callable[..., Path], tmp_path: Path
+    locations: Locations, settings_file: Callable[..., Path], tmp_path: Path
 ) -> None:
     """Deleted events that a sender brought once more lie in clear until a job takes them."""
     config = load(settings_file(data_dir=tmp_path))
-    clear = (places.archive / name_of(31)).read_bytes()
-    record = write_down(places.lake, Lake(), ASKED, Found(wanted(3, 31)), MINUTE)
+    clear = (locations.archive / name_of(31)).read_bytes()
+    record = write_down(locations.lake, Lake(), ASKED, Found(wanted(3, 31)), MINUTE)
     [(text, _)] = delete(config, None, Lake(), None)
     assert "2 events deleted" in text
     [(text, _)] = delete(config, None, Lake(), None)
     assert text == "no deletion has been cut off"
-    places.spool.mkdir(exist_ok=True)
-    (places.spool / name_of(31)).write_bytes(clear)
+    locations.spool.mkdir(exist_ok=True)
+    (locations.spool / name_of(31)).write_bytes(clear)
     with pytest.raises(Busy, match="Of 1 deleted event what was sent lies in"):
         [*delete(config, None, Lake(), None)]
-    (places.archive / name_of(31)).rename(places.spool / name_of(31))  # redacted
+    (locations.archive / name_of(31)).rename(locations.spool / name_of(31))  # redacted
     assert [text for text, _ in delete(config, None, Lake(), None)] == [
         "no deletion has been cut off"
     ]
-    assert [one.id for one in deletions(places.lake)] == [record.id]
+    assert [one.id for one in deletions(locations.lake)] == [record.id]
 
 
 def test_a_batch_that_is_decided_and_not_in_place_comes_first(
-    places: Places, tmp_path: Path
+    locations: Locations, tmp_path: Path
 ) -> None:
     """Its rows are in no table yet and will be: nothing is looked for, or deleted, before."""
-    manifest = places.lake / ".gateway" / "staging" / "events" / "7" / "manifest"
+    manifest = locations.lake / ".gateway" / "staging" / "events" / "7" / "manifest"
     manifest.parent.mkdir(parents=True)
     manifest.write_text('{"moves": [["0", "events/protocol=rsio/date=x/part-0"]]}')
-    record = write_down(places.lake, Lake(), ASKED, Found(wanted(3)), MINUTE)
+    record = write_down(locations.lake, Lake(), ASKED, Found(wanted(3)), MINUTE)
     with pytest.raises(Busy, match="is not finished: start gateway spark"):
-        carry_out(places, Lake(), record)
+        carry_out(locations, Lake(), record)
     config = SimpleNamespace(
         data_dir=tmp_path,
         spark=SimpleNamespace(sink="parquet", stats_window=60),
@@ -483,9 +485,9 @@ def test_a_batch_that_is_decided_and_not_in_place_comes_first(
     )
     with pytest.raises(Busy, match="is not finished: start gateway spark"):
         list(delete(config, None, Lake(), ASKED))
-    assert len(seen(places.lake)) == 40
+    assert len(seen(locations.lake)) == 40
     manifest.unlink()
-    assert carry_out(places, Lake(), record).done
+    assert carry_out(locations, Lake(), record).done
 
 
 def test_rows_that_hold_a_place_are_not_meant() -> None:
@@ -518,11 +520,11 @@ def test_links_lead_to_the_first_file_in_any_order() -> None:
 
 
 def test_an_audit_of_the_chain_reads_deletions_once(
-    places: Places, monkeypatch: pytest.MonkeyPatch
+    locations: Locations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not for each file of the archive, of which there may be a hundred thousand."""
-    record = write_down(places.lake, Lake(), ASKED, Found(wanted(3)), MINUTE)
-    carry_out(places, Lake(), record)
+    record = write_down(locations.lake, Lake(), ASKED, Found(wanted(3)), MINUTE)
+    carry_out(locations, Lake(), record)
     read: list[Path] = []
 
     def counting(lake: Path) -> list[Deletion]:
@@ -530,9 +532,9 @@ def test_an_audit_of_the_chain_reads_deletions_once(
         return deletions(lake)
 
     monkeypatch.setattr("gateway.audit.chain.deletions", counting)
-    [chain] = verify_chains(Directories.under(places.lake.parent)).chains
+    [chain] = verify_chains(Directories.under(locations.lake.parent)).chains
     assert not chain.problems
-    assert read == [places.lake]
+    assert read == [locations.lake]
 
 
 class Bucket:
@@ -555,14 +557,21 @@ class Bucket:
         self.objects[name] = data
 
 
-def test_copies_in_a_bucket(places: Places) -> None:
+def test_copies_in_a_bucket(locations: Locations) -> None:
     """The objects of its archive, and no others."""
-    objects = {f"_archive/{p.name}": p.read_bytes() for p in places.archive.iterdir()}
+    objects = {
+        f"_archive/{p.name}": p.read_bytes() for p in locations.archive.iterdir()
+    }
     bucket: Any = Bucket(dict(objects))
-    there = Places(
-        places.lake, places.spool, places.poison, places.retained, places.poison, bucket
+    there = Locations(
+        locations.lake,
+        locations.spool,
+        locations.poison,
+        locations.retained,
+        locations.poison,
+        bucket,
     )
-    record = write_down(places.lake, Lake(), ASKED, Found(wanted(3, 31)), MINUTE)
+    record = write_down(locations.lake, Lake(), ASKED, Found(wanted(3, 31)), MINUTE)
     done = carry_out(there, Lake(), record)
     changed = {name for name in objects if bucket.objects[name] != objects[name]}
     assert changed == {f"_archive/{name_of(first)}" for first in (1, 31)}
@@ -571,38 +580,40 @@ def test_copies_in_a_bucket(places: Places) -> None:
     assert table["flaw"].to_pylist()[2] == "deleted"
 
 
-def test_a_footer_alone_is_not_looked_into(places: Places) -> None:
+def test_a_footer_alone_is_not_looked_into(locations: Locations) -> None:
     """As a cluster's driver has it: it counts as one of the bucket's that are not here."""
-    places.spool.mkdir()
+    locations.spool.mkdir()
     objects = {
-        name: (places.archive / name).read_bytes() for name in map(name_of, (1, 31))
+        name: (locations.archive / name).read_bytes() for name in map(name_of, (1, 31))
     }
-    (places.spool / name_of(1)).write_bytes(objects[name_of(1)])
+    (locations.spool / name_of(1)).write_bytes(objects[name_of(1)])
     data = objects[name_of(31)]
     footer = data[-digests.footer_bytes(data) :]
-    (places.spool / name_of(31)).write_bytes(footer.rjust(len(data), b"\0"))
+    (locations.spool / name_of(31)).write_bytes(footer.rjust(len(data), b"\0"))
     bucket: Any = Bucket(objects)
-    there = dataclasses.replace(places, bucket=bucket)
+    there = dataclasses.replace(locations, bucket=bucket)
     found = deletion._sources(there, Ranges())["spool"]
     assert [path.name for path in found] == [name_of(1)]
     assert deletion._unseen(there, Ranges()) == 1
 
 
-def test_the_newest_object_of_a_node_is_not_done(places: Places) -> None:
+def test_the_newest_object_of_a_node_is_not_done(locations: Locations) -> None:
     """It stays where it was put though the tables have it, and comes to the archive later."""
     name = name_of(31)
-    bucket: Any = Bucket({name: (places.archive / name).read_bytes()})
-    there = dataclasses.replace(places, bucket=bucket)
-    record = write_down(places.lake, Lake(), ASKED, Found(wanted(31)), MINUTE)
+    bucket: Any = Bucket({name: (locations.archive / name).read_bytes()})
+    there = dataclasses.replace(locations, bucket=bucket)
+    record = write_down(locations.lake, Lake(), ASKED, Found(wanted(31)), MINUTE)
     assert not carry_out(there, Lake(), record).done
     bucket.objects[f"_archive/{name}"] = bucket.objects.pop(name)
-    [left] = unfinished(places.lake)
+    [left] = unfinished(locations.lake)
     assert carry_out(there, Lake(), left).done
     table = pq.read_table(pa.BufferReader(bucket.objects[f"_archive/{name}"]))
     assert table["flaw"].to_pylist()[0] == "deleted"
 
 
-def test_what_goes_to_the_archive_at_the_last_look_is_not_done(places: Places) -> None:
+def test_what_goes_to_the_archive_at_the_last_look_is_not_done(
+    locations: Locations,
+) -> None:
     """A job's own thread moves objects meanwhile: whatever it does between two requests, what
     is called done is redacted."""
     name = name_of(31)
@@ -616,9 +627,9 @@ def test_what_goes_to_the_archive_at_the_last_look_is_not_done(places: Places) -
                 self.moved = True
                 self.objects[f"_archive/{name}"] = self.objects.pop(name)
 
-    bucket: Any = Moving({name: (places.archive / name).read_bytes()})
-    there = dataclasses.replace(places, archive=places.poison, bucket=bucket)
-    record = write_down(places.lake, Lake(), ASKED, Found(wanted(31)), MINUTE)
+    bucket: Any = Moving({name: (locations.archive / name).read_bytes()})
+    there = dataclasses.replace(locations, archive=locations.poison, bucket=bucket)
+    record = write_down(locations.lake, Lake(), ASKED, Found(wanted(31)), MINUTE)
     record = carry_out(there, Lake(), record)
     assert bucket.moved
     if not record.done:
@@ -649,45 +660,47 @@ import os, signal, sys
 from datetime import timedelta
 from pathlib import Path
 from gateway.spark.later.deletion import Asked, Found, write_down
-from gateway.spark.later.erasure import Places, carry_out
+from gateway.spark.later.erasure import Locations, carry_out
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Ranges
 from gateway.store.readers.deleted import unfinished
 from gateway.store.names import Life
 
 root, lsn, deadly = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-places = Places(*(root / name for name in ("lake", "spool", "archive", "retained", "poison")))
+locations = Locations(*(root / name for name in ("lake", "spool", "archive", "retained", "poison")))
 
 def point(name):
     if name == deadly:
         os.kill(os.getpid(), signal.SIGKILL)
 
-for one in unfinished(places.lake):
-    carry_out(places, Lake(), one)
+for one in unfinished(locations.lake):
+    carry_out(locations, Lake(), one)
 events = Ranges()
 events.add(Life("gw", "a" * 10), lsn, lsn)
-record = write_down(places.lake, Lake(), Asked("true", "test"), Found(events), timedelta(minutes=1))
-carry_out(places, Lake(), record, point=point)
+record = write_down(locations.lake, Lake(), Asked("true", "test"), Found(events), timedelta(minutes=1))
+carry_out(locations, Lake(), record, point=point)
 """
 
 
-def test_killed_under_the_eyes_of_a_reader(places: Places, tmp_path: Path) -> None:
+def test_killed_under_the_eyes_of_a_reader(
+    locations: Locations, tmp_path: Path
+) -> None:
     """Who looks all the while sees no row twice, and misses none that stays; each kill is
     gone on with by the next call."""
     lsns = [5, 6, 15, 16, 25, 26, 35]
     stay = {n for n in range(1, 41) if n != 3}.difference(lsns)
-    reader = Steady(places.lake, tmp_path / "reader", stay)
+    reader = Steady(locations.lake, tmp_path / "reader", stay)
     try:
         for lsn, deadly in zip(lsns, itertools.cycle(POINTS)):
             reader.look_again()
             killed = run(*script.words(KILLED, tmp_path, lsn, deadly))
             assert killed.returncode == -signal.SIGKILL, killed.stderr
-        for one in unfinished(places.lake):
-            carry_out(places, Lake(), one)
+        for one in unfinished(locations.lake):
+            carry_out(locations, Lake(), one)
         assert reader.end() == []
     finally:
         reader.kill()
-    check_gone(places, tmp_path, lsns)
+    check_gone(locations, tmp_path, lsns)
 
 
 @given(

@@ -28,8 +28,13 @@ from gateway.spark import reading
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Ledger, Ranges
 from gateway.spark.commit.partition import Busy
+from gateway.spark.later.deleted_ranges import (
+    DeletedRanges,
+    add_lsns,
+    events_in,
+    mask_of,
+)
 from gateway.spark.later.expiry import Expiry, expire, limits
-from gateway.spark.later.gone import Gone, add_lsns, events_in, mask_of
 from gateway.store.directories import Directories
 from gateway.store.names import Life
 from gateway.store.readers.deleted import deletions, folder_of
@@ -108,7 +113,7 @@ def test_whole_days_go_and_the_audit_knows(
     assert list(expire(lake, Lake(), FIRST)) == []
     [written] = deletions(lake)
     assert written.reason == "spark.retention"
-    gone = Gone(lake)
+    gone = DeletedRanges(lake)
     assert len(gone()) == 60
     counts = gone.counts()
     assert (counts["expired_days"], counts["expired_events"]) == ({"events": 3}, 60)
@@ -144,7 +149,7 @@ def test_what_came_late_is_written_down_too(lake: Path) -> None:
             next(late, lambda: None)()
 
     list(expire(lake, Lake(), FIRST, point=point))
-    assert len(Gone(lake)()) == 60 + SIZE
+    assert len(DeletedRanges(lake)()) == 60 + SIZE
     assert str(DAYS[0]) not in {day for day, _ in seen(lake, "events")}
 
 
@@ -358,5 +363,5 @@ def test_a_damaged_record_is_told(lake: Path, tmp_path: Path) -> None:
     report = audit(Directories.under(tmp_path), pause=lambda _: None)
     assert any("expired.json" in problem.why for problem in report.problems)
     with pytest.raises(Exception, match=r"expired\.json"):
-        Gone(lake)()
+        DeletedRanges(lake)()
     assert len(reading.files(lake, "events")) == 6

@@ -20,7 +20,7 @@ from gateway.audit import audit
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.files import footers, heap
 from gateway.spark.files.heap import Suspects, fit
-from gateway.spark.files.obstacles import Obstacles
+from gateway.spark.files.incomplete import IncompleteBatches
 from gateway.spark.jvm import session
 from gateway.spark.run.failure import Failed
 from gateway.spark.source import limit_of
@@ -143,7 +143,9 @@ def test_a_small_file_is_not_why_a_heap_is_too_small(
         sink: Any = SimpleNamespace(
             batch_files=files, failure=why, repeats=False, busy=True
         )
-        tried = Obstacles(spool.path, Mock(), Mock(), suspects, sink, None, Mock())
+        tried = IncompleteBatches(
+            spool.path, Mock(), Mock(), suspects, sink, None, Mock()
+        )
         if not java_lives:
             return tried.java_ended(why)
         try:

@@ -28,7 +28,7 @@ from gateway.sdk.command import WrongUse
 from gateway.spark import job
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Hole
-from gateway.spark.files.obstacles import Obstacles
+from gateway.spark.files.incomplete import IncompleteBatches
 from gateway.spark.later.deletion import Asked, delete
 from gateway.spark.run import orders, query
 from gateway.spark.run.orders import Answer, Order
@@ -689,16 +689,18 @@ def test_a_batch_comes_again_with_files_that_are_whole() -> None:
         return found
 
     inbox = SimpleNamespace(complete=complete, mend=lambda files: [])
-    obstacles = obstacles_of(["one"], inbox, lambda files: examined.append(files) or [])
-    assert obstacles.move_aside(OSError("no such object"))
-    assert not obstacles.move_aside(OSError("no such object"))
+    incomplete = incomplete_of(
+        ["one"], inbox, lambda files: examined.append(files) or []
+    )
+    assert incomplete.move_aside(OSError("no such object"))
+    assert not incomplete.move_aside(OSError("no such object"))
     assert examined == [["one"], ["one"]]
 
     def away(files: object) -> list[str]:
         raise BucketError("503 SlowDown")
 
     inbox.complete = away
-    assert not obstacles.move_aside(OSError("no such object"))
+    assert not incomplete.move_aside(OSError("no such object"))
     assert len(examined) == 2
 
 
@@ -717,21 +719,21 @@ def test_a_damaged_copy_does_not_take_the_place_of_its_object() -> None:
         return files
 
     inbox = SimpleNamespace(complete=lambda files: [], mend=mend)
-    obstacles = obstacles_of(["one", "two"], inbox, examine)
-    assert obstacles.move_aside(OSError("no such object"))
+    incomplete = incomplete_of(["one", "two"], inbox, examine)
+    assert incomplete.move_aside(OSError("no such object"))
     assert asked == ["examine"]
-    assert obstacles.move_aside(OSError("no such object"))
+    assert incomplete.move_aside(OSError("no such object"))
     assert asked == ["examine", "examine", "mend"]
 
 
-def obstacles_of(
+def incomplete_of(
     files: list[str], inbox: Any, examine: Callable[[Any], Any]
-) -> Obstacles:
+) -> IncompleteBatches:
     """Of a batch of these files, of which *examine* moves aside what is damaged."""
     poison: Any = SimpleNamespace(sweep=list, examine=examine, aside="poison")
     sink: Any = SimpleNamespace(batch_files=files)
     health: Any = SimpleNamespace(say=lambda **_: None)
-    return Obstacles(Path(), poison, Mock(), Mock(), sink, inbox, health)
+    return IncompleteBatches(Path(), poison, Mock(), Mock(), sink, inbox, health)
 
 
 def test_deletions_that_take_long_leave_time_for_batches(
@@ -753,7 +755,7 @@ def test_deletions_that_take_long_leave_time_for_batches(
     monkeypatch.setattr(orders, "attempt", attempt)
     ends: Any = Job.__new__(Job)
     ends._lake, ends._disk = tmp_path, Lake()
-    ends._gone = SimpleNamespace(counts=lambda: {"deletions_unfinished": 1})
+    ends._deleted = SimpleNamespace(counts=lambda: {"deletions_unfinished": 1})
     ends.house = SimpleNamespace(busy=False)
     ends._finish_at, ends._available_now = 600.0, False
     ends._query = SimpleNamespace(stop=lambda: None, start=lambda available_now: None)
@@ -794,7 +796,7 @@ def test_a_query_that_ends_while_it_is_looked_at_has_failed() -> None:
     ends: Any = Job.__new__(Job)
     ends._query = Query()
     ends._sink = SimpleNamespace(name="events", batch_files=())
-    ends.obstacles = SimpleNamespace(
+    ends.incomplete = SimpleNamespace(
         move_aside=lambda why: False, suspect=lambda why: False
     )
     with pytest.raises(job.Failed, match="the disk"):

@@ -11,9 +11,10 @@ import pytest
 
 from bucket_node import Node
 from deadlines import ROOT
+from gateway.spark.bucket.inbox import Inbox
+from gateway.spark.bucket.requests import by_threads
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Ledger, Ranges
-from gateway.spark.files.inbox import Inbox, by_threads
 from gateway.store.names import file_name, parse_file_name
 from gateway.store.objects.node_record import EVERY_SECONDS
 from gateway_testkit.bucket import MemoryBucket
@@ -54,7 +55,7 @@ def job_requests(
         most_bytes=1 << 30,
         at_once=by_threads,
     )
-    inbox.recover()
+    inbox.copies.recover()
     for look in range(looks + 2):
         if look == 2:  # those of two looks before are taken out from then on
             bucket.requests.clear()

@@ -8,7 +8,7 @@ Nothing here reads a spool file twice.
     ledger     what the sink has committed, by lsn
     closing    ledgers of incarnations that have ended, in files of their own
     taken      which file of each name was committed
-    places     tells events that their sender sent twice
+    fingerprints  tells events that their sender sent twice, by where they came from
     parquet    a micro-batch becomes files of tables (adr/0002)
     formats    what table formats have in common: jars, the Spark that fits them
     commits    a micro-batch becomes a commit of a table format (adr/0019)

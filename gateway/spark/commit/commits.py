@@ -2,7 +2,7 @@
 
 A commit of Delta or Iceberg has words of its own beside its rows.  Ours are the whole
 ledger: which events are in the table, up to and with this commit.  So there is no second
-phase: whoever sees the rows sees the ledger, a batch that Spark repeats finds itself in
+phase, for who sees the rows sees the ledger.  A batch that Spark repeats finds itself in
 it, and no checkpoint is needed to know what is there.
 
 Each commit also has a number, the ledger's `sequence`, which the format admits once
@@ -10,8 +10,8 @@ Each commit also has a number, the ledger's `sequence`, which the format admits 
 refused, and stops.
 
 One table has all events: flawed ones are the rows with a `flaw`.  `stats` is a table of
-its own with a ledger of its own.  It is made from the events after their commit, out of the
-few columns that it takes of the files that this has made: those of the spool are read once.
+its own with a ledger of its own.  It is made of the events after their commit, out of few
+columns of the files that the commit has made: those of the spool are read once.
 What a crash has left out is counted at the next start, in the table itself.
 """
 
@@ -31,7 +31,7 @@ from gateway.spark.commit.ledger import Broken, Ledger, Ranges
 from gateway.spark.commit.shared import WIDEN, promoted
 from gateway.spark.commit.sink import Committed, Plan, Sink, check_behind, shortfall
 from gateway.spark.files.overlaps import Prints, number_of
-from gateway.spark.later.gone import Gone
+from gateway.spark.later.deleted_ranges import DeletedRanges
 from gateway.spark.rows import tables
 from gateway.store.lsns import Lsns
 from gateway.store.names import Life, SpoolFile
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger("gateway.spark")
 
 _FEW_DAYS = 10
-"""On each, five protocols have a file that is open."""
+"""Days of a batch that may be written at once: on each, five protocols have an open file."""
 
 
 class Lost(Exception):
     """A table has rows, and the ledger that counts them is no longer with it.
 
-    Somebody else's maintenance has removed the commits that had it.  *sequence* is as
+    Another program's maintenance has removed the commits that had it.  *sequence* is as
     great as that of any commit of ours.
     """
 
@@ -65,7 +65,7 @@ class Table(Protocol):
     """A table that takes rows and a ledger in one commit.  All of it raises what Spark raises."""
 
     name: str
-    """As whoever runs the job calls it."""
+    """The name by which the operator calls it."""
     job: str
     """The name of that job, if it has one."""
 
@@ -75,7 +75,7 @@ class Table(Protocol):
         """
 
     def open(self) -> Ledger:
-        """Its ledger, after what a crash has left unpublished is gone.
+        """The table's ledger, after what a crash has left unpublished is gone.
 
         An empty one if there is no table yet.  Raises `Lost`.
         """
@@ -100,15 +100,16 @@ class Table(Protocol):
         """The rows of the last `append`, of its own files alone."""
 
     def spread(self, most: int) -> Mapping[str, Collection[str]]:
-        """What the files of the last `append` are divided by: each field's values.  Asked
-        behind `added`; nothing if they are of *most* partitions or fewer.
+        """The values of each field by which the files of the last `append` are divided.
+
+        It is asked behind `added`; nothing if they are of *most* partitions or fewer.
         """
 
     def overwrite(self, day: str, make: Callable[[DataFrame], DataFrame]) -> None:
         """Put what *make* makes of the rows of *day* into their place, with its new columns,
         in one commit that carries the ledger on.
 
-        Raises `Broken`, and nothing is changed, if somebody changed that day meanwhile.
+        Raises `Broken`, and nothing is changed, if another job changed that day meanwhile.
         """
 
     def state(self) -> Mapping[str, str]:
@@ -120,13 +121,13 @@ class Table(Protocol):
     def purge(self) -> Iterator[str]:
         """Remove the files that only its earlier versions have, at once.
 
-        Nobody reads such a version, or writes, meanwhile.  Says what was done.
+        No program may read such a version, or write, meanwhile.  Says what was done.
         """
 
     def maintain(self, *, days: float, thorough: bool = True) -> Iterator[str]:
-        """Compact it and remove what is older than *days*, or of too many commits ago, and
-        no longer of it; if *thorough* the current day's, too, and files that no commit
-        names.
+        """Compact it, and remove files that are no longer of it and older than *days*, or of too
+        many commits ago.  If *thorough*, compact the current day, too, and remove files that no
+        commit names.
 
         The ledger is carried on; the job may be at work meanwhile.  Says what was done,
         step by step.
@@ -134,7 +135,7 @@ class Table(Protocol):
 
 
 def taken(name: str, ledger: Ledger) -> Broken:
-    """Somebody else has committed under the number of *ledger*."""
+    """The error that another job has committed under the number of *ledger*."""
     return Broken(
         f"{name}: another job has made commit {ledger.sequence} of this table, so ours is"
         " not made and nothing is doubled. Stop one of the two jobs, or give it a prefix"
@@ -193,11 +194,11 @@ class CommitSink(Sink):
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         self._counted = Ledger()
-        self.gone = Gone(self._lake)
+        self.deleted = DeletedRanges(self._lake)
 
     def recover(self) -> None:
         self._disk.make_directory(self._path.parent)
-        self.ledger = opened(self._events, self.closing, self._kept(), self.gone())
+        self.ledger = opened(self._events, self.closing, self._kept(), self.deleted())
         self._counted = self._open_stats()
         counted = self._counted.committed
         if counted.minus(self.ledger.committed):
@@ -221,7 +222,7 @@ class CommitSink(Sink):
             return None
 
     def _open_stats(self) -> Ledger:
-        """Its rows do not say which events they count; only how many, on which day."""
+        """The ledger of `stats`, whose rows say how many events they count, and not which."""
         try:
             return self.closing.whole(self._stats.open())
         except Lost as why:
@@ -249,7 +250,6 @@ class CommitSink(Sink):
     def expire(
         self, before: Mapping[str, date], stop: Callable[[], bool]
     ) -> Iterator[Rewritten]:
-        """See `Sink`: a commit for each table, or one for events of both kinds."""
         firsts = {
             day: [t for t in before if before[t] == day] for day in before.values()
         }

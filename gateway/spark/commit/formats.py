@@ -62,7 +62,7 @@ class Format(Kind):
     """A Java class that is there if the jars are."""
     conf: ClassVar[Mapping[str, str]]
     excludes: ClassVar[tuple[str, ...]] = ()
-    """What Maven would bring and Spark has itself, mostly newer."""
+    """Packages that Maven would bring and Spark has itself, mostly newer."""
     beside: ClassVar[tuple[str, ...]] = ()
     """File names, up to the version, of the jars that belong to it."""
 
@@ -76,10 +76,10 @@ class Format(Kind):
 
     @abstractmethod
     def tables(self, config: Any, spark: Any) -> tuple[Table, Table]:
-        """Those of events, and `stats`, which no other job has."""
+        """The tables of events, and of `stats`, which no other job has."""
 
     def _claim(self, config: Any, disk: LakeDisk, events: Table) -> dict[str, str]:
-        """See `one_sink.claim`; what was claimed."""
+        """Make the lake that of this sink; the words of the claim."""
         from gateway.spark.commit import one_sink
 
         wanted = {"sink": self.name, "table": events.name}
@@ -173,7 +173,7 @@ class Format(Kind):
     def counts_back(
         self, config: Any, spark: Any, wanted: Ranges
     ) -> list[tuple[str, pa.Table]]:
-        """What the counts of the rows of these events take back, in one table."""
+        """The counts of these events, negative, in one table."""
         import pyarrow as pa
 
         from gateway.spark.later.erasure import as_sql
@@ -202,12 +202,15 @@ class Format(Kind):
         from gateway.spark.commit.commits import Lost, opened
         from gateway.spark.commit.lakedisk import Lake
         from gateway.spark.commit.partition import Busy
-        from gateway.spark.later.gone import Gone
+        from gateway.spark.later.deleted_ranges import DeletedRanges
         from gateway.store.objects.s3 import bucket_of
 
         events, counts = self.tables(config, spark)
         lake = config.data_dir / "lake"
-        gone, closing = Gone(lake)(), Closing(lake, Lake(), bucket_of(config.spool))
+        gone, closing = (
+            DeletedRanges(lake)(),
+            Closing(lake, Lake(), bucket_of(config.spool)),
+        )
         there = opened(events, closing, None, gone).committed
         with contextlib.suppress(Lost):
             counted = closing.whole(counts.open()).committed
@@ -228,8 +231,8 @@ class Format(Kind):
         from gateway.spark.commit.closing import Closing
         from gateway.spark.commit.commits import opened
         from gateway.spark.commit.ledger import Ranges
+        from gateway.spark.later.deleted_ranges import DeletedRanges
         from gateway.spark.later.erasure import as_sql
-        from gateway.spark.later.gone import Gone
         from gateway.store.objects.s3 import bucket_of
         from gateway.store.readers.deleted import counts_of
 
@@ -237,7 +240,7 @@ class Format(Kind):
         events, counts = self.tables(config, spark)
         wanted = self._claim(config, disk, events)
         closing = Closing(lake, disk, bucket_of(config.spool))
-        opened(events, closing, None, Gone(lake)())
+        opened(events, closing, None, DeletedRanges(lake)())
         for condition in as_sql(Ranges(record.events)):
             events.delete(condition)
         folder = counts_of(lake, record.id)
@@ -278,8 +281,9 @@ class Format(Kind):
             )
 
     def purge(self, config: Any, spark: Any) -> Iterator[str]:
-        """Remove what the table had in earlier versions from its files.  Nobody may read one
-        of these, or write, meanwhile.
+        """Remove what the table had in earlier versions from its files.
+
+        No program may read one of these, or write, meanwhile.
         """
         self.check_alone(config, spark)
         events, _ = self.tables(config, spark)

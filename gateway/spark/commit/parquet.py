@@ -4,7 +4,7 @@ Spark runs a batch again after a crash, and its own Parquet sink leaves half-wri
 and doubled files that only Spark knows to skip.  Here a file under lake/<table>/ is
 whole and counted from the moment it has its name, for any reader:
 
-    lake/.gateway/staging/events/<batch>/data/…    Spark writes here; nobody reads it
+    lake/.gateway/staging/events/<batch>/data/…    Spark writes here; no reader looks
     lake/.gateway/staging/events/<batch>/manifest  which file gets which name: once
                                                    this is there the batch *will* be
     lake/<table>/protocol=…/date=…/part-…          one rename each
@@ -40,7 +40,7 @@ from gateway.spark.commit.lakedisk import LakeDisk, sync
 from gateway.spark.commit.ledger import Broken, Ledger, Ranges, write_json
 from gateway.spark.commit.sink import Committed, Plan, Sink, shortfall
 from gateway.spark.files.overlaps import Prints, prints_in
-from gateway.spark.later.gone import Gone
+from gateway.spark.later.deleted_ranges import DeletedRanges
 from gateway.spark.rows.stats import Counted
 from gateway.store.lsns import Lsns
 from gateway.store.names import Life
@@ -147,10 +147,9 @@ class ParquetSink(Sink):
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         self._staging = self._lake / INTERNAL / "staging" / self.name
-        self.gone = Gone(self._lake)
+        self.deleted = DeletedRanges(self._lake)
 
     def recover(self) -> None:
-        """See `Sink`.  Raises `Broken`, OSError."""
         self._disk.make_directory(self._staging)
         if not self._disk.exists(self._path):
             if self._any_rows():

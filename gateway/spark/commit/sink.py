@@ -1,15 +1,14 @@
-"""What puts micro-batches into tables, and what the job asks of it.
+"""The sink, which puts micro-batches into tables, as the job sees it.
 
     parquet    folders of Parquet files that any reader opens; the default
     commits    a commit of the table has a batch and the ledger
     handover   a function of the user's own
 
-Which of them, and how it is made: `gateway.sink`.
+`gateway.sink` makes one of them.
 
-The job asks four things: `recover` before each start of the query, a call for each
-batch, `note` for events that can not be read, and `learn` for what is known of those that
-will never come.  Each sink knows by its ledger, which counts events and not batches, what
-is in its tables already.
+The job calls `recover` before each start of the query, and the sink itself for each batch.  It
+calls `note` for events that can not be read, and `learn` for those that never come.  Each sink
+knows by its ledger, which counts events and not batches, what is in its tables already.
 """
 
 from __future__ import annotations
@@ -57,16 +56,16 @@ class Committed:
 
     batch: int
     rows: int
-    """In its tables, all together."""
+    """Rows in its tables, all together."""
     files: int
-    """That it took from the spool."""
+    """Files that it took from the spool."""
     misfits: int = 0
     """Rows with a value that did not fit its column."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What a job has for its sink."""
+    """The parts that a job has for its sink."""
 
     config: Any
     spark: Any
@@ -75,7 +74,7 @@ class Parts:
     done: Callable[[Committed], None]
     """Called for each batch that is in the tables."""
     find_resent: Callable[[list[Path]], Ranges] | None = None
-    """Which events of files were there before; None: nobody asks."""
+    """Finds the events of files that were there before; None: not asked for."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +82,13 @@ class Plan:
     """How a batch is to be written."""
 
     files: Sequence[SpoolFile] = ()
-    """What it takes from the spool."""
+    """Files that it takes from the spool."""
     without: Ranges = field(default_factory=Ranges)
     """Events that are in the tables already."""
     resent: Ranges = field(default_factory=Ranges)
     """Events that their sender sent twice."""
     row_bytes: int = 0
-    """What one of them may have in memory."""
+    """Bytes that one row may have in memory."""
 
 
 @define(eq=False, slots=False)
@@ -127,25 +126,25 @@ class Sink(ABC):
         self.busy = False
         """Whether a batch is on its way into the tables right now."""
         self.batch_files: list[SpoolFile] = []
-        """What the last batch took, failed or not."""
+        """Files that the last batch took, failed or not."""
         self.careful = False
         """Whether batches are of one file, and take as little of the heap as they can."""
         self.anew: dict[Life, list[Life]] = {}
         """Incarnations that gave lsns which others of their node had given before, and
         these others, since the job began."""
         self._alone = threading.Lock()
-        """Held by whoever changes the ledger while the query runs."""
+        """The lock of those that change the ledger while the query runs."""
         self.seconds = 0.0
         """How long the last batch took."""
-        self.gone: Callable[[], Ranges] = Ranges
+        self.deleted: Callable[[], Ranges] = Ranges
         """Events that were taken out of the tables on purpose."""
         self.closing = Closing(self._lake, self._disk)
         """Where incarnations go that have ended."""
         self.taken = Taken(self._lake)
         self._digests: Mapping[str, str] = {}
-        """Of the files of the last batch, by name; …"""
+        """Digests of the files of the last batch, by name."""
         self._records: Mapping[Life, Record] = {}
-        """… and what they say of their incarnations."""
+        """Facts that these files say of their incarnations."""
         self._compared: dict[str, tuple[tuple[int, int] | None, Lsns]] = {}
         """Files of which what the tables have, too, is the same: which lsns that was."""
         self.types: Mapping[str, str] = {}
@@ -198,7 +197,7 @@ class Sink(ABC):
             yield
 
     def looked_at(self, files: Sequence[SpoolFile]) -> Footers:
-        """What the footers of a batch's *files* say.
+        """The footers of a batch's *files*.
 
         Raises `Broken`, and what pyarrow raises for a file that is damaged.
         """
@@ -224,12 +223,12 @@ class Sink(ABC):
             raise Overlap(found)
 
     def known(self, wanted: Mapping[Life, Lsns]) -> Iterable[tuple[Life, Prints]]:
-        """What the tables can tell of these events.  Raises what Spark raises."""
+        """Prints of these events, as far as the tables have them.  Raises what Spark raises."""
         del wanted
         return ()
 
     def note_compared(self, file: SpoolFile) -> None:
-        """What a file has in common with the tables is the same."""
+        """Note that the events which a file and the tables have in common are the same."""
         lsns = self._overlap(file)
         self._compared[file.name] = self._which(file), lsns
 
@@ -252,7 +251,7 @@ class Sink(ABC):
         return bool(which) and which == self._which(file) and not lsns - known
 
     def _which(self, file: SpoolFile) -> tuple[int, int] | None:
-        """Which file of that name is there."""
+        """The inode and time of the file of that name."""
         try:
             stat = (self._spool / file.name).stat()
         except FileNotFoundError:
@@ -266,9 +265,9 @@ class Sink(ABC):
             self._write_down(replace(self.ledger, holes=holes))
 
     def left_out(self, took: Ranges) -> Ranges:
-        """What a batch that takes *took* leaves out: what the tables have, or shall not have."""
+        """Events of *took* that a batch leaves out: the tables have them, or shall not have them."""
         without = took.common(self.ledger.committed)
-        without.update(took.common(self.gone()))
+        without.update(took.common(self.deleted()))
         return without
 
     def has_all(self, file: SpoolFile) -> bool:

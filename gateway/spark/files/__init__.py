@@ -3,15 +3,15 @@
 In comes a directory or a bucket; out come files whose rows a batch may take. Nothing
 here knows a table's format.
 
-    inbox        copies of the files of a spool in a bucket
     s3a          how a cluster's task reads a spool that is in a bucket
     footers      what files say of their rows
     known_files  rows of files that need not be looked for
     alike        batches whose rows belong into one folder
     heap         settings by the size of rows, and files that are too large
     overlaps     compares files whose events have names that the tables have
-    obstacles    files on which a batch fails, out of its way
-    poison       moves files that can not be read aside
+    not_taken    the list of what a batch can not take, and why
+    incomplete   batches that fail on some of their files
+    poison       moves such files aside
     cleaner      takes committed files out of the spool
     trial        rows of files that no job takes, for `gateway test`
 """

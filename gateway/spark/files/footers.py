@@ -91,7 +91,7 @@ def _days(found: pq.FileMetaData) -> set[float]:
 
 def is_alone(path: Path) -> bool:
     """Whether there is nothing of a file but its footer: zeros in place of the rest, as
-    `gateway.spark.files.inbox` has them.  Raises FileNotFoundError.
+    `gateway.spark.bucket` has them.  Raises FileNotFoundError.
     """
     with path.open("rb") as file:
         return file.read(4) == bytes(4)

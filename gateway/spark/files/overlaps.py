@@ -1,16 +1,16 @@
 """Files that have lsns in common with what is in the tables, though one incarnation gave them.
 
 A directory gives no lsn twice under one incarnation.  But a machine that is resumed from a
-snapshot of its memory, beside the first one, goes on as the same incarnation, and a directory
+snapshot of its memory, beside the first one, goes on as the same incarnation.  A directory
 that was copied publishes its past again, with other bounds.  So before such a file goes into
-the tables its rows are compared (when the event came, and a digest of its payload) with those
-that the tables have, or the archive:
+the tables its rows are compared with those that tables and archive have.  An event is known by
+when it came, and by a digest of its payload:
 
 - Where they are equal it is the same past: what is there is left out, as always.
-- From the first row on that differs, it is another past.  That goes into the tables as a
-  file of its own, under an incarnation that is derived of the first one and of these events
-  (`gateway.store.node.incarnation.derived`), and which says of whom (`gateway.of`).  Whatever
-  comes later of the first one is compared with it, too.
+- From the first row on that differs, it is another past, which goes into the tables as a file
+  of its own.  It has an incarnation that is derived of the first one and of these events
+  (`gateway.store.node.incarnation.derived`), and says of whom (`gateway.of`).  Files that
+  come later of the first one are compared with it, too.
 - Where rows can not be read any more that would tell, the file waits in `poison/`, and the
   audit tells what it has as missing.
 """
@@ -32,6 +32,7 @@ from attrs import define
 from gateway.event import DELETED, LOST
 from gateway.sdk.disk import replace_file
 from gateway.spark.files import footers
+from gateway.spark.files.not_taken import FILES
 from gateway.store import digests
 from gateway.store.lsns import Lsns
 from gateway.store.names import Life, SpoolFile, hidden_name, parse_file_name
@@ -41,10 +42,10 @@ from gateway.store.objects.bucket import ARCHIVE, Bucket, commit
 from gateway.store.readers import deleted
 
 if TYPE_CHECKING:
+    from gateway.spark.bucket.inbox import Inbox
     from gateway.spark.commit.lakedisk import LakeDisk
     from gateway.spark.commit.ledger import Ledger
     from gateway.spark.commit.sink import Sink
-    from gateway.spark.files.inbox import Inbox
     from gateway.spark.files.poison import Poison
 
 _log = logging.getLogger("gateway.spark")
@@ -63,17 +64,17 @@ class Overlap(Exception):
 
 
 class Prints(NamedTuple):
-    """What some events are known by, in order of lsn."""
+    """Marks by which some events are known, in order of lsn."""
 
     lsns: _Ints
     times: _Ints
     """When each came, in µs since the epoch."""
     payloads: _Ints
-    """Of each payload a part of its SHA-256; 0 if it can not be told."""
+    """A part of the SHA-256 of each payload; 0 if it can not be told."""
 
     @classmethod
     def of(cls, parts: Iterable[tuple[Any, Any, Any]]) -> Prints:
-        """Of pieces in any order."""
+        """Prints of pieces in any order."""
         each = [np.array(column, np.int64) for column in zip(*parts, strict=True)]
         if not each:
             each = [np.array([], np.int64)] * 3
@@ -85,12 +86,12 @@ class Prints(NamedTuple):
         return Prints.of(zip(*both, strict=True))
 
     def among(self, lsns: Lsns) -> Prints:
-        """Those of these lsns."""
+        """Prints of these lsns."""
         inside = self.are_among(lsns)
         return Prints(*(column[inside] for column in self))
 
     def are_among(self, lsns: Lsns) -> Any:
-        """Which of them are of these lsns."""
+        """A mask of the prints that are of these lsns."""
         bounds = np.array(list(lsns), np.int64).reshape(-1, 2)
         if not len(bounds):
             return np.zeros(len(self.lsns), bool)
@@ -100,16 +101,14 @@ class Prints(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What a file's rows are, as far as others are known by the same names; each a set of
-    their lsns.
-    """
+    """Sets of lsns of a file's rows, as far as others are known by the same names."""
 
     other: Lsns
-    """Of another past: they differ from what is there, and are nowhere else."""
+    """Rows of another past: they differ from what is there, and are nowhere else."""
     elsewhere: Lsns
     """There, under an incarnation that is derived of theirs."""
     unknown: Lsns
-    """Nobody knows: what is there can not be read any more."""
+    """Rows that can not be compared: what is there can not be read any more."""
 
 
 def compared(
@@ -139,7 +138,7 @@ def compared(
 
 
 def _side_by_side(mine: Prints, known: Prints) -> tuple[Any, Any]:
-    """Which rows of *mine* are known, and which are equal to what is."""
+    """Masks of the rows of *mine* that are known, and that are equal to what is."""
     if not len(known.lsns):
         nothing = np.zeros(len(mine.lsns), bool)
         return nothing, nothing
@@ -159,7 +158,7 @@ def _set(lsns: _Ints) -> Lsns:
 
 
 def print_of(payload: bytes | None) -> int:
-    """As `Prints` has it."""
+    """The print of a payload."""
     if payload is None:
         return 0
     return number_of(hashlib.sha256(payload).hexdigest())
@@ -171,9 +170,9 @@ def number_of(sha256: str | None) -> int:
 
 
 def prints_in(rows: pa.Table) -> Iterator[tuple[Any, Any, Any]]:
-    """Of rows with `lsn`, `received_at`, `payload`, perhaps `body` and `flaw`.
+    """Prints of rows with `lsn`, `received_at`, `payload`, perhaps `body` and `flaw`.
 
-    Of one that was redacted the payload can not be told.
+    The payload of a redacted one can not be told.
     """
     payloads = rows["payload"] if "payload" in rows.column_names else None
     texts = [None] * len(rows) if payloads is None else payloads.to_pylist()
@@ -196,7 +195,7 @@ def prints_in(rows: pa.Table) -> Iterator[tuple[Any, Any, Any]]:
 
 
 def prints_of(source: Path | pa.BufferReader, lsns: Lsns) -> Prints:
-    """Of the events of a spool file that are among these.  Raises what pyarrow raises."""
+    """Prints of the events of a spool file that are among these.  Raises what pyarrow raises."""
     names = ["lsn", "received_at", "payload", "flaw"]
     found = Prints.of(())
     with pq.ParquetFile(source, page_checksum_verification=True) as file:
@@ -229,8 +228,8 @@ def families(
 def overlapping(
     files: Collection[SpoolFile], ledger: Ledger, said: Mapping[Life, Record]
 ) -> dict[SpoolFile, Lsns]:
-    """What of each is committed, also in its family, or in another one of them; of those of
-    which anything is.
+    """The files of which events are committed, also in their family, or are in another one of
+    them; and the lsns of these.
     """
     taken = {
         life: Lsns.joined(map(ledger.committed.of_life, mine))
@@ -243,7 +242,7 @@ def overlapping(
 
 
 def _meeting(files: Collection[SpoolFile]) -> list[SpoolFile]:
-    """Those that have an event which another one of them has."""
+    """Files that have an event which another one of them has."""
     spans: dict[Life, list[tuple[int, int]]] = {}
     for file in files:
         spans.setdefault(file.life, []).append((file.first, file.last))
@@ -308,7 +307,7 @@ class Overlaps:
             self._act(file, compared(prints, there[file], known, file.life))
 
     def _in_archives(self, life: Life, lsns: Lsns) -> Iterator[Path | pa.BufferReader]:
-        """What archives have of these."""
+        """Files of the archives with some of these."""
         if not lsns:
             return
         there = self._disk.names(self._archive) if self._archive.is_dir() else ()
@@ -336,11 +335,7 @@ class Overlaps:
     def _wait(self, file: SpoolFile, first: int) -> None:
         path = self._spool / file.name
         other = derived(file.incarnation, digests.of_file(path))
-        why = (
-            f"its events from lsn {first} on have names that the tables have, and whether"
-            " they are the same can not be told: neither tables nor archive have those any"
-            " more. Put back a copy of the archive that has, then gateway spark requeue"
-        )
+        why = FILES["unknown past"].format(first)
         self._poison.move(file, why, SpoolFile(file.node, other, first, file.last))
         _log.error("%s is moved aside: %s", file.name, why)
 
@@ -381,7 +376,7 @@ class Overlaps:
         self._disk.sync_directory(self._spool)
 
     def _delete_there(self, file: SpoolFile, other: SpoolFile) -> None:
-        """What was deleted of a file is deleted of what is derived of it."""
+        """Delete of what is derived of a file what was deleted of that."""
         for one in deleted.deletions(self._lake):
             if one.kind != "asked":
                 continue

@@ -1,4 +1,4 @@
-"""Spool files that can not be read: found, moved aside, written down.
+"""Moves spool files aside that a batch can not take (`not_taken`), and writes that down.
 
 A file that is cut short, damaged, or not the gateway's would stop every later one.  It
 goes to the folder `poison` beside its reason; the ledger notes the events as a hole.
@@ -12,52 +12,15 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from attrs import define
 
-from gateway.event import SCHEMA
+from gateway.spark.bucket.inbox import Inbox
 from gateway.spark.commit.lakedisk import LakeDisk
 from gateway.spark.commit.ledger import Hole, write_json
 from gateway.spark.commit.sink import Sink
-from gateway.spark.files.inbox import Inbox
-from gateway.store.hub.promised import why_not_those
+from gateway.spark.files.not_taken import FILES, flaw_of
 from gateway.store.names import SpoolFile, parse_file_name
 from gateway.store.objects.bucket import BucketError
-
-
-def flaw_of(path: Path, file: SpoolFile) -> str | None:
-    """Why a file is not what its name promises; every byte is read.  None: it is.
-
-    Raises FileNotFoundError, PermissionError.
-    """
-    if not path.stat().st_size:
-        return "it is empty"
-    try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as content:
-            if odd := _odd_columns(content.schema_arrow):
-                return odd
-            return why_not_those(content, file)
-    except (FileNotFoundError, PermissionError):
-        raise
-    except Exception as why:  # damaged bytes make pyarrow raise anything
-        return f"it can not be read: {' '.join(str(why).split())[:300]}"
-
-
-def _odd_columns(found: pa.Schema) -> str | None:
-    for field in SCHEMA:
-        if field.name not in found.names:
-            if not field.nullable:
-                return f"it has no column {field.name}"
-            continue
-        is_, wanted = found.field(field.name).type, field.type
-        if _plain(is_) != _plain(wanted):
-            return f"its column {field.name} is {is_}, not {wanted}"
-    return None
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def make_readable(
@@ -67,12 +30,11 @@ def make_readable(
     *,
     known: bool = False,
 ) -> tuple[list[Hole], list[str]]:
-    """After a batch of *files* that could not be read: what *examine* (`Poison.examine`)
-    has moved aside, and the names of what the *inbox* has changed.  With neither, and no
-    cause *known*, the batch failed of something else.
+    """Have *files* of a batch that failed read: those that *examine* (`Poison.examine`) has
+    moved aside, and the names of those that the *inbox* has changed.
 
-    What is not here can not be examined, so it is fetched first; and no object is put back
-    but from what is sound.  Raises OSError, `BucketError`.
+    With neither, and no cause *known*, the batch failed of something else.  A file that is
+    not here is fetched first, and an object is put back only from what is sound.  Raises OSError, `BucketError`.
     """
     changed = [] if inbox is None else inbox.complete(files)
     holes = examine(files)
@@ -113,13 +75,13 @@ class Poison:
             and parse_file_name(name) is None
         ]
         for name in strangers:
-            self._rename(name, "its name is not one that the gateway gives")
+            self._rename(name, FILES["name"])
         return strangers
 
     def finish(self) -> None:
-        """After a crash: move what is noted as a hole and was not moved yet.
+        """Move what is noted as a hole and a crash kept from being moved.
 
-        What was mended and put back meanwhile stays.
+        A file that was mended and put back meanwhile stays.
         """
         found = [parse_file_name(hole.file) for hole in self._sink.ledger.holes]
         self.examine(file for file in found if file is not None)

@@ -13,5 +13,5 @@ runs inside a batch.
     deletion  deletes events on purpose
     erasure   deletes them wherever they are
     redact    redacts them in files of the gateway's own form
-    gone      what was taken out, so that it does not come back
+    deleted_ranges  lsns that were deleted on purpose, so that they do not come back
 """

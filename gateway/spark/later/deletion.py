@@ -1,10 +1,10 @@
 """Deletes events on purpose, wherever they are: `gateway spark delete`.
 
-found        which events a condition means: in the tables, and in files whose events are
-in no table (spool, `retained/`, `poison/`, what is older than the tables)
-written down their names, and the counts that are taken back, before anything goes
-carried out  by these names, place by place (`erasure`); whatever a crash has cut off
-goes on with the next call, which needs no more than what is written down
+First it finds the events that a condition means: in the tables, and in files whose events are
+in no table (spool, `retained/`, `poison/`, files older than the tables).  Then it writes down
+their names, and the counts that are taken back.  By these names they go, place by place
+(`erasure`).  A deletion that a crash has cut off goes on with the next call, by what is
+written down.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ from gateway.spark.commit.partition import Busy, check_finished, files_of, visib
 from gateway.spark.files import footers, heap
 from gateway.spark.later.adopt import check_removed
 from gateway.spark.later.days import TABLES
+from gateway.spark.later.deleted_ranges import DeletedRanges, named_in
 from gateway.spark.later.erasure import (
     NAMES,
-    Places,
+    Locations,
     Wanted,
     carry_out,
     events_of,
@@ -46,7 +47,6 @@ from gateway.spark.later.erasure import (
     published,
     readable,
 )
-from gateway.spark.later.gone import Gone, named_in
 from gateway.spark.rows import stats
 from gateway.spark.source import SCHEMA_DDL, url
 from gateway.spoken import many
@@ -64,7 +64,7 @@ _LITERAL = re.compile(
 
 @dataclass(frozen=True)
 class Asked:
-    """What somebody wants to be deleted."""
+    """A deletion that an operator asks for."""
 
     where: str
     """A condition of Spark SQL over the columns of the tables."""
@@ -79,7 +79,7 @@ class Asked:
 
     @property
     def condition(self) -> str:
-        """With the tables that are meant; rows that only hold a place are nobody's."""
+        """The condition with the tables that are meant; rows that only hold a place are left out."""
         whole = (
             f"({self.where}) AND coalesce(flaw, '') <> '{LOST}'"
             f" AND coalesce(flaw, '') NOT LIKE '{DELETED}%'"
@@ -92,7 +92,7 @@ class Asked:
 
 @dataclass
 class Found:
-    """Which events that are."""
+    """The events that a condition means."""
 
     events: Ranges = field(default_factory=Ranges)
     counts: dict[str, int] = field(default_factory=dict)
@@ -120,11 +120,11 @@ def delete(
     """
     kind: Any = kind_of(config.spark.sink)
     folders = "folders" in kind.abilities
-    places, lake = Places.of(config), config.data_dir / "lake"
+    locations, lake = Locations.of(config), config.data_dir / "lake"
 
     def out(record: Deletion) -> Deletion:
         of_tables = None if folders else partial(kind.delete, config, spark, disk)
-        return carry_out(places, disk, record, from_tables=of_tables, spark=spark)
+        return carry_out(locations, disk, record, from_tables=of_tables, spark=spark)
 
     if not dry_run:
         if folders:
@@ -138,11 +138,11 @@ def delete(
         for record in begun:
             yield _told(out(record))
         if asked is None:
-            yield from _came_again(places, begun)
+            yield from _came_again(locations, begun)
     if asked is not None:
-        ledger = closing.load(lake, disk, places.bucket)
-        committed = ledger.committed.minus(Gone(lake)())
-        unseen = _unseen(places, ledger.committed)
+        ledger = closing.load(lake, disk, locations.bucket)
+        committed = ledger.committed.minus(DeletedRanges(lake)())
+        unseen = _unseen(locations, ledger.committed)
         found = find(config, spark, asked, committed)
         total = len(found.events)
         if unseen:
@@ -167,13 +167,13 @@ def delete(
 
 
 def _came_again(
-    places: Places, begun: Sequence[Deletion]
+    locations: Locations, begun: Sequence[Deletion]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Say that there was nothing to go on with; raises `Busy` if deleted events wait."""
-    asked = [one for one in deleted.deletions(places.lake) if one.kind == "asked"]
-    if left := in_clear(places.spool, Wanted(named_in(asked))):
+    asked = [one for one in deleted.deletions(locations.lake) if one.kind == "asked"]
+    if left := in_clear(locations.spool, Wanted(named_in(asked))):
         raise Busy(
-            f"Of {many(left, 'deleted event')} what was sent lies in {places.spool}, in files"
+            f"Of {many(left, 'deleted event')} what was sent lies in {locations.spool}, in files"
             " that came again: the job leaves them out of the tables and redacts them in the "
             "archive; start it (gateway spark), and call this again"
         )
@@ -198,7 +198,7 @@ def _told(record: Deletion) -> tuple[str, dict[str, Any]]:
 
 
 def find(config: Any, spark: Any, asked: Asked, committed: Ranges) -> Found:
-    """Look for what is meant, in all places; *committed* is what the tables have had.
+    """Look for what is meant, in all locations; *committed* is what the tables have had.
 
     Raises what Spark raises, as for a column that is not there.
     """
@@ -206,12 +206,12 @@ def find(config: Any, spark: Any, asked: Asked, committed: Ranges) -> Found:
 
     from gateway.spark.rows import tables
 
-    places, found = Places.of(config), Found()
+    locations, found = Locations.of(config), Found()
     kind = kind_of(config.spark.sink)
     if "folders" in kind.abilities:
         for table in asked.tables:
-            if files := files_of(places.lake, table):
-                rows = _rows(spark, places.lake / table, files)
+            if files := files_of(locations.lake, table):
+                rows = _rows(spark, locations.lake / table, files)
                 found.add(f"lake/{table}", tables.ranges(rows.where(asked.condition)))
     elif committed:
         events, _ = kind.tables(config, spark)  # type: ignore[attr-defined]
@@ -221,15 +221,18 @@ def find(config: Any, spark: Any, asked: Asked, committed: Ranges) -> Found:
             ("quarantine", "flaw IS NOT NULL"),
         ):
             found.add(table, tables.ranges(rows.where(flaw)))
-    for place, files in _sources(places, committed).items():
+    for place, files in _sources(locations, committed).items():
         for incarnation, some in _by_incarnation(files).items():
             rows = _envelope(config, spark, some, incarnation).where(asked.condition)
             names = rows.select("node", f.lit(incarnation).alias("incarnation"), "lsn")
             found.add(place, tables.ranges(names))
     wanted = Wanted(found.events)
     for place, count in (
-        ("archive", sum(events_of(one, wanted) for one in published(places.archive))),
-        ("_archive", in_bucket(places.bucket, wanted)),
+        (
+            "archive",
+            sum(events_of(one, wanted) for one in published(locations.archive)),
+        ),
+        ("_archive", in_bucket(locations.bucket, wanted)),
     ):
         if count:
             found.counts[place] = count
@@ -255,25 +258,27 @@ def _envelope(config: Any, spark: Any, files: Sequence[Path], incarnation: str) 
     return tables.events(named, config.spark.body, Columns.of(config.spark))
 
 
-def _sources(places: Places, committed: Ranges) -> dict[str, list[Path]]:
+def _sources(locations: Locations, committed: Ranges) -> dict[str, list[Path]]:
     """Files with events that may be in no table."""
     archived = [
-        path for path in published(places.archive) if not committed.covers(_named(path))
+        path
+        for path in published(locations.archive)
+        if not committed.covers(_named(path))
     ]
     return {
-        "spool": _here(places.spool),
+        "spool": _here(locations.spool),
         "archive": archived,
-        "retained": sorted(places.retained.glob("*/kept-*.parquet")),
-        "poison": [path for path in published(places.poison) if readable(path)],
+        "retained": sorted(locations.retained.glob("*/kept-*.parquet")),
+        "poison": [path for path in published(locations.poison) if readable(path)],
     }
 
 
-def _unseen(places: Places, committed: Ranges) -> int:
+def _unseen(locations: Locations, committed: Ranges) -> int:
     """How many of the bucket's files are not here and in no table."""
-    if places.bucket is None:
+    if locations.bucket is None:
         return 0
-    here = {one.name for one in _here(places.spool)}
-    there = [parse_file_name(one.name) for one in places.bucket.list("events-")]
+    here = {one.name for one in _here(locations.spool)}
+    there = [parse_file_name(one.name) for one in locations.bucket.list("events-")]
     return sum(
         file is not None and file.name not in here and not committed.covers(file)
         for file in there
@@ -288,7 +293,7 @@ def _by_incarnation(files: Iterable[Path]) -> dict[str, list[Path]]:
 
 
 def _here(spool: Path) -> list[Path]:
-    """Those files of which more than their footer is here (`gateway.spark.files.inbox`)."""
+    """Files of which more than their footer is here (`gateway.spark.bucket`)."""
     found = []
     for path in published(spool):
         with contextlib.suppress(FileNotFoundError):
@@ -355,7 +360,7 @@ def write_down(
 def _counts(
     lake: Path, events: Ranges, window: timedelta
 ) -> Iterator[tuple[str, pa.Table]]:
-    """What is taken back, by folder of `stats`, of days that are still counted there."""
+    """Counts that are taken back, by folder of `stats`, of days that are still counted there."""
     found: dict[str, list[pa.Table]] = defaultdict(list)
     columns = [*NAMES, *stats.COUNTED]
     for path, rows in masked(files_of(lake, *TABLES), Wanted(events), columns):
@@ -369,7 +374,7 @@ def _counts(
 
 
 def _width(folder: Path) -> timedelta | None:
-    """Of the windows of a day's counts, if all have one."""
+    """The width of the windows of a day's counts, if all have one."""
     widths: set[timedelta] = set()
     for path in visible(folder):
         rows = pq.read_table(
@@ -385,7 +390,7 @@ def _width(folder: Path) -> timedelta | None:
 
 
 def totals(counts: Mapping[str, int]) -> str:
-    """By place, for people."""
+    """The counts by place, for people."""
     return (
         ", ".join(f"{count:,} in {place}" for place, count in counts.items()) or "none"
     )

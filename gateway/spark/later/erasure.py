@@ -5,7 +5,7 @@ In folders of Parquet files the files concerned are written anew, a day after th
 The archive's files keep their rows, redacted (`redact`).  What waits in the spool is left
 out by the job when it comes (`Sink.left_out`).
 
-Counts are taken back by rows of `stats` with what went, negative: as files they lie beside
+Counts are taken back by rows of `stats` with what went, negative.  As files they lie beside
 what is written down until they get their names, so each does so once.
 """
 
@@ -31,7 +31,7 @@ from gateway.spark.commit.ledger import Ranges
 from gateway.spark.commit.parquet import give_names
 from gateway.spark.commit.partition import Busy, alone, check_finished
 from gateway.spark.later.days import Change, Day, rewrite, write_by_spark
-from gateway.spark.later.gone import mask_of, names_of
+from gateway.spark.later.deleted_ranges import mask_of, names_of
 from gateway.spark.later.redact import redacted
 from gateway.store import digests
 from gateway.store.names import (
@@ -54,7 +54,7 @@ Point = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Places:
+class Locations:
     """Where events of a job are beside its tables."""
 
     lake: Path
@@ -65,8 +65,8 @@ class Places:
     bucket: Bucket | None = None
 
     @classmethod
-    def of(cls, config: Any) -> Places:
-        """Those of a configuration."""
+    def of(cls, config: Any) -> Locations:
+        """The locations of a configuration."""
         from gateway.spark.source import spool_of
         from gateway.store.objects.s3 import bucket_of
 
@@ -82,7 +82,7 @@ class Places:
 
 
 def carry_out(
-    places: Places,
+    locations: Locations,
     disk: LakeDisk,
     record: Deletion,
     *,
@@ -97,22 +97,22 @@ def carry_out(
     """
     wanted = Wanted(Ranges(record.events))
     if from_tables is not None:
-        with alone(places.lake):
+        with alone(locations.lake):
             from_tables(record)
     else:
-        check_finished(places.lake)
-        _from_folders(places.lake, disk, wanted, record.id, spark, point)
-        _take_back(places.lake, disk, record, point)
+        check_finished(locations.lake)
+        _from_folders(locations.lake, disk, wanted, record.id, spark, point)
+        _take_back(locations.lake, disk, record, point)
     waiting = True
     for _ in range(_LOOKS):
         # Before the last look: what goes to the archive meanwhile is found there.
-        waiting = any(events_of(path, wanted) for path in published(places.spool))
-        waiting = waiting or _waits_in_bucket(places.bucket, wanted)
-        record, count = _from_files(places, disk, record, wanted, point)
+        waiting = any(events_of(path, wanted) for path in published(locations.spool))
+        waiting = waiting or _waits_in_bucket(locations.bucket, wanted)
+        record, count = _from_files(locations, disk, record, wanted, point)
         if not count:
             break
     record = msgspec.structs.replace(record, done=not waiting)
-    deleted.save(disk, places.lake, record)
+    deleted.save(disk, locations.lake, record)
     point("done")
     return record
 
@@ -184,34 +184,37 @@ def _take_back(lake: Path, disk: LakeDisk, record: Deletion, point: Point) -> No
 
 
 def _from_files(
-    places: Places, disk: LakeDisk, record: Deletion, wanted: Wanted, point: Point
+    locations: Locations, disk: LakeDisk, record: Deletion, wanted: Wanted, point: Point
 ) -> tuple[Deletion, int]:
     """Redact in archive, `poison/`, `retained/` and bucket: how many rows that were."""
     total = 0
-    aside = [path for path in published(places.poison) if readable(path)]
-    for path in [*published(places.archive), *aside]:
+    aside = [path for path in published(locations.poison) if readable(path)]
+    for path in [*published(locations.archive), *aside]:
         with contextlib.suppress(FileNotFoundError):
             lsns = _lsns_of(path, wanted)
             if not len(lsns) or (done := redacted(path, _among(lsns))) is None:
                 continue
             data, count = done
             record = _with_file(record, path.name, digests.of_file(path), data)
-            deleted.save(disk, places.lake, record)
+            deleted.save(disk, locations.lake, record)
             point("link written down")
             _put(disk, path, data)
             point("redacted")
             total += count
-    for path in sorted(places.retained.glob("*/kept-*.parquet")):
+    for path in sorted(locations.retained.glob("*/kept-*.parquet")):
         with contextlib.suppress(FileNotFoundError):
             total += _from_kept(disk, path, wanted)
-    if places.bucket is not None:
-        record, count = _from_bucket(places, disk, record, wanted)
+    if locations.bucket is not None:
+        record, count = _from_bucket(locations, disk, record, wanted)
         total += count
     return record, total
 
 
 def _put(disk: LakeDisk, path: Path, data: bytes) -> None:
-    """In one step, if it is still there; as old as it was.  Raises FileNotFoundError."""
+    """Replace a file in one step, if it is still there; as old as it was.
+
+    Raises FileNotFoundError.
+    """
     modified = path.stat().st_mtime
     hidden = path.with_name(f".{path.name}.redacted")
     _write_like(disk, hidden, data, path)
@@ -224,7 +227,7 @@ def _put(disk: LakeDisk, path: Path, data: bytes) -> None:
 
 
 def _write_like(disk: LakeDisk, hidden: Path, data: bytes, old: Path) -> None:
-    """For whoever may read *old*: the daemon, though root has rows deleted."""
+    """Write a file that the readers of *old* may read: the daemon, though root deletes."""
     hidden.write_bytes(data)
     was = old.stat()
     hidden.chmod(stat.S_IMODE(was.st_mode))
@@ -234,7 +237,7 @@ def _write_like(disk: LakeDisk, hidden: Path, data: bytes, old: Path) -> None:
 
 
 def _from_kept(disk: LakeDisk, path: Path, wanted: Wanted) -> int:
-    """Under the name of the next generation: no name ever has other rows."""
+    """Redact a file under the name of the next generation: no name ever has other rows."""
     parsed = parse_kept_name(path.name)
     if parsed is None:
         return 0
@@ -253,9 +256,9 @@ def _from_kept(disk: LakeDisk, path: Path, wanted: Wanted) -> int:
 
 
 def _from_bucket(
-    places: Places, disk: LakeDisk, record: Deletion, wanted: Wanted
+    locations: Locations, disk: LakeDisk, record: Deletion, wanted: Wanted
 ) -> tuple[Deletion, int]:
-    bucket, total = places.bucket, 0
+    bucket, total = locations.bucket, 0
     assert bucket is not None
     for name, file in _archived(bucket, wanted):
         with contextlib.suppress(NotThere):
@@ -267,7 +270,7 @@ def _from_bucket(
             new, count = done
             was = digests.of_file(pa.BufferReader(data))
             record = _with_file(record, Path(name).name, was, new)
-            deleted.save(disk, places.lake, record)
+            deleted.save(disk, locations.lake, record)
             bucket.replace(name, new)
             total += count
     return record, total
@@ -352,7 +355,7 @@ class Wanted:
         return self._between(file.life, file.first, file.last)
 
     def of_node(self, node: str, first: int, last: int) -> np.ndarray[Any, Any]:
-        """Those of a node from *first* to *last*, whichever of its incarnations gave them."""
+        """The lsns of a node from *first* to *last*, of any incarnation."""
         lives = [life for life in self._bounds if life.node == node]
         found = [self._between(life, first, last) for life in lives]
         return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
@@ -395,7 +398,7 @@ def as_sql(events: Ranges, most: int = 5000) -> Iterator[str]:
 
 def readable(path: Path) -> bool:
     """Whether it is a spool file, and what its name promises."""
-    from gateway.spark.files.poison import flaw_of
+    from gateway.spark.files.not_taken import flaw_of
 
     file = parse_file_name(path.name)
     return file is not None and flaw_of(path, file) is None
@@ -425,7 +428,7 @@ def masked(
 
 
 def _may_have(path: Path, wanted: Wanted) -> bool:
-    """By the least and the greatest lsn of a file's groups."""
+    """Whether a file may have some, by the least and the greatest lsn of its groups."""
     metadata = pq.read_metadata(path)
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)

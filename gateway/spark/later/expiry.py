@@ -20,14 +20,14 @@ import msgspec
 from gateway.spark.commit.lakedisk import LakeDisk
 from gateway.spark.commit.ledger import Ranges
 from gateway.spark.later.days import Change, Day, Rewritten, rewrite
-from gateway.spark.later.gone import events_in
+from gateway.spark.later.deleted_ranges import events_in
 from gateway.spark.run.background import BackgroundTask, Work
 from gateway.store.lsns import Lsns
 from gateway.store.readers.deleted import EXPIRED, Deletion, load, save
 
 
 def limits(retention: Any, now: datetime) -> dict[str, date]:
-    """By table the first day that stays; *retention* is the configuration's section.
+    """The first day that stays, by table; *retention* is the configuration's section.
 
     A day goes once its last event is as old as that.
     """

@@ -3,7 +3,7 @@
 A file of `poison/` that can be read now goes back into the spool, for the job to take, and
 into the bucket that this is a copy of.
 Rows of `quarantine` whose payload is fine after all, or whose flaw the operator accepts,
-become rows of `events`; all others of such a day are made anew with today's columns (`days`).
+become rows of `events`.  All others of such a day are made anew with today's columns (`days`).
 Old files go before the new ones get their names: a reader may miss a row for a moment, and
 never sees it twice.  A crash in between is finished by the next start of the job, or the next
 rewrite of days.
@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from gateway.spark.bucket.copies import put_back
 from gateway.spark.commit.lakedisk import LakeDisk, sync
 from gateway.spark.commit.ledger import Ledger
 from gateway.spark.commit.partition import staging_of_moves
 from gateway.spark.files import footers, heap
-from gateway.spark.files.inbox import put_back
-from gateway.spark.files.poison import flaw_of
+from gateway.spark.files.not_taken import FINAL_FLAWS, flaw_of
 from gateway.spark.later.days import Change, Day, rewrite
 from gateway.spark.rows import stats
 from gateway.store.names import parse_file_name
@@ -36,18 +36,15 @@ from gateway.store.readers.lake import INTERNAL
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: What says nothing about the payload: the event is not there, or is there already.
-_KEPT = ("lost", "resent")
-
 
 @dataclass(frozen=True)
 class Requeued:
-    """What became of the rows of quarantine."""
+    """The rows of quarantine, put through again."""
 
     rows: int
-    """That were looked at."""
+    """Rows that were looked at."""
     fine: int
-    """That are rows of `events` now."""
+    """Rows of `events` now."""
 
 
 def files(
@@ -135,7 +132,7 @@ def _judged(found: DataFrame, accepted: Collection[str]) -> DataFrame:
     body = f.expr("encode(cast(body AS string), 'UTF-8')")
     sent = found.withColumn("payload", f.coalesce(f.col("payload"), body))
     taken = f.col("flaw").isin(*accepted) if accepted else f.lit(False)
-    fine = taken | (~f.col("flaw").isin(*_KEPT) & is_json(sent))
+    fine = taken | (~f.col("flaw").isin(*FINAL_FLAWS) & is_json(sent))
     judged = sent.withColumn("flaw", f.when(~fine, f.col("flaw")))
     by = f.col("incarnation") if "incarnation" in found.columns else unnamed()
     return judged.select(*SCHEMA.names, by)

@@ -346,7 +346,7 @@ def _paths(chosen: Mapping[str, Any]) -> dict[str, list[str]]:
 def newest(paths: Iterable[Path], most: int) -> Iterator[Sent]:
     """The newest events, *most* of them, of the files written last first.
 
-    What can not be read is passed over.
+    Files that can not be read are passed over.
     """
     stamped = []
     for path in paths:

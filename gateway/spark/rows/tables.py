@@ -18,15 +18,13 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from gateway.spark.commit.ledger import Ranges
+from gateway.spark.files.not_taken import RESENT
 from gateway.spark.rows.columns import EVENT_TIME, Columns
 from gateway.spark.rows.fields import TEXT, function
 from gateway.store.names import Life, SpoolFile
 
 #: The sink writes one folder level for each, the table first.
 PARTITIONS = ("table", "protocol", "date")
-
-#: The flaw of an event that its sender sent twice (`spark.deduplicate`).
-RESENT = "resent"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -129,7 +127,7 @@ def _with_variant(stream: DataFrame) -> DataFrame:
     """The column `text` as VARIANT `variant`.
 
     Spark's parser stops after the first value and drops what follows.  So it gets the
-    text as first element of an array whose second nobody can guess: only if that is
+    text as first element of an array whose second no sender can guess: only if that is
     what comes second was the text one value.
     """
     mark = secrets.randbelow(2**62) + 2**60
@@ -229,7 +227,7 @@ def within(rows: DataFrame, wanted: Ranges) -> DataFrame:
 
 
 def ranges(rows: DataFrame) -> Ranges:
-    """Which events are in *rows* of a table: their lsns, by node and incarnation."""
+    """The events in *rows* of a table: their lsns, by node and incarnation."""
     if "incarnation" not in rows.columns:
         rows = rows.withColumn("incarnation", unnamed())
     names = ("node", "incarnation")

@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from gateway.spark.bucket.clearing import keep
+from gateway.spark.bucket.missing import known, lacking
 from gateway.spark.commit.ledger import Ledger
-from gateway.spark.files.inbox import keep, known, lacking
 from gateway.store.lsns import Lsns
 from gateway.store.names import FoundFile, found_file
 from gateway.store.objects import node_record

@@ -8,21 +8,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gateway.sink import kind_of
+from gateway.spark.bucket.inbox import Inbox
 from gateway.spark.commit import partition
 from gateway.spark.commit.closing import Closing
+from gateway.spark.commit.fingerprints import Fingerprints
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Broken
-from gateway.spark.commit.places import Places
 from gateway.spark.commit.sink import Committed, Parts
 from gateway.spark.files import heap, s3a
 from gateway.spark.files.cleaner import Cleaner
-from gateway.spark.files.inbox import Inbox
-from gateway.spark.files.obstacles import Obstacles
+from gateway.spark.files.incomplete import IncompleteBatches
 from gateway.spark.files.overlaps import Overlaps
 from gateway.spark.files.poison import Poison
 from gateway.spark.jvm import session
 from gateway.spark.later import deletion
-from gateway.spark.later.gone import Gone
+from gateway.spark.later.deleted_ranges import DeletedRanges
 from gateway.spark.run import accepting, orders, progress
 from gateway.spark.run.checkpoint import Checkpoint
 from gateway.spark.run.failure import Failed, reason
@@ -74,11 +74,11 @@ class Job:
         self._committed: list[Committed] = []
         self._rows = 0
         self._health = health
-        places = Places(self._lake, config.spark.deduplicate_horizon)
-        self._places = places if config.spark.deduplicate else None
+        fingerprints = Fingerprints(self._lake, config.spark.deduplicate_horizon)
+        self._fingerprints = fingerprints if config.spark.deduplicate else None
         checkpoint = Checkpoint(config.data_dir / "checkpoint" / "events", self._disk)
         kind = kind_of(config.spark.sink)
-        resent = None if self._places is None else self._places.resent
+        resent = None if self._fingerprints is None else self._fingerprints.resent
         sink = kind.make(
             Parts(config, spark, checkpoint, self._disk, self._note, resent)
         )
@@ -97,7 +97,7 @@ class Job:
         self._cleaner = self._new_cleaner()
         self._inbox = self._new_inbox(spark)
         poison = Poison(self._spool, config.data_dir / "poison", self._disk, sink)
-        self.obstacles = Obstacles(
+        self.incomplete = IncompleteBatches(
             self._spool,
             poison,
             Overlaps(
@@ -121,7 +121,11 @@ class Job:
         )
         self._upto: Mapping[str, int] | None = None
         """Where the bucket ended at the start, if no more than that is to be read."""
-        self._gone = sink.gone if isinstance(sink.gone, Gone) else Gone(self._lake)
+        self._deleted = (
+            sink.deleted
+            if isinstance(sink.deleted, DeletedRanges)
+            else DeletedRanges(self._lake)
+        )
         self._finish_at = time.monotonic() + _FINISH
         """When deletions of which something was left are gone on with."""
         self._available_now = False
@@ -138,14 +142,14 @@ class Job:
         )
 
     def _limit(self) -> Mapping[str, int]:
-        if self.obstacles.one_by_one:
+        if self.incomplete.one_by_one:
             return {"max_files": 1}
         return limit_of(self._spool, self._config.spark.max_bytes_per_trigger)
 
     def _note(self, committed: Committed) -> None:
         self._committed.append(committed)
-        if self._places is not None:
-            self._places.committed()
+        if self._fingerprints is not None:
+            self._fingerprints.committed()
         self._health.committed(committed, self._sink.seconds)
 
     def _new_cleaner(self) -> Cleaner:
@@ -169,8 +173,8 @@ class Job:
         return not self._sink.is_compared(file)
 
     def _come_again(self, files: Sequence[SpoolFile]) -> None:
-        """Of what goes to the archive."""
-        self._gone.come_again(self._disk, files)
+        """Tell the deleted ranges of what goes to the archive."""
+        self._deleted.come_again(self._disk, files)
 
     def _new_inbox(self, spark: SparkSession) -> Inbox | None:
         bucket = bucket_of(self._config.spool)
@@ -186,7 +190,7 @@ class Job:
             most_bytes=_INBOX_BATCHES * self._config.spark.max_bytes_per_trigger,
             tell_behind=JobWriter(bucket),
             whole=s3a.folder_for_tasks(self._config, spark) is None,
-            gone=Gone(self._lake),
+            deleted=DeletedRanges(self._lake),
         )
 
     def _check_owner(self, bucket: Bucket) -> None:
@@ -217,15 +221,15 @@ class Job:
             )
         for text in orders.dropped(self._lake, self._disk):
             _log.warning("%s", text)
-        self.obstacles.finish()
+        self.incomplete.finish()
         self.clean()
         if self._overlooks():
             self._query.checkpoint.retire()
         self._learn()
         if self._inbox is not None:
-            self._inbox.recover()
+            self._inbox.copies.recover()
             if available_now:
-                self._upto = self._inbox.newest()
+                self._upto = self._inbox.listing.newest()
                 self._inbox.look(upto=self._upto)
             else:
                 self._inbox.start()
@@ -241,7 +245,7 @@ class Job:
             self._sink.recover()
         except Exception as why:
             # A batch may have to be read again, and one of its files be damaged.
-            if not self.obstacles.move_aside(why):
+            if not self.incomplete.move_aside(why):
                 raise
             self._sink.recover()
 
@@ -254,17 +258,17 @@ class Job:
         why = self._query.failure
         if why is None:
             return not active and not self._goes_on()
-        if not self.obstacles.move_aside(why):
-            if not self.obstacles.suspect(why):
+        if not self.incomplete.move_aside(why):
+            if not self.incomplete.suspect(why):
                 raise Failed(f"{self._sink.name}: {reason(why)}") from why
             self._query.stop()
             self._sink.recover()
-            self.obstacles.give_up()
+            self.incomplete.give_up()
         self._renew()
         return False
 
     def _goes_on(self) -> bool:
-        """With `--once` and a bucket: whether more of what was there is to be read."""
+        """Whether, with `--once` and a bucket, more of what was there is to be read."""
         if self._inbox is None or self._upto is None:
             return False
         self.clean()
@@ -282,10 +286,10 @@ class Job:
         self._cleaner.run()
 
     def tend(self) -> None:
-        """What is to do now and then between batches."""
+        """Do what is to be done now and then between batches."""
         session.bound(session.noise_of(self._config))
         self.clean()
-        fit = self.obstacles.settle({file.name for file in self._cleaner.waiting()})
+        fit = self.incomplete.settle({file.name for file in self._cleaner.waiting()})
         if self._query.active and (fit or self._query.stale or self._overlooks()):
             _log.info("beginning a new checkpoint")
             self._query.stop()
@@ -300,7 +304,7 @@ class Job:
         self._health.note(
             clock_ahead_seconds=round(self._time.ahead_seconds),
             expiry_problem=self.house.expiry_problem,
-            **self._gone.counts(),
+            **self._deleted.counts(),
         )
         self._learn()
         self._health.beat(self._sink.ledger, self._waiting, busy=self._sink.busy)
@@ -310,7 +314,7 @@ class Job:
         batches; whether something waits for that.
         """
         ordered = orders.waiting(self._lake)
-        left = self._gone.counts()["deletions_unfinished"]
+        left = self._deleted.counts()["deletions_unfinished"]
         if not ordered and not (left and time.monotonic() >= self._finish_at):
             return False
         if self.house.busy:

@@ -5,7 +5,7 @@ Gateways make larger files meanwhile: a file costs the job the same, whatever is
     .gateway-job          a `JobWord` as JSON; Spark passes the object over
     .gateway-job-name     the name of the job that has this prefix, if it has one
 
-The job writes it (`gateway.spark.files.inbox`), every few seconds while it looks.  A gateway
+The job writes it (`gateway.spark.bucket`), every few seconds while it looks.  A gateway
 reads it as often, and only with `ack: journal`: with `ack: spool` senders wait for each file.
 """
 

@@ -37,14 +37,14 @@ from gateway.audit import audit, sites
 from gateway.audit.report import Report
 from gateway.config import model
 from gateway.event import LOST, Batch, Origin, Rows, Stored
+from gateway.spark.bucket import endings
+from gateway.spark.bucket.inbox import Inbox
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Broken as BrokenSink
 from gateway.spark.commit.parquet import ParquetSink
 from gateway.spark.commit.sink import Plan
 from gateway.spark.files import footers
-from gateway.spark.files import inbox as inbox_module
 from gateway.spark.files.cleaner import Cleaner
-from gateway.spark.files.inbox import Inbox
 from gateway.spark.files.overlaps import Overlap, Overlaps
 from gateway.spark.files.poison import Poison, make_readable
 from gateway.spark.run.checkpoint import Checkpoint
@@ -285,7 +285,7 @@ class _Job:
         )
         self.inbox._footer_bytes = 64  # files are small here
         self.poison = Poison(inbox, self.data / "poison", disk, self.sink)
-        self.inbox.recover()
+        self.inbox.copies.recover()
         self.overlaps = Overlaps(
             lake, inbox, self.data / "archive", disk, self.sink, self.poison,
             self.world.bucket, self.inbox,
@@ -539,7 +539,7 @@ class _World:
             pauses = SimpleNamespace(sleep=pause)
             stack.enter_context(patch.object(disk_module, "time", pauses))
             times = SimpleNamespace(time=lambda: self.wall)
-            for place in (sites, inbox_module):
+            for place in (sites, endings):
                 stack.enter_context(patch.object(place, "time", times))
             for name in ("os.fsync", "os.fdatasync"):
                 stack.enter_context(patch(name, lambda _: None))

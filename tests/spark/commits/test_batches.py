@@ -194,7 +194,7 @@ def test_a_damaged_object_of_a_cluster_is_moved_aside(
     monkeypatch.setattr(
         "gateway.spark.files.s3a._elsewhere", lambda config, master: True
     )
-    monkeypatch.setattr("gateway.spark.files.inbox._FOOTER_BYTES", 64)
+    monkeypatch.setattr("gateway.spark.bucket.copies.FOOTER_BYTES", 64)
     world.config.spool.bucket = BucketUrl("bucket", "spool")
     world.config.spool.s3 = reached(server)
     server.objects.clear()

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from gateway.spark.bucket import inbox as inbox_module
+from gateway.spark.bucket.listing import ANEW_SECONDS
+from gateway.spark.bucket.missing import LACKING_SECONDS
+from gateway.spark.bucket.requests import REQUESTS
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Hole
-from gateway.spark.files import inbox as inbox_module
-from gateway.spark.files.inbox import REQUESTS
-from gateway.spark.later.gone import Gone
+from gateway.spark.later.deleted_ranges import DeletedRanges
 from gateway.store.names import FoundFile, Life, file_name
 from gateway.store.objects.bucket import BucketError
 from gateway.store.readers import deleted
@@ -88,7 +90,7 @@ def test_what_somebody_had_deleted_comes_again(world: World, tmp_path: Path) -> 
         deleted.save(
             Lake(), tmp_path, Deletion(name, "asked", "me", 0.0, "why", events=events)
         )
-    inbox = world.inbox(gone=Gone(tmp_path))
+    inbox = world.inbox(deleted=DeletedRanges(tmp_path))
     again, _ = world.put(1, 5), world.put(6, 9)
     inbox.look()
     world.commit(again)
@@ -106,7 +108,7 @@ def test_what_has_expired_comes_again(world: World, tmp_path: Path) -> None:
         "expired", "expired", "gateway", 0.0, "spark.retention", events=events
     )
     deleted.save(Lake(), tmp_path, gone)
-    inbox = world.inbox(gone=Gone(tmp_path))
+    inbox = world.inbox(deleted=DeletedRanges(tmp_path))
     name, _ = world.put(1, 5), world.put(6, 9)
     inbox.look()
     world.commit(name)
@@ -290,7 +292,7 @@ def test_a_backlog_is_not_listed_at_each_look(world: World) -> None:
     backlog = [world.put(n, n, "gw-1") for n in range(1, 5001)]
     inbox = world.inbox(most_bytes=600)
     now = [0.0]
-    inbox._clock = lambda: now[0]
+    inbox.listing._clock = inbox._missing._clock = lambda: now[0]
 
     def pages() -> int:
         asked = [one for one, _ in world.bucket.requests].count("list")
@@ -309,7 +311,7 @@ def test_a_backlog_is_not_listed_at_each_look(world: World) -> None:
         assert late in world.here()
     for name in backlog[10:4000]:
         del world.bucket.objects[name]
-    now[0] = inbox_module._ANEW_SECONDS
+    now[0] = ANEW_SECONDS
     inbox._most_bytes = 1_000_000
     assert inbox.look() == len(backlog) - 3990 - 8
     asked = {name for one, name in world.bucket.requests if one == "read"}
@@ -355,7 +357,7 @@ def test_what_is_not_leapt_over_is_as_it_was_listed(world: World) -> None:
     inbox.look()
     world.bucket.objects[names[0]] = b"x" * 90
     del world.bucket.objects[names[1]]
-    found = [one.file.name for one in inbox._objects()]
+    found = [one.file.name for one in inbox.listing.files()]
     assert found == [names[0], *names[2:]]
 
 
@@ -470,7 +472,7 @@ def test_what_came_later_than_asked_for_stays(world: World) -> None:
     """`--once` reads what was there, and comes to an end while gateways go on."""
     names = [world.put(1, 5), world.put(1, 3, "gw-2")]
     inbox = world.inbox()
-    upto = inbox.newest()
+    upto = inbox.listing.newest()
     assert upto == {"gw": 5, "gw-2": 3}
     world.put(6, 9)
     world.put(1, 1, "gw-3")
@@ -508,10 +510,10 @@ def test_what_somebody_took_out_of_the_bucket_is_missed(
     world.commit(first)
     inbox = world.inbox()
     now = [0.0]
-    inbox._clock = lambda: now[0]
+    inbox.listing._clock = inbox._missing._clock = lambda: now[0]
     inbox.look()
     del world.bucket.objects[gone]
-    for now[0] in (1.0, 1.0 + inbox_module._LACKING_SECONDS):
+    for now[0] in (1.0, 1.0 + LACKING_SECONDS):
         assert "lifecycle" not in caplog.text
         inbox.look()
     inbox.look()
@@ -519,7 +521,7 @@ def test_what_somebody_took_out_of_the_bucket_is_missed(
     assert "4 events of node gw, lsn 6 to 9 first" in caplog.text
     assert "gw-2" not in caplog.text
     world.put(6, 9)
-    now[0] += 2 * inbox_module._LACKING_SECONDS
+    now[0] += 2 * LACKING_SECONDS
     inbox.look()
     assert caplog.text.count("lifecycle") == 1
 

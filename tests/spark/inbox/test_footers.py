@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from gateway.spark.bucket import copies
 from gateway.spark.files import footers
-from gateway.spark.files import inbox as inbox_module
 from gateway.store import digests
 from gateway.store.names import parse_file_name
 from gateway.store.node.incarnation import KEY
@@ -76,7 +76,7 @@ def test_a_damaged_length_has_no_other_file_come_whole(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is that of one footer; of those of others not much more is asked for than before."""
-    monkeypatch.setattr(inbox_module, "_MOST_FOOTER_BYTES", 10_000)
+    monkeypatch.setattr(copies, "MOST_FOOTER_BYTES", 10_000)
     names = [world.put(n, n) for n in (1, 2)]
     damaged = large("one")[:-8] + (1 << 31).to_bytes(4, "little") + b"PAR1"
     world.bucket.objects |= {names[0]: damaged, names[1]: large("one")}

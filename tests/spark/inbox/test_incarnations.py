@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gateway.spark.files.inbox import Inbox
+from gateway.spark.bucket.inbox import Inbox
 from gateway.store.names import Life
 from gateway.store.objects.bucket import BucketError
 from gateway.store.objects.node_record import (
@@ -33,7 +33,9 @@ def say(world: World, by: str, lsn: int, at: float = 1.0, **more: object) -> Non
 def heard(world: World) -> tuple[Inbox, list[float]]:
     """A job's inbox, and its clock."""
     inbox, now = world.inbox(most_bytes=10_000), [0.0]
-    inbox._clock = lambda: now[0]
+    inbox.listing._clock = inbox._missing._clock = inbox._endings._clock = lambda: now[
+        0
+    ]
     inbox.look()
     return inbox, now
 

@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from gateway.spark.bucket.inbox import Inbox
+from gateway.spark.bucket.requests import by_threads
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Ledger, Ranges
-from gateway.spark.files.inbox import Inbox, by_threads
 from gateway.spark.files.poison import make_readable
 from gateway.store.names import SpoolFile, file_name, parse_file_name
 from gateway.store.objects.bucket import BucketError, commit
@@ -125,7 +126,7 @@ class Job:
             whole=self._whole,
         )
         self.inbox._ledger = lambda: Ledger(committed=self._committed)
-        self.inbox.recover()
+        self.inbox.copies.recover()
 
     def here(self) -> list[SpoolFile]:
         """The files of its inbox."""

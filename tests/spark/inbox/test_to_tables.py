@@ -14,7 +14,7 @@ import pytest
 from gateway.audit import audit
 from gateway.config import model
 from gateway.config.bucket import BucketUrl
-from gateway.spark.files.inbox import Inbox
+from gateway.spark.bucket.copies import Copies
 from gateway.spark.run import running
 from gateway.store.directories import Directories
 from gateway.store.names import file_name
@@ -131,14 +131,14 @@ def test_a_backlog_larger_than_the_disk_is_read_at_once(
     in_bucket.spark.max_bytes_per_trigger = size // 2
     folder = in_bucket.data_dir / "inbox"
     most = [0]
-    fetch = Inbox._fetch
+    fetch = Copies.fetch
 
-    def fetched(inbox: Inbox, one: Any) -> bool:
-        came = fetch(inbox, one)
+    def fetched(copies: Copies, one: Any) -> bool:
+        came = fetch(copies, one)
         most[0] = max(most[0], len(list(folder.iterdir())))
         return came
 
-    monkeypatch.setattr(Inbox, "_fetch", fetched)
+    monkeypatch.setattr(Copies, "fetch", fetched)
     run_once()
     assert lake_events() == spool.produced
     assert most[0] <= 2

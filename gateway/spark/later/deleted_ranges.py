@@ -1,7 +1,7 @@
-"""Events that were taken out of the tables on purpose, so that none of them comes back.
+"""Deleted ranges: lsns that expired or were deleted on purpose, so that none comes back.
 
-`gateway.store.readers.deleted` is what is written down of them; here are the same names as the
-ledger has them, and the names of rows in files.
+`gateway.store.readers.deleted` writes them down; here they are as the ledger has them, beside
+the names of rows in files.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _ROWS = 1 << 17
 _Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 
-class Gone:
-    """The deleted events of a lake, read again when there are others."""
+class DeletedRanges:
+    """The deleted ranges of a lake, read again when there are others."""
 
     def __init__(self, lake: Path) -> None:
         self._lake = lake
         self._seen: list[tuple[str, int, int]] = []
         self._events = Ranges()
         self._asked = Ranges()
-        """The events that were deleted on request, as far as that is finished."""
+        """Events that an operator has had deleted, as far as that is finished."""
         self._counts = _counts(())
 
     def __call__(self) -> Ranges:
-        """All of them.  Raises `Broken` for a file that can not be read, OSError."""
+        """All deleted events.  Raises `Broken` for a file that can not be read, OSError."""
         seen = deleted.stamps(self._lake)
         if seen != self._seen:
             try:
@@ -54,7 +54,8 @@ class Gone:
         return self._events
 
     def come_again(self, disk: Disk, files: Iterable[SpoolFile]) -> None:
-        """Note files that are about to go to the archive, and may have deleted events again.
+        """Have deletions done again whose events are in *files*, which came again and are about
+        to go to the archive.
 
         A deletion of theirs is not finished any more.  Raises `Broken`, OSError.
         """
@@ -68,7 +69,10 @@ class Gone:
                 deleted.save(disk, self._lake, again)
 
     def counts(self) -> Mapping[str, Any]:
-        """The counts for the job's health.  Raises `Broken`, OSError."""
+        """Numbers of deleted days and events, for the job's health.
+
+        Raises the same as a call.
+        """
         self()
         return self._counts
 

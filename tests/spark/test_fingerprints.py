@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gateway.spark.commit import places
+from gateway.spark.commit import fingerprints
+from gateway.spark.commit.fingerprints import Fingerprints
 from gateway.spark.commit.ledger import Ranges
-from gateway.spark.commit.places import Places
 from incarnations import A
 
 NOON = "2026-11-27T12:00:00.000Z"
@@ -49,12 +49,12 @@ def now() -> list[float]:
 
 
 @pytest.fixture
-def known(tmp_path: Path, now: list[float]) -> Places:
+def known(tmp_path: Path, now: list[float]) -> Fingerprints:
     """Looks back for a minute."""
-    return Places(tmp_path / "lake", 60.0, lambda: now[0])
+    return Fingerprints(tmp_path / "lake", 60.0, lambda: now[0])
 
 
-def test_the_first_one_stays(known: Places, tmp_path: Path) -> None:
+def test_the_first_one_stays(known: Fingerprints, tmp_path: Path) -> None:
     """Within a file, between files of a batch, between batches; null is no place."""
     one = put(tmp_path / "1", 1, [7, 8, None, 7, None])
     two = put(tmp_path / "2", 11, [9, 8])
@@ -65,7 +65,7 @@ def test_the_first_one_stays(known: Places, tmp_path: Path) -> None:
     )
 
 
-def test_a_batch_that_failed_was_not_there(known: Places, tmp_path: Path) -> None:
+def test_a_batch_that_failed_was_not_there(known: Fingerprints, tmp_path: Path) -> None:
     """It comes again, and is not its own double."""
     path = put(tmp_path / "1", 1, [7, 8])
     assert not list(known.resent([path]))
@@ -74,7 +74,9 @@ def test_a_batch_that_failed_was_not_there(known: Places, tmp_path: Path) -> Non
     assert len(known.resent([path])) == 2
 
 
-def test_beyond_the_horizon(known: Places, tmp_path: Path, now: list[float]) -> None:
+def test_beyond_the_horizon(
+    known: Fingerprints, tmp_path: Path, now: list[float]
+) -> None:
     """What came long ago is forgotten."""
     path = put(tmp_path / "1", 1, [7])
     known.resent([path])
@@ -86,10 +88,10 @@ def test_beyond_the_horizon(known: Places, tmp_path: Path, now: list[float]) -> 
 
 
 def test_memory_is_bounded(
-    known: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    known: Fingerprints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The oldest batches are forgotten first."""
-    monkeypatch.setattr(places, "MOST", 5)
+    monkeypatch.setattr(fingerprints, "MOST", 5)
     for first in (1, 11, 21):
         known.resent([put(tmp_path / str(first), first, [first, first + 1])])
         known.committed()
@@ -100,7 +102,7 @@ def test_a_start_remembers(tmp_path: Path) -> None:
     """The tables are the memory."""
     folder = tmp_path / "lake" / "events" / "protocol=lumberjack" / "date=2026-03-01"
     put(folder / "part-0.parquet", 1, [7, 8])
-    known = Places(tmp_path / "lake", 60.0)
+    known = Fingerprints(tmp_path / "lake", 60.0)
     assert known.resent([put(tmp_path / "1", 11, [8, 9])]) == Ranges(
         {"gw": {A: [(11, 11)]}}
     )
@@ -111,7 +113,7 @@ def test_a_start_remembers_no_more_than_is_kept(
 ) -> None:
     """The newest rows of the newest files; a day that is compacted meanwhile does no
     harm, and hidden files are none."""
-    monkeypatch.setattr(places, "MOST", 3)
+    monkeypatch.setattr(fingerprints, "MOST", 3)
     folder = tmp_path / "lake" / "events" / "protocol=lumberjack" / "date=2026-03-01"
     for number in range(5):
         path = put(
@@ -119,7 +121,7 @@ def test_a_start_remembers_no_more_than_is_kept(
         )
         os.utime(path, (1000 + number, 1000 + number))
     put(folder / ".part-9.parquet", 90, [0, 1])
-    read = places._places
+    read = fingerprints._fingerprints
     opened: list[str] = []
 
     def gone_once(path: Path) -> Any:
@@ -128,26 +130,26 @@ def test_a_start_remembers_no_more_than_is_kept(
             raise FileNotFoundError(path)
         return read(path)
 
-    monkeypatch.setattr(places, "_places", gone_once)
-    known = Places(tmp_path / "lake", 60.0, lambda: 1010.0)
+    monkeypatch.setattr(fingerprints, "_fingerprints", gone_once)
+    known = Fingerprints(tmp_path / "lake", 60.0, lambda: 1010.0)
     known._known = known._load()
     assert opened == ["part-4.parquet", "part-4.parquet", "part-3.parquet"]
     assert [hashes.tolist() for _, hashes in known._known] == [[3, 103], [4, 104]]
 
 
 def test_a_long_horizon_is_looked_through_in_parts(
-    known: Places, tmp_path: Path, now: list[float]
+    known: Fingerprints, tmp_path: Path, now: list[float]
 ) -> None:
     """A batch a second for as long as it reaches: no batch is looked for in thousands,
     and none is forgotten before its time."""
     now[0] = 100_000.0
-    known._horizon, known._part = 3600.0, 3600.0 / places._PARTS
+    known._horizon, known._part = 3600.0, 3600.0 / fingerprints._PARTS
     known._known = deque()
     for second in range(3600):
         now[0] += 1
         known._new = np.array([second], np.int64)
         known.committed()
-    assert len(known._known) <= places._PARTS + 2
+    assert len(known._known) <= fingerprints._PARTS + 2
     again = known.resent([put(tmp_path / "1", 1, [0, 1800, 3599, 3600])])
     assert again == Ranges({"gw": {A: [(1, 3)]}})
     now[0] += 3600 - 1800

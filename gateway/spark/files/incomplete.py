@@ -1,6 +1,6 @@
-"""Files on which a batch fails: they are put out of its way, and what is behind them goes on.
+"""Batches that fail on some of their files: the files go aside, and the batch comes without them.
 
-What can not be read is moved aside (`poison`).  The files of a batch that ran out of heap
+Which files those are, and why, is in `not_taken`.  The files of a batch that ran out of heap
 are tried one at a time, and one that does not fit alone is moved aside, too (`heap`).
 """
 
@@ -11,10 +11,11 @@ from pathlib import Path
 
 from attrs import define
 
+from gateway.spark.bucket.inbox import Inbox
 from gateway.spark.commit.ledger import Broken, Hole
 from gateway.spark.commit.sink import Sink
 from gateway.spark.files import footers, heap
-from gateway.spark.files.inbox import Inbox
+from gateway.spark.files.not_taken import FILES
 from gateway.spark.files.overlaps import Overlap, Overlaps
 from gateway.spark.files.poison import Poison, make_readable
 from gateway.spark.jvm import session
@@ -27,8 +28,8 @@ _log = logging.getLogger("gateway.spark")
 
 
 @define(eq=False, slots=False)
-class Obstacles:
-    """The obstacles of one spool, and of the batches that a sink makes of it."""
+class IncompleteBatches:
+    """The failed batches that a sink makes of one spool."""
 
     _spool: Path
     _poison: Poison
@@ -129,11 +130,7 @@ class Obstacles:
         if self._inbox is not None:
             self._inbox.complete([file])
         if (self._spool / name).exists():
-            why = (
-                f"an event of it does not fit into Java's heap of"
-                f" {self._suspects.heap}, with no other file beside it: give"
-                " it more"
-            )
+            why = FILES["heap"].format(self._suspects.heap)
             self._say_aside(self._poison.move(file, why))
         self._suspects.aside(name)
         self._sink.careful = bool(self._suspects)

@@ -1,12 +1,12 @@
-"""Events that their sender sent twice, told by the place that they came from.
+"""Events that their sender sent twice, told by a fingerprint of where it read them.
 
 A shipper that lost its connection before the acknowledgement reads the same lines again
-and sends them again; they get new lsns.  But such an event names its place: the agent,
-the file, the offset in it.  A row whose place (and message) was in the tables within the
-horizon goes to quarantine, flawed `resent`.  So every lsn is still in a table once.
+and sends them again; they get new lsns.  But such an event says where it is from: the agent,
+the file, the offset in it.  The column `place` holds a hash of that, the fingerprint.  A row
+whose fingerprint was in the tables within the horizon goes to quarantine, flawed `resent`.
+So every lsn is still in a table once.
 
-The tables themselves are the memory: a column `place` holds a hash, and a start reads
-those of the newest files.
+The tables themselves are the memory: a start reads the fingerprints of the newest files.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.spark.commit.ledger import Ranges
-from gateway.spark.later.gone import by_life
+from gateway.spark.later.deleted_ranges import by_life
 from gateway.store.names import Life
 
 _Hashes = np.ndarray[Any, np.dtype[np.int64]]
 
-#: Places kept in memory, 8 bytes each; the oldest are forgotten first.
+#: Fingerprints kept in memory, 8 bytes each; the oldest are forgotten first.
 MOST = 16_000_000
 
 _ROWS = 1 << 17
@@ -37,13 +37,13 @@ _ROWS = 1 << 17
 _PARTS = 64
 
 
-class Places:
-    """The places of a lake's newest events; the sink's thread uses it."""
+class Fingerprints:
+    """The fingerprints of a lake's newest events; the sink's thread uses it."""
 
     def __init__(
         self, lake: Path, horizon: float, clock: Callable[[], float] = time.time
     ) -> None:
-        """*horizon* is how many seconds back a place is remembered."""
+        """*horizon* is how many seconds back a fingerprint is remembered."""
         self._table = lake / "events"
         self._horizon = horizon
         self._clock = clock
@@ -52,14 +52,14 @@ class Places:
         self._new: _Hashes = np.empty(0, np.int64)
 
     def resent(self, files: Iterable[Path]) -> Ranges:
-        """The events of a batch's files that came before; they are not remembered yet."""
+        """The events of a batch's files that came before; new ones are not remembered yet."""
         if self._known is None:
             self._known = self._load()
         self._forget()
         again = Ranges()
         batch: list[_Hashes] = [np.empty(0, np.int64)]
         for path in files:
-            for life, lsns, hashes in _places(path):
+            for life, lsns, hashes in _fingerprints(path):
                 # Of doubles within the batch the first one stays.
                 order = np.argsort(hashes, kind="stable")
                 ranked = hashes[order]
@@ -107,7 +107,7 @@ class Places:
                 continue
 
     def _newest(self) -> deque[tuple[float, _Hashes]]:
-        """The hashes of the newest files, as many as are kept."""
+        """Fingerprints of the newest files, as many as are kept."""
         oldest = self._clock() - self._horizon
         paths = self._table.glob("*/*/*.parquet")
         times = [(path.stat().st_mtime, path) for path in paths]
@@ -117,7 +117,7 @@ class Places:
             if at < oldest or total > MOST:
                 break
             if path.name[0] not in "._":
-                for _, _, hashes in _places(path):
+                for _, _, hashes in _fingerprints(path):
                     found.append((at, hashes))
                     total += len(hashes)
         known: deque[tuple[float, _Hashes]] = deque()
@@ -127,15 +127,15 @@ class Places:
 
 
 def _among(hashes: _Hashes, known: _Hashes) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """A mask of the hashes in *known*, which is sorted."""
+    """A mask of the hashes that are in *known*, which is sorted."""
     if not len(known):
         return np.zeros(len(hashes), bool)
     at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
     return np.asarray(known[at] == hashes)
 
 
-def _places(path: Path) -> Iterable[tuple[Life, _Hashes, _Hashes]]:
-    """Incarnation, lsns and hashes of the rows that have a place."""
+def _fingerprints(path: Path) -> Iterable[tuple[Life, _Hashes, _Hashes]]:
+    """Incarnations, lsns and hashes of the rows that have a fingerprint."""
     with pq.ParquetFile(path) as file:
         columns = ["node", "incarnation", "lsn", "place"]
         columns = [name for name in columns if name in file.schema_arrow.names]
