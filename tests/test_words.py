@@ -30,8 +30,7 @@ OPENERS = re.compile(
 )
 """Pronouns and prepositions: a docstring begins with the thing, and not with these."""
 
-LEFT: dict[str, int] = {
-}
+LEFT: dict[str, int] = {}
 """How many breaches a room still has: fewer, and its figure here is lowered; none, and
 its line goes.  Other rooms have none."""
 
