@@ -69,7 +69,10 @@ _SET_BACK = "RESTORE"
 
 
 class DeltaTable(SharedTable):
-    """The table at *name*, a URL, for the job *job*."""
+    """The table at *name*, a URL, for the job *job*.
+
+    Its methods are many, as each kind of commit has to carry all jobs' ledgers on.
+    """
 
     def __init__(
         self,

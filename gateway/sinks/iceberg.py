@@ -80,7 +80,8 @@ class IcebergTable(SharedTable):
     """The table *name*, `catalog.namespace.table`, for the job *job*; *order* is what a
     compaction sorts by.
 
-    One that begins here is divided by *partitions*; columns with *blooms* have filters.
+    Its methods are many, as each kind of commit has to carry all jobs' ledgers on.  A table
+    that begins here is divided by *partitions*; columns with *blooms* have filters.
     """
 
     def __init__(

@@ -64,7 +64,8 @@ _OPEN = Closed({}, {})
 class Ranges:
     """A set of events by name, (node, incarnation, lsn), as few intervals as possible.
 
-    Events of two incarnations are never the same.  It may have all that are *closed*, which
+    It has more methods than other classes, as those of a set do not go apart.  Events of two
+    incarnations are never the same.  It may have all that are *closed*, which
     sets share, beside its own.
     """
 

@@ -95,6 +95,8 @@ class Plan:
 class Sink(ABC):
     """Takes the batches of the query: what `foreachBatch` calls.
 
+    Its attributes are many, as all that is known of the last batch is asked of it: the files,
+    why they failed, and how they were compared.
     After any exception the query must end, and `recover` comes before the next start.
     *done* is told of each batch that is in the tables; *point* is called at each step, by
     name.

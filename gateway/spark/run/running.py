@@ -50,7 +50,10 @@ _FINISH_TIMES = 10  # or so many times as long as it took: meanwhile there is no
 
 
 class Job:
-    """Made by `gateway.spark.job.run`, whose thread alone uses it."""
+    """The parts of a job, as `gateway.spark.job.run` makes them, whose thread alone uses it.
+
+    Its attributes are these parts; each has its own work, and this class their order.
+    """
 
     def __init__(
         self,
