@@ -40,7 +40,9 @@ def test_who_noticed_is_still_there() -> None:
     assert NOTICED.keys() <= {mutant["name"] for mutant in MUTANTS}
     for name, found in NOTICED.items():
         for test in filter(None, found.values()):
-            if test.startswith("tests/"):  # else nothing ended, or no test began
+            if test.startswith(
+                ("tests/", "examples/")
+            ):  # else nothing ended, or no test began
                 file, known, *_ = test.partition("[")[0].split("::")
                 there = (ROOT / file).exists() and known in (ROOT / file).read_text()
                 assert there, f"{name}: {test}"

@@ -165,24 +165,32 @@ def test_a_coding_that_is_none(body: bytes, coding: bytes, code: int) -> None:
     assert port.bodies == []
 
 
+def unpacked(packed: bytes, coding: str, most: int) -> bytes | None:
+    """None: it is refused."""
+    steps = inflated(packed, coding, most)
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    except ValueError:
+        return None
+
+
 @given(st.binary(max_size=1 << 17), st.sampled_from(["gzip", "deflate"]))
 def test_inflated(data: bytes, coding: str) -> None:
     """It is what was packed; what is damaged raises nothing but ValueError."""
-
-    def run(packed: bytes) -> bytes | None:
-        steps = inflated(packed, coding, 1 << 20)
-        try:
-            while True:
-                next(steps)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
-        except ValueError:
-            return None
-
     packed = (gzip.compress if coding == "gzip" else zlib.compress)(data)
-    assert run(packed) == data
-    run(data)
-    run(packed[: len(packed) // 2] + data)
+    assert unpacked(packed, coding, 1 << 20) == data
+    unpacked(data, coding, 1 << 20)
+    unpacked(packed[: len(packed) // 2] + data, coding, 1 << 20)
+
+
+def test_a_bomb() -> None:
+    """It is not unpacked beyond the limit, but for what one call makes."""
+    made = unpacked(gzip.compress(bytes(1 << 22)), "gzip", 1000)
+    assert made is not None
+    assert 1000 < len(made) <= 1000 + (1 << 17)
 
 
 # What is not to be trusted
@@ -192,7 +200,8 @@ def test_inflated(data: bytes, coding: str) -> None:
 def test_lengths_that_two_could_read_in_two_ways(lengths: bytes) -> None:
     """What is behind such a body is no request."""
     port = Port()
-    port.connection.deliver(HEAD + lengths + b"\r\nabc" + post())
+    chunks = b"3\r\nabc\r\n0\r\n\r\n"
+    port.connection.deliver(HEAD + lengths + b"\r\n" + chunks + post())
     port.journal.store_all()
     assert port.bodies == []
     assert port.connection.refused is not None

@@ -99,6 +99,13 @@ def test_what_is_no_request(body: bytes, reason: str, daemon: FakeDaemon) -> Non
     assert daemon.rows() == []
 
 
+def test_an_answer_that_is_too_long(daemon: FakeDaemon) -> None:
+    """Each item names the index, which a request says once."""
+    body, path = b'{"create":{}}\n{}\n' * (1 << 16), "/" + "i" * 300 + "/_bulk"
+    assert ask(daemon, body, path)[0] == 413
+    assert ask(daemon, body[: len(body) // 4], path)[0] == 200
+
+
 def test_what_clients_look_for(daemon: FakeDaemon) -> None:
     """A version, the product, a license, templates; and nothing else is here."""
     code, said, head = ask(daemon, b"", "/", method="GET")

@@ -134,6 +134,7 @@ def test_a_record_that_is_none() -> None:
         b"7",
         b'{"timeUnixNano":"x"}',
         b'{"body":{"intValue":"\xff"}}',
+        b'{"unknown":"\xff"}',
     ):
         data = b'{"resourceLogs":[{"scopeLogs":[{"logRecords":[{},%b]}]}]}' % bad
         rows = decode(pack(JSON, "", data))
@@ -180,6 +181,30 @@ def test_answers(kind: str, tmp_path: Path) -> None:
     assert ask(daemon, good, kind, "/v1/traces")[0] == 404
     assert ask(daemon, good, "text/plain")[0] == 415
     assert len(daemon.journal.stored) == 1
+
+
+def test_too_many(tmp_path: Path) -> None:
+    """Log records, and values of JSON, which is parsed in one piece."""
+    daemon = FakeDaemon(protocol, tmp_path)
+    scope = b'{"logRecords":[%b]}' % b",".join([b"{}"] * (1 << 15))
+    many = b'{"resourceLogs":[{"scopeLogs":[%b,%b,{"logRecords":[{}]}]}]}'
+    assert ask(daemon, many % (scope, scope), JSON)[0] == 413
+    assert ask(daemon, many % (scope, b"{}"), JSON)[0] == 200
+    assert ask(daemon, b'{"x":[%b0]}' % (b"0," * ((1 << 18) + 1)), JSON)[0] == 400
+    assert ask(daemon, b'{"x":[0,0]}', JSON)[0] == 200
+    scope = b"\x12\x80\x80\x04" + b"\x12\x00" * (1 << 15)
+    assert ask(daemon, b"\x0a\x88\x80\x08" + scope + scope, PROTOBUF)[0] == 200
+    more = b"\x0a\x8c\x80\x08" + scope + scope + b"\x12\x02\x12\x00"
+    assert ask(daemon, more, PROTOBUF)[0] == 413
+
+
+def test_a_field_beyond_its_message(tmp_path: Path) -> None:
+    """It is refused, though the request goes on behind it."""
+    daemon = FakeDaemon(protocol, tmp_path)
+    scope = b"\x12\x02\x12\x00"
+    assert ask(daemon, b"\x0a\x04" + scope + b"\x0a\x00", PROTOBUF)[0] == 200
+    longer = b"\x12\x02\x12\x01"
+    assert ask(daemon, b"\x0a\x04" + longer + b"\x0a\x00", PROTOBUF)[0] == 400
 
 
 @pytest.mark.parametrize("form", [JSON, PROTOBUF])
