@@ -123,8 +123,7 @@ class Origin:
     address: str = ""
     """The address with which its batches are counted while they wait for the disk."""
     queued: int = 0
-    """Bytes that it counts for in that queue.  Like `address`, set by the journal only.
-    """
+    """Bytes that it counts for in that queue.  Like `address`, set by the journal only."""
 
 
 @lru_cache(maxsize=1 << 12)
@@ -179,8 +178,7 @@ class Batch:
     count: int
     """How many events `body` decodes to; each gets an lsn."""
     body: bytes
-    """Bytes from which the protocol's decoder makes `count` rows, now or after a crash.
-    """
+    """Bytes from which the protocol's decoder makes `count` rows, now or after a crash."""
     payload_bytes: int
     """Size of the events' payloads once decoded: what memory and files will hold."""
     answers: int = 1

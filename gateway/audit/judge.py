@@ -183,9 +183,7 @@ class _Judge:
     def _read(
         self, missing: Mapping[str, Lsns], problems: list[Problem]
     ) -> Mapping[str, list[tuple[int, int]]]:
-        """The ranges that really are in files of the spool that should have what no
-        table has.
-        """
+        """The ranges that really are in files of the spool that should have what no table has."""
         found: dict[str, list[tuple[int, int]]] = defaultdict(list)
         files = {file.path.name: file for file in reversed(self._files.spool)}
         for file in files.values():  # one that moves may be met twice
@@ -284,9 +282,7 @@ class _Judge:
         )
 
     def not_verified(self, each: str, left: Lsns) -> Lsns:
-        """The lsns for which there is only an old word: its own, or that of who went
-        on.
-        """
+        """The lsns for which there is only an old word: its own, or that of who went on."""
         heads = [
             one
             for one in self._lives.of(each).heads or {each}

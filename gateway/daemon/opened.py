@@ -53,9 +53,7 @@ class OpenedDaemon:
         metrics: Metrics,
         in_thread: Callable[..., Deferred[Any]],
     ) -> None:
-        """Raises `Broken`, `Unusable`, `Locked`, `segment.OtherFormat`, `Unreadable`,
-        OSError.
-        """
+        """Raises `Broken`, `Unusable`, `Locked`, `segment.OtherFormat`, `Unreadable`, OSError."""
         self.settings, self.reactor, self.metrics = settings, reactor, metrics
         self.flawed = Flawed()
         self.protocols = protocols = Protocols(

@@ -97,9 +97,7 @@ class Reloads:
         return asked
 
     def want(self) -> None:
-        """Reload as `ask` does, without an answer: a signal, which may come any number
-        of times.
-        """
+        """Reload as `ask` does, without an answer: a signal, which may come any number of times."""
         if self._phase == _ENDED:
             self._log.warn("Configuration not reloaded: {why}", why=_STOPPING)
             return

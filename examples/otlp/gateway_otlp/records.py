@@ -39,8 +39,7 @@ _WBITS = {"gzip": 31, "deflate": 15}
 MOST = 1 << 16
 """Log records of a request, so that a turn of the event loop is short."""
 _MOST_COMMAS = 1 << 18
-"""Commas of a JSON request, which is parsed in one piece: the slowest has most of them.
-"""
+"""Commas of a JSON request, which is parsed in one piece: the slowest has most of them."""
 _OVERHEAD = 64
 """Bytes that an event has beside what it says: names of keys."""
 _DEPTH = 100

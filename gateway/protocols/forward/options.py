@@ -44,9 +44,7 @@ def proved(options: Options, name: str, token: str) -> bool:
 
 
 def may_bring(options: Options, who: str, node: str) -> bool:
-    """Whether *who*, the name of a token or a certificate's subject, may bring a node's
-    files.
-    """
+    """Whether *who*, the name of a token or a certificate's subject, may bring a node's files."""
     name = who.removeprefix("CN=").partition(",")[0]
     return any(fnmatchcase(node, each) for each in options.nodes.get(name, (name,)))
 

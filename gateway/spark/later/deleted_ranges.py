@@ -69,10 +69,7 @@ class DeletedRanges:
                 deleted.save(disk, self._lake, again)
 
     def counts(self) -> Mapping[str, Any]:
-        """Numbers of deleted days and events, for the job's health.
-
-        Raises the same as a call.
-        """
+        """Numbers of deleted days and events, for the job's health.  Raises the same as a call."""
         self()
         return self._counts
 
