@@ -57,7 +57,7 @@ def breaches(text: str) -> Iterator[str]:
         yield "goes on elsewhere"
     if re.search(r"\blikewise\b", text, re.IGNORECASE):
         yield "likewise"
-    if text.startswith("See `"):
+    if re.match(r"See [`A-Z]", text):
         yield "says only where to look"
     if text[0] not in "`*'\"" and (first := OPENERS.match(text)):
         yield f"begins with {first[0]}"

@@ -1,7 +1,7 @@
 """Files that have left archive or bucket where no job of ours takes them (`spool.after: keep`).
 
-What consumers have read, their marks say (`gateway.store.readers.consumers`); what has left an archive
-for its age, or for want of room, is known by its lsns.  Both by incarnation.
+Marks of consumers say what these have read (`gateway.store.readers.consumers`); what has left
+an archive for its age, or for want of room, is known by its lsns.  Both by incarnation.
 """
 
 from __future__ import annotations

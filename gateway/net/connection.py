@@ -132,7 +132,7 @@ class AcceptedConnection:
             self.become(_ANSWERING)
 
     def lose(self, reason: Failure, why: str) -> None:
-        """Let go of all: the transport is lost; *why* is for the log, if nothing ended it before."""
+        """Let go of all as the transport is lost; *why* is logged if nothing ended it before."""
         if self.layers is not None:
             self.layers.stop(reason)
         self.transport = NO_TRANSPORT

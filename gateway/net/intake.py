@@ -52,7 +52,6 @@ class Intake(Pacing):
         return self._connection
 
     def makeConnection(self, transport: object) -> None:
-        """See IProtocol."""
         connection, listener = self._connection, self._listener
         connection.transport = cast(Transport, transport)
         connection.transport.bufferSize = READ_BYTES
@@ -75,7 +74,7 @@ class Intake(Pacing):
         self.setup.begin()
 
     def connectionMade(self) -> None:
-        """See IProtocol; all is done in `makeConnection`."""
+        """Do nothing: `makeConnection` has done all."""
 
     @property
     def is_spare(self) -> bool:
@@ -85,7 +84,7 @@ class Intake(Pacing):
     # What comes
 
     def dataReceived(self, data: bytes) -> None:
-        """See IProtocol: serve it, now or later."""
+        """Serve the bytes, now or later."""
         connection, listener = self._connection, self._listener
         size, turns = len(data), listener.turns
         connection.times.active = True
@@ -235,7 +234,6 @@ class Intake(Pacing):
         """Our FIN is out.  See IHalfCloseableProtocol."""
 
     def connectionLost(self, reason: Failure) -> None:
-        """See IProtocol."""
         connection, listener = self._connection, self._listener
         if not listener.acknowledges and self.has_undelivered and self.has_unused:
             self._outlive(reason)

@@ -371,12 +371,10 @@ class ConnectionFactory(Factory):
     _listener: Listener
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
-        """See IProtocolFactory."""
         connection = self._listener.admit(addr)
         return None if connection is None else connection.input
 
     def logPrefix(self) -> str:
-        """See ILoggingContext."""
         return self._listener.name
 
 

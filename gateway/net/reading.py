@@ -7,8 +7,9 @@ transport, in one place.
 
 A server pauses its connection while it takes nothing, and asks for more turns while it
 has input left (`turns`).  A look every few seconds finds connections that are paused, which
-are read on into memory: so a sender can finish what it is writing, and its end is seen.  What was read ahead is delivered when the server goes on, a bit in each turn, and
-only then the end that came behind it.
+are read on into memory: so a sender can finish what it is writing, and its end is seen.
+Bytes read ahead are delivered when the server goes on, a bit in each turn, and only then the
+end that came behind them.
 """
 
 from __future__ import annotations

@@ -116,7 +116,6 @@ class ServerTls:
         self.factory.protocol = TLSMemoryBIOProtocol
 
     def serverConnectionForTLS(self, protocol: TLSMemoryBIOProtocol) -> SSL.Connection:
-        """See IOpenSSLServerConnectionCreator."""
         return SSL.Connection(self._context, None)
 
     def check(self) -> None:

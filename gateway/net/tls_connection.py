@@ -113,22 +113,17 @@ class TlsConnection:
 
     # Called by Twisted's TLS protocol, as the protocol above it
 
-    def makeConnection(self, transport: object) -> None:
-        """See IProtocol."""
+    def makeConnection(self, transport: object) -> None: ...
 
-    def connectionMade(self) -> None:
-        """See IProtocol."""
+    def connectionMade(self) -> None: ...
 
     def handshakeCompleted(self) -> None:
-        """See IHandshakeListener."""
         self.established = True
 
     def dataReceived(self, data: bytes) -> None:
-        """See IProtocol."""
         self._plain.append(data)
 
     def connectionLost(self, reason: Failure) -> None:
-        """See IProtocol."""
         if not isinstance(reason.value, SSL.Error):
             return
         text = error_text(reason.value)

@@ -97,12 +97,10 @@ class AcceptedSocket(tcp.Server):
         self._tempDataBuffer = _NOTHING
 
     def getPeer(self) -> IAddress:
-        """See ITransport."""
         kind: Callable[..., IAddress] = self._addressType
         return kind("TCP", *self.socket.getpeername()[:2])
 
     def doRead(self) -> Exception | None:  # type: ignore[override]
-        """See IReadDescriptor."""
         room: int = self.protocol.room()  # type: ignore[attr-defined]
         if not room:  # the protocol has paused us
             return None
@@ -118,7 +116,7 @@ class AcceptedSocket(tcp.Server):
         return None
 
     def write(self, data: bytes) -> None:
-        """See ITransport.  As Twisted's does, without its TLS, in one call."""
+        """Write as Twisted's transport does, without its TLS, in one call."""
         if not isinstance(data, bytes):
             raise TypeError(f"no bytes are to be sent: {data!r}"[:200])
         if not data or not self.connected or self._writeDisconnected:
@@ -136,8 +134,8 @@ class AcceptedSocket(tcp.Server):
             self.sends.add(self)
 
     def writeSequence(self, iovec: Iterable[bytes | memoryview]) -> None:
-        """See ITransport.  What is much is sent now, from where it lies: its producer need
-        not pause if the kernel takes all of it.
+        """Send more than a buffer at once, from where it lies: its producer need not pause if
+        the kernel takes all of it.
         """
         pieces: list[Any] = list(iovec)
         much = sum(map(len, pieces)) > self.bufferSize
@@ -212,12 +210,10 @@ class AcceptedSocket(tcp.Server):
         return False
 
     def loseConnection(self) -> None:
-        """See ITransport."""
         self._wait()
         super().loseConnection()
 
     def loseWriteConnection(self) -> None:
-        """See ITCPTransport."""
         self._wait()
         super().loseWriteConnection()
 
@@ -232,7 +228,7 @@ class AcceptedUnixSocket(AcceptedSocket, unix.Server):
     """The same of a unix socket."""
 
     def getPeer(self) -> IAddress:
-        """See ITransport; it has no name."""
+        """The peer's address, which has no name."""
         return UNIXAddress(None)
 
 
@@ -250,7 +246,6 @@ class UnixPort(unix.Port):
     """
 
     def startListening(self) -> None:
-        """See IListeningPort."""
         super().startListening()
         self.made = self._there()
 

@@ -147,5 +147,4 @@ class PeerOutput:
         self._connection.input.remove(Unread.STALLED)
         self._connection.calls.writable(True)
 
-    def stopProducing(self) -> None:
-        """See IPushProducer."""
+    def stopProducing(self) -> None: ...

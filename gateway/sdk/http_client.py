@@ -227,18 +227,14 @@ class _Whole:
         self.length = len(body)
 
     def startProducing(self, consumer: Any) -> Deferred[None]:
-        """See IBodyProducer."""
         consumer.write(self._body)
         return succeed(None)
 
-    def pauseProducing(self) -> None:
-        """See IBodyProducer."""
+    def pauseProducing(self) -> None: ...
 
-    def resumeProducing(self) -> None:
-        """See IBodyProducer."""
+    def resumeProducing(self) -> None: ...
 
-    def stopProducing(self) -> None:
-        """See IBodyProducer."""
+    def stopProducing(self) -> None: ...
 
 
 class _Collector(Protocol):
@@ -251,7 +247,6 @@ class _Collector(Protocol):
         self._size = 0
 
     def dataReceived(self, data: bytes) -> None:
-        """See IProtocol."""
         self._size += len(data)
         if self._size <= self._most:
             self._pieces.append(data)
@@ -279,7 +274,6 @@ class _UnixSocket:
     _seconds: float
 
     def endpointForURI(self, uri: object) -> UNIXClientEndpoint:
-        """See IAgentEndpointFactory."""
         return UNIXClientEndpoint(self._reactor, self._path, timeout=self._seconds)
 
 

@@ -315,7 +315,6 @@ class HttpListener(BatchListener):
         )
 
     def __call__(self, connection: Connection) -> HttpServer:
-        """The server of a new connection."""
         return HttpServer(self, connection)
 
 

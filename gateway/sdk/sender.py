@@ -172,7 +172,6 @@ class Sender:
 
     @property
     def resent(self) -> int:
-        """Events that were sent more than once."""
         return self.writer.resent
 
     def start(self) -> None:
@@ -216,7 +215,6 @@ class Sender:
     # `outgoing.User`
 
     def connected(self, stream: Stream) -> None:
-        """Connected; the WebSocket handshake may still be to come."""
         self._connecting = None
         self._stream = stream
         self._start_deadline()
@@ -256,7 +254,6 @@ class Sender:
             _tell(batch)
 
     def closed(self, why: Failure) -> None:
-        """The connection ended, or could not be opened."""
         if self._stream is not None or self._connecting is not None:
             self.trouble = why_lost(why)
         self._stream = self._connecting = None

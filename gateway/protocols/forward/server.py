@@ -100,7 +100,6 @@ class ForwardListener:
         return min(_WRITTEN_BYTES, _GATHERED_BYTES // max(1, len(self.connections)))
 
     def __call__(self, connection: Connection) -> ForwardServer:
-        """The server of a new connection."""
         return ForwardServer(self, connection)
 
 

@@ -54,7 +54,6 @@ class Writer:
         self._seq = 0
         self._tail = b""
         self.resent = 0
-        """Events that were sent more than once."""
         self.at_once: int | None = None
         self.alive_every = 0.0
         self.keepalives = 0
@@ -75,7 +74,6 @@ class Writer:
         return b""
 
     def add(self, batch: Batch) -> None:
-        """Send these events too."""
         if not batch.events:
             raise ValueError("an empty batch is never acknowledged")
         self._batches.append(batch)
@@ -113,7 +111,6 @@ class Writer:
                 yield batch
 
     def disconnected(self) -> None:
-        """The connection ended: what is not acknowledged is to be sent again."""
         self._tail = b""
         if self._flight and self._slow_start:
             self._size = max(1, self._size // 2)

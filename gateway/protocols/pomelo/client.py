@@ -104,7 +104,6 @@ class Client:
     # `outgoing.User`
 
     def connected(self, stream: Stream) -> None:
-        """Connected; the WebSocket handshake may still be to come."""
         self._stream = stream
 
     def opened(self) -> None:
@@ -128,7 +127,6 @@ class Client:
             self._give_up(str(why))
 
     def closed(self, why: Failure) -> None:
-        """The connection ended, or could not be opened."""
         self._cancel_timer()
         self._stream = None
         reason = self._why = self._why or why_lost(why)

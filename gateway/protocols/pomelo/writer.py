@@ -1,7 +1,8 @@
 """The sending side of `gateway send pomelo`, without I/O: lots as requests and notifies.
 
 A lot is the caller's unit of acknowledgement: notifies, and at its end a request.  Its answer
-with code 200 speaks for all of them, as the gateway's journal keeps their order.  What was not answered when a connection ends is sent again on the next one.
+with code 200 speaks for all of them, as the gateway's journal keeps their order.  Events that
+were not answered when a connection ends are sent again on the next one.
 
 No I/O, no clock.
 """
@@ -31,7 +32,6 @@ class Writer:
         self.at_once: int | None = None
         self.alive_every = 0.0
         self.resent = 0
-        """Events that were sent more than once."""
         self._route = route
         self._user = user
         self._session = ClientSession(user)
@@ -57,7 +57,6 @@ class Writer:
         return self._session.handshake()
 
     def add(self, batch: Batch) -> None:
-        """Send these events too."""
         self._batches[batch] = None
 
     def take(self) -> bytes:
