@@ -45,7 +45,7 @@ from gateway.spark.bucket.inbox import Inbox
 from gateway.spark.bucket.requests import REQUESTS, AtOnce, by_threads
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Ledger, Ranges
-from gateway.store.names import Life, file_name, parse_file_name
+from gateway.store.names import file_name, parse_file_name
 from gateway.store.spool.parquet import open_writer
 from gateway_testkit.bucket import MemoryBucket
 
@@ -127,7 +127,7 @@ class Job:
         for name in names:
             file = parse_file_name(name)
             assert file is not None
-            tables.add(Life(file.node), file.first, file.last)
+            tables.add(file.life, file.first, file.last)
         self._ledger = Ledger(committed=tables)
         for name in names:
             (self._folder / name).unlink()
