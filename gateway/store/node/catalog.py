@@ -73,7 +73,8 @@ class Lines:
 
     def damaged(self, kind: type[_Line]) -> bool:
         """Whether a damaged line was read that may be of this type."""
-        return any(line is None for _, line in self.numbered(kind))
+        tag = _tag(kind)
+        return any(head is None and _may_be(line, tag) for head, line in self._read)
 
     def numbered(self, kind: type[_Line]) -> list[tuple[int, _Line | None]]:
         """The lines of a type as they were read, with their numbers; None for a damaged one
@@ -85,7 +86,7 @@ class Lines:
             for number, (head, line) in enumerate(self._read, 1)
             if (head.type == tag if head is not None else _may_be(line, tag))
         ]
-        while found and not _TYPE.search(self._read[found[-1][0] - 1][1]):
+        while found and not _names(self._read[found[-1][0] - 1][1], tag):
             found.pop()
         return found
 
@@ -194,9 +195,10 @@ class Catalog(Lines):
             self._let_go()
 
     def _write(self, known: dict[tuple[str, str], bytes]) -> None:
-        file = replace_file(self._disk, self.path, list(known.values()))
+        # It may have no name any more where this fails late.
         self._let_go()
-        self._file, self._in_file = file, len(known)
+        self._file = replace_file(self._disk, self.path, list(known.values()))
+        self._in_file = len(known)
 
     def _let_go(self) -> None:
         if (file := self._file) is not None:
@@ -229,11 +231,15 @@ def _made(line: bytes, kind: type[_Line]) -> _Line:
 
 
 def _may_be(damaged: bytes, tag: str) -> bool:
-    """Whether a damaged line may have been of that type.  One that names a type of another
-    length was not: no flipped bit changes a length.
+    """Whether a damaged line may have been of that type.  One that names types of other
+    lengths only was not: no flipped bit changes a length.  A sector of zeros may.
     """
-    found = _TYPE.search(damaged)
-    return found is None or len(found[1]) == len(tag)
+    return _names(damaged, tag) or b"\0" in damaged or not _TYPE.search(damaged)
+
+
+def _names(line: bytes, tag: str) -> bool:
+    """Whether a type of that length is named; a lost newline makes one line of two."""
+    return any(len(each) == len(tag) for each in _TYPE.findall(line))
 
 
 def _tag(kind: type[Line]) -> str:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from gateway.sdk.summed import encode
 from gateway.store.lsns import Lsns
 from gateway.store.names import file_name
 from gateway.store.node.catalog import Catalog, look
@@ -639,6 +640,8 @@ def test_how_far_files_are_the_only_copy(tmp_path: Path) -> None:
     path = tmp_path / "catalog"
     path.write_bytes(path.read_bytes().replace(b'"last":40', b'"last":41'))
     assert start(50, keeps=False) == 50
+    path.write_bytes(path.read_bytes().replace(b'"type"', b'"tyqe"') + encode(Seen(1)))
+    assert start(60, keeps=False) == 60
 
 
 def test_other_daemons_files_stay(world: World) -> None:
