@@ -367,6 +367,19 @@ def test_variants_are_left_alone(lake: Path) -> None:
     assert list(compact(lake, Lake(), before=BEFORE)) == []
 
 
+def test_variants_behind_other_files_are_left_alone(lake: Path) -> None:
+    """As on the day when `spark.body` has become another."""
+    *_, one, last = files(lake)
+    for path in (one, last):
+        table = pq.read_table(path)
+        body = pa.array([{"value": b"", "metadata": b""}] * SIZE)
+        at = table.schema.get_field_index("body")
+        pq.write_table(table.set_column(at, "body", body), path)
+    before = one.read_bytes(), last.read_bytes()
+    assert list(compact(lake, Lake(), before=BEFORE))
+    assert (one.read_bytes(), last.read_bytes()) == before
+
+
 class Fuse(Lake):
     """Stops before its *left*th change of a name."""
 

@@ -159,9 +159,8 @@ def replace(
     with _settled(lake, folder, going) as now:
         if now is None:
             return None
-        for path in now:
-            if path not in set(going):
-                disk.link(path, staged / path.name)
+        for path in set(now).difference(going):
+            disk.link(path, staged / path.name)
         disk.sync_directory(staged)
         if after := len(visible(staged)):
             disk.exchange(staged, folder)

@@ -125,7 +125,11 @@ def merging(choose: Choose) -> Transform:
                 continue
             looked_at = takewhile(lambda _: not day.stop(), small)
             groups += [(word, group) for group in by_columns(looked_at)]
-        groups = [(word, group) for word, group in groups if len(group) > 1]
+        groups = [
+            (word, group)
+            for word, group in groups
+            if len(group) > 1 and not has_variant(pq.read_schema(group[0]))
+        ]
         going = [path for _, group in groups for path in group]
         if not going or day.stop():
             return None
