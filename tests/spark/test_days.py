@@ -99,3 +99,18 @@ def test_a_function_of_rows_rewrites_each_day(
     done = list(kind.rewrite(config, spark, Lake(), without_peers, "peerless"))
     assert [one.rows for one in done] == [2, 1, 2, 1]
     assert rows() == [row | {"peer": ""} for row in before]
+
+
+def test_a_day_with_a_damaged_file_keeps_no_other_from_its_turn(tmp_path: Path) -> None:
+    """It stays as it is, and is named."""
+    lake = tmp_path / "lake"
+    (lake / ".gateway").mkdir(parents=True)
+    for number, day in enumerate(("2026-03-01", "2026-03-02")):
+        put(lake, day, [10 * number + one for one in range(1, 5)])
+    (damaged,) = (lake / "events").rglob("date=2026-03-01/*.parquet")
+    damaged.write_bytes(b"damaged")
+    with pytest.raises(OSError, match="date=2026-03-01: "):
+        list(rewrite(lake, Lake(), drop_odd))
+    assert damaged.read_bytes() == b"damaged"
+    damaged.unlink()
+    assert seen(lake) == [12, 14]

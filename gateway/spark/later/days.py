@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.spark.commit import partition
@@ -134,8 +135,10 @@ def rewrite(
     """Rewrite the *wanted* days of Parquet folders, the oldest first.
 
     *wanted* is asked by table and day, *stop* between two days; *point* is called at each
-    step, by name.  Raises `Busy`, OSError, and what *transform* raises.
+    step, by name.  Raises `Busy`, OSError, and what *transform* raises.  A day with a damaged
+    file, or without room for new ones, is left, and raises OSError after the others.
     """
+    failures: list[OSError] = []
     with partition.alone(lake):
         partition.restore(lake, disk)
         for day, folder in sorted(_folders(lake, tables)):
@@ -149,6 +152,10 @@ def rewrite(
                 change = transform(one)
             except Stopped:
                 return
+            except (OSError, pa.ArrowException) as why:
+                told = isinstance(why, OSError) and why.errno
+                failures.append(why if told else OSError(f"{one.name}: {why}"))
+                continue
             if change is None:
                 continue
             point("staged")
@@ -163,6 +170,8 @@ def rewrite(
             partition.forget(lake, folder, disk)
             point("removed")
             yield Rewritten(one.name, change.rows, *done, change.said)
+    if failures:
+        raise failures[0]
 
 
 def _folders(lake: Path, tables: Iterable[str]) -> Iterator[tuple[date, Path]]:
