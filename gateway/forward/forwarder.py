@@ -307,7 +307,7 @@ class Forwarder:
 
     def _greet(self, hub: Hub) -> None:
         """Ask for its incarnation; where that is new, what it lacks goes there again."""
-        if hub.greet():
+        if (known := hub.greet()) is not None:
             # Before the archive, as a file may go there now.
             self.uploads.find()
             # They may be millions: a region has them listed once for all its edges, and keeps
@@ -319,7 +319,9 @@ class Forwarder:
             ours = filter(self._is_ours, archived)
             self._archived = {node: archived[node] for node in ours}
             self._has(self._node)
-        self._greeted_at, self.node = self._clock(), hub.name
+            # Only now, or what failed on the way would not be done again.
+            hub.incarnation, self.node = known.incarnation, known.hub
+        self._greeted_at = self._clock()
 
     def _has(self, node: str) -> None:
         """The hub has told what it has of a node."""
@@ -372,7 +374,8 @@ class Forwarder:
         self._worded_at = self._clock()
         self.left = self._left_here()
         for node, incarnation, word in self._say(self.left):
-            with contextlib.suppress(Held):  # others' may be refused
+            # Others' may be refused, and one that fails holds up nothing else.
+            with contextlib.suppress(Held, Busy):
                 hub.say(node, incarnation, word)
 
     def _left_here(self) -> dict[str, Lsns]:

@@ -112,9 +112,8 @@ class Hub:
     _found: Callable[[str], None]
     _wall_clock: Callable[[], float] = time.time
 
-    name: str = ""
-    """The hub's node."""
     incarnation: str = ""
+    """The one whose lacks are known here; empty: none."""
     waiting: int = 0
     """Files that wait there for the reader of its spool."""
     _has: dict[str, dict[str, Lsns]] = field(factory=dict)
@@ -196,16 +195,14 @@ class Hub:
 
     # What it has
 
-    def greet(self) -> bool:
-        """Ask who it is; whether that is new.  Raises `Lost`, `Denied`, `Busy`."""
-        tag = {"If-None-Match": f'"{self.incarnation}"'} if self.name else {}
+    def greet(self) -> Known | None:
+        """Ask who it is; None: of that `incarnation`.  Raises `Lost`, `Denied`, `Busy`."""
+        tag = {"If-None-Match": f'"{self.incarnation}"'} if self.incarnation else {}
         reply = self._ask("GET", f"/nodes/{self._node}", tag)
         if reply.code == 304:
-            return False
-        self._has.clear()
-        known = self._learn(self._node, reply)
-        self.name, self.incarnation = known.hub, known.incarnation
-        return True
+            return None
+        self._has = {}  # what others still note in the one before says nothing of this one
+        return self._learn(self._node, reply)
 
     def has(self, file: SpoolFile) -> bool:
         """Whether that file is there, as far as is known."""
@@ -251,6 +248,7 @@ class Hub:
     # Files
 
     def put(self, file: SpoolFile, path: Path) -> Put:
+        has = self._has
         self.ask_about(file.node)
         try:
             with path.open("rb") as opened:
@@ -261,15 +259,12 @@ class Hub:
             raise SetAside(f"{path} is damaged: {why}") from None
         if there and there != read.events:
             self._put_another_past(file, path)
-        self._note(file)
-        return Put(read.size, there is None)
-
-    def _note(self, file: SpoolFile) -> None:
         self._doubted.discard(file.name)
-        of = self._has.setdefault(file.node, {})
+        of = has.setdefault(file.node, {})
         now = of.get(file.incarnation, Lsns()).copy()
         now.add(file.first, file.last)
         of[file.incarnation] = now
+        return Put(read.size, there is None)
 
     def _put_another_past(self, file: SpoolFile, path: Path) -> None:
         """Two machines were one incarnation: what this one has goes under one of its own."""

@@ -16,6 +16,7 @@ from twisted.logger import formatEvent, globalLogPublisher
 from edges import ALL, FILES, Pair
 from forwarded import Sent
 from gateway.config.model import Forward
+from gateway.forward import hub as module
 from gateway.store.lsns import Lsns
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.objects.node_record import NodeRecord, Relay, at_hub, hear
@@ -385,6 +386,52 @@ def test_a_hub_that_was_put_back(
     assert pair.forwarder.arrived_lsn == 705 or not running
 
 
+def test_an_archive_that_can_not_be_listed_once(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hub that was put back is sent what it lacks as soon as it can be."""
+    pair.publish(*FILES)
+    pair.forwarder.start(0)
+    pair.run()
+    pair.hub.forget(*FILES[1:3])
+    failed: list[Path] = []
+    names = pair.disk.names
+
+    def fails(folder: Path) -> list[str]:
+        if folder == pair.edge.archive and not failed:
+            failed.append(folder)
+            raise OSError(errno.EMFILE, "Too many open files")
+        return names(folder)
+
+    monkeypatch.setattr(pair.disk, "names", fails)
+    pair.cut()
+    pair.run(60)
+    assert failed
+    assert pair.hub.files() == ALL
+
+
+def test_a_hub_that_is_put_back_right_after_an_answer(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it told before is no word of what it has since."""
+    put = module.Hub._put
+
+    def slow(*given: Any) -> str | None:
+        there = put(*given)
+        if given[1] == FILES[1].named and not pair.hub.told:
+            pair.hub.told.append("put back")
+            pair.hub.forget(FILES[1])
+            pair.cut()
+            pair.threads.pause(40)  # it is asked meanwhile who it is
+        return there
+
+    monkeypatch.setattr(module.Hub, "_put", slow)
+    pair.publish(*FILES)
+    pair.forwarder.start(0)
+    pair.run(120)
+    assert pair.hub.files() == ALL
+
+
 def test_a_hub_whose_records_were_removed(pair: Pair) -> None:
     """All that is still here is offered to it, and what is there is not taken again."""
     pair.publish(*FILES)
@@ -540,6 +587,29 @@ def test_what_a_gateway_says_of_itself_comes_to_the_hub(pair: Pair) -> None:
     pair.run(90)
     assert pair.forwarder.hub.connected
     assert heard()["shop"] == (3, 11.0)
+
+
+def test_a_word_that_the_hub_can_not_keep(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files go over all the same, and so do the words behind it."""
+    words = [
+        (node, A, encode(NodeRecord(A, 1, 7, 5.0, "journal"))) for node in ("a", "b")
+    ]
+    keep = pair.hub.taker.hear
+
+    def fails(node: str, *rest: Any) -> None:
+        if node == "a":
+            raise OSError(errno.EIO, "Input/output error")
+        keep(node, *rest)
+
+    monkeypatch.setattr(pair.hub.taker, "hear", fails)
+    pair.begin(words=lambda: lambda _: words)
+    pair.publish(*FILES)
+    pair.forwarder.start(0)
+    pair.run(20)
+    assert pair.hub.files() == ALL
+    assert [one.node for one in at_hub(pair.hub.directories.arrivals)] == ["b"]
 
 
 def test_two_gateways_of_one_name_are_told(pair: Pair) -> None:

@@ -149,6 +149,44 @@ def test_a_file_of_other_events_is_told(make: Callable[..., Arrivals]) -> None:
     assert (why.value.code, why.value.events) == (412, sent.file.events)
 
 
+def test_a_file_that_moves_to_the_archive_meanwhile(
+    directories: Directories, told: list[str]
+) -> None:
+    """The events that it has are told all the same: the edge may have others."""
+    sent = Sent(1)
+
+    def moves(path: Path) -> io.BytesIO:
+        if path.parent == directories.spool and path.name == sent.name:
+            path.rename(directories.archive / path.name)
+        return io.BytesIO(path.read_bytes())
+
+    bring(Arrivals("hub", directories, RealDisk(), told.append), sent)
+    hub = Arrivals("hub", directories, RealDisk(), told.append, reader=moves)
+    with pytest.raises(Unwelcome) as caught:
+        hub.look(sent.file)
+    assert (caught.value.code, caught.value.events) == (412, sent.file.events)
+
+
+def test_a_part_that_can_not_be_read(directories: Directories, told: list[str]) -> None:
+    """It goes, and the file comes anew."""
+    sent, broken = Sent(1), True
+
+    def reader(path: Path) -> io.BytesIO:
+        if broken and "arriving" in path.name:
+            raise OSError(errno.EIO, "Input/output error")
+        return io.BytesIO(path.read_bytes())
+
+    hub = Arrivals("hub", directories, RealDisk(), told.append, reader=reader)
+    begun = hub.bring(sent.file, 0)
+    begun.write([sent.data[:100]])
+    begun.close()
+    with pytest.raises(OSError, match="Input"):
+        hub.bring(sent.file, hub.look(sent.file))
+    broken = False
+    assert hub.look(sent.file) == 0
+    assert bring(hub, sent)
+
+
 def test_a_part_goes_on_where_it_is(
     make: Callable[..., Arrivals], directories: Directories
 ) -> None:
@@ -191,6 +229,23 @@ def test_a_part_that_nobody_goes_on_with(
     for number in range(40):
         hub.bring(Sent(1 + 3 * number).file, 0).close()
     assert len([*directories.spool.glob(".arriving-*")]) == 16
+
+
+def test_a_clock_that_was_wrong(
+    make: Callable[..., Arrivals], directories: Directories
+) -> None:
+    """What was written, or heard, by a clock that is set back since goes like all else."""
+    ahead = 1e8
+    hub = Arrivals("hub", directories, RealDisk(), print, lambda: time.time() + ahead)
+    hub.open()
+    hub.bring(Sent(1).file, 0).close()
+    (part,) = (each for each in directories.spool.iterdir() if "arriving" in each.name)
+    RealDisk().set_times(part, time.time() + ahead)
+    assert hub.comes("edge")
+    ahead = 0
+    hub.look_after_parts()
+    assert not part.exists()
+    assert not hub.comes("edge")
 
 
 def test_two_hubs_in_one_spool(make: Callable[..., Arrivals]) -> None:
@@ -491,6 +546,28 @@ def test_no_power_cut_loses_or_doubles_a_file() -> None:
                 assert left.read(directories.spool / name) == data, story
             looked += 1
     assert looked > 50
+
+
+def test_no_power_cut_after_a_kill_loses_a_file() -> None:
+    """A gateway that is killed at any step, and starts, tells of no file whose name a cut
+    may still take.
+    """
+    directories = Directories.under(Path("/hub"))
+    disk = RecordingDisk()
+    for each in (directories.spool, directories.archive, directories.arrivals):
+        disk.make_directory(each)
+    hub = on_recording(disk, directories)
+    bring(hub, FILES[0])
+    disk.mark(FILES[0].name)
+    bring(hub, FILES[1])
+    for moment in disk.moments:
+        if not moment.marks:
+            continue
+        left = RecordingDisk.after_kill(moment)
+        bring(on_recording(left, directories), FILES[1])
+        for story, found in crashes(left.moments[-1], most=40):
+            for sent in FILES[:2]:
+                assert found.exists(directories.spool / sent.name), (moment.step, story)
 
 
 @pytest.mark.parametrize(

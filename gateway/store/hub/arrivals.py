@@ -149,7 +149,7 @@ class Arrivals:
         self.onward: Onward | None = None
         """Uploads that take files on."""
         self._spool_lock: Lock | None = None
-        self._waits = self._unsynced = False
+        self._waits = False
         self._looked_at = 0.0
         """When parts that are left were looked at."""
         self.files = self.bytes = self.events = 0
@@ -211,8 +211,10 @@ class Arrivals:
     @property
     def twins(self) -> list[str]:
         """Nodes of which two gateways have the name, as far as can be told."""
-        since = self._clock() - _LATELY_SECONDS
-        return sorted(node for node, at in self._twins.items() if at > since)
+        return sorted(node for node, at in self._twins.items() if self._lately(at))
+
+    def _lately(self, at: float) -> bool:
+        return abs(self._clock() - at) < _LATELY_SECONDS  # or the clock was set back
 
     def has(self, node: str) -> bool:
         """Whether that node's files arrive here, or did.  Any thread."""
@@ -234,9 +236,7 @@ class Arrivals:
         """Whether that node's files may come now.  Any thread."""
         with self._lock:
             known = self._nodes.get(node)
-        return known is not None and (
-            bool(known.hands) or self._clock() - known.asked_at < _LATELY_SECONDS
-        )
+        return known is not None and (bool(known.hands) or self._lately(known.asked_at))
 
     def look_after_parts(self) -> None:
         """Remove what came of files of which no more came for a day.  Blocks; raises OSError."""
@@ -255,7 +255,7 @@ class Arrivals:
     def _is_old(self, part: str, now: float) -> bool:
         with contextlib.suppress(FileNotFoundError):
             modified = self._disk.modified(self._directories.spool / part)
-            return now - modified >= _PART_SECONDS
+            return abs(now - modified) >= _PART_SECONDS
         return True
 
     def _drop(self, known: _Node, part: str) -> None:
@@ -348,9 +348,13 @@ class Arrivals:
         if part not in known.parts or self._disk.size(path) != at:
             raise Unwelcome(409, f"{file.name} can not go on at byte {at}")
         bringing = _Bringing(self, known, file, named, path, self._disk.open(path), at)
-        with self._reader(path) as opened:
-            while data := opened.read(_CHUNK_BYTES):
-                bringing.sha256.update(data)
+        try:
+            with self._reader(path) as opened:
+                while data := opened.read(_CHUNK_BYTES):
+                    bringing.sha256.update(data)
+        except OSError:
+            bringing._drop()  # noqa: SLF001 - or it would be found, and not read, again
+            raise
         return bringing
 
     def _named(self, file: Announced) -> SpoolFile:
@@ -374,22 +378,21 @@ class Arrivals:
 
     def _see_whether_it_is_there(self, known: _Node, named: SpoolFile) -> None:
         """Raise `Unwelcome` if it is, durably, whatever the record says."""
-        places = self._directories.spool, self._directories.archive
-        there = [
-            one / named.name for one in places if self._disk.exists(one / named.name)
-        ]
-        if not there:
+        spool, name = self._directories.spool, named.name
+        for folder in (spool, self._directories.archive):  # as it may move meanwhile
+            with (
+                contextlib.suppress(FileNotFoundError),
+                self._reader(folder / name) as opened,
+            ):
+                events = _events_of(opened)
+                break
+        else:
             return
-        if self._unsynced:
-            self._disk.sync_directory(self._directories.spool)
-            self._unsynced = False
+        self._disk.sync_directory(spool)  # a sync failed, or a kill came before it
         self.note(known, named)
-        if not self.is_settled(named.name):
-            raise Unwelcome(503, f"{named.name} is not in the bucket yet (ack: spool)")
-        events = ""
-        with contextlib.suppress(FileNotFoundError), self._reader(there[0]) as opened:
-            events = _events_of(opened)
-        raise Unwelcome(412, f"{named.name} is there", events)
+        if not self.is_settled(name):
+            raise Unwelcome(503, f"{name} is not in the bucket yet (ack: spool)")
+        raise Unwelcome(412, f"{name} is there", events)
 
     def note(self, known: _Node, named: SpoolFile) -> None:
         """Note durably that its lsns are there.  The node's lock is held."""
@@ -444,10 +447,8 @@ class Arrivals:
         self._see_whether_it_is_there(known, named)
         self._disk.rename(bringing.path, spool / named.name)
         known.parts.pop(bringing.path.name, None)
-        self._unsynced = True
         self.came(bringing.file.size, named)
         self._disk.sync_directory(spool)
-        self._unsynced = False
         self.note(known, named)
 
     @property

@@ -459,7 +459,7 @@ class Uploads:
             fewer = self._too_many(one.seconds)
             refused = [
                 why
-                for name, why in self._refusals(one.name).items()
+                for name, why in self._refusals().items()
                 if self._aside(name, why, self.stuck)
             ]
             away, self.why, self._failures = self.why, None, 0
@@ -488,7 +488,14 @@ class Uploads:
         self._waiting[node].pop(name)
         if not self._waiting[node]:
             del self._waiting[node]
-        for each in (self._there, self._later, self.conflicts, self.stuck):
+        for each in (
+            self._there,
+            self._later,
+            self._tried,
+            self._refused,
+            self.conflicts,
+            self.stuck,
+        ):
             each.pop(name, None)
 
     def _take_out(self, name: str) -> None:
@@ -514,10 +521,8 @@ class Uploads:
         self._fewer_at = self._clock()
         return {"count": len(joint), "why": self._last_why, "most": self._at_once}
 
-    def _refusals(self, well: str) -> dict[str, str]:
-        """The files that fail by themselves, and why, once *well* went well."""
-        self._refused.pop(well, None)
-        self._tried.pop(well, None)
+    def _refusals(self) -> dict[str, str]:
+        """The files that fail by themselves, and why, once another one went well."""
         found = {}
         for name in self._tried:
             times, why = self._refused[name]

@@ -14,10 +14,10 @@ import pytest
 from twisted.logger import formatEvent, globalLogPublisher
 
 from gateway.event import Rows
-from gateway.store.names import file_name
+from gateway.store.names import SpoolFile, file_name
 from gateway.store.objects.bucket import BucketError
 from gateway.store.spool import uploads as module
-from gateway.store.spool.uploads import BucketEnd, Uploaded, Uploads
+from gateway.store.spool.uploads import BucketEnd, Put, SetAside, Uploaded, Uploads
 from gateway.store.system.disk import RealDisk
 from gateway.store.system.shared import SharedDict
 from gateway_testkit.bucket import MemoryBucket
@@ -543,6 +543,30 @@ def test_a_file_that_alone_is_refused_stops_no_other(
     told = [line for line in lines if bad in line]
     assert len(told) == 1
     assert why in told[0]
+
+
+def test_a_file_that_was_refused_and_is_set_aside_is_not_told_for_ever(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits no more: nothing is wrong with it."""
+    bad, *others = (world.file(n, n) for n in range(1, 6))
+    uploads = world.uploads(1)
+    put, tries = uploads.end.put, [BucketError("no")] * 3
+
+    def refuses(file: SpoolFile, path: Path) -> Put:
+        if file.name == bad:
+            raise tries.pop() if tries else SetAside("damaged")
+        return put(file, path)
+
+    monkeypatch.setattr(uploads.end, "put", refuses)
+    for other in others[:2]:
+        uploads._upload(bad)
+        uploads._upload(other)
+    uploads._upload(bad)
+    uploads._upload(bad)
+    uploads._upload(others[2])
+    assert bad not in uploads.stuck
+    assert uploads.problem is None
 
 
 def test_an_outage_is_no_files_fault(world: World) -> None:
