@@ -23,6 +23,8 @@ PIECE_BYTES = 1 << 14
 """Bytes of a body between two looks whether it is answered already."""
 SILENT_SECONDS = 60.0
 """A hub that takes nothing and says nothing for so long is not there."""
+_MOST_BYTES = 1 << 26
+"""Bytes of an answer: two million ranges of lsns."""
 _NO_TLS = ("wrong version number", "handshake failure", "record layer failure")
 """OpenSSL's words where the other end speaks something else."""
 
@@ -151,13 +153,15 @@ class HubLine:
             self._socket.sendall(self._http.send(event) or b"")
 
     def _reply(self) -> Reply:
-        head, body = None, b""
+        head, body = None, bytearray()
         while True:
             event = self._http.next_event()
             if isinstance(event, h11.Response):
                 head = event
             elif isinstance(event, h11.Data):
                 body += event.data
+                if len(body) > _MOST_BYTES:
+                    raise Lost("the hub's answer has no end")
             elif isinstance(event, h11.EndOfMessage):
                 break
             elif not isinstance(event, h11.Event):
@@ -169,7 +173,7 @@ class HubLine:
             self._http.start_next_cycle()
             self.over = False
         fields = {key.decode(): value.decode("latin-1") for key, value in head.headers}
-        return Reply(head.status_code, fields, body)
+        return Reply(head.status_code, fields, bytes(body))
 
     def _take(self, data: bytes) -> None:
         if not data and self._http.their_state is not h11.SEND_BODY:

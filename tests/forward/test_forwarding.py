@@ -17,6 +17,7 @@ from edges import ALL, FILES, Pair
 from forwarded import Sent
 from gateway.config.model import Forward
 from gateway.forward import hub as module
+from gateway.forward.http import HubLine, Lost
 from gateway.store.lsns import Lsns
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.objects.node_record import NodeRecord, Relay, at_hub, hear
@@ -430,6 +431,34 @@ def test_a_hub_that_is_put_back_right_after_an_answer(
     pair.forwarder.start(0)
     pair.run(120)
     assert pair.hub.files() == ALL
+
+
+def test_an_answer_without_end() -> None:
+    """It takes no more memory than any answer of a hub has."""
+
+    class Endless:
+        taken = 0
+
+        def sendall(self, _: bytes) -> None:
+            pass
+
+        def recv(self, size: int) -> bytes:
+            assert self.taken < 1 << 27
+            self.taken += size
+            piece = b"x" * size
+            head = b"" if self.taken > size else b"HTTP/1.1 200 OK\r\n\r\n"
+            return head + piece
+
+        def shutdown(self, _: int) -> None:
+            pass
+
+        def close(self) -> None:
+            pass
+
+    line = HubLine(Endless(), "hub", "")  # type: ignore[arg-type]
+    with pytest.raises(Lost, match="no end"):
+        line.ask("GET", "/nodes/edge", {})
+    assert line.over
 
 
 def test_a_hub_whose_records_were_removed(pair: Pair) -> None:
