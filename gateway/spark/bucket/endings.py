@@ -35,13 +35,19 @@ class Endings:
         if now - self._heard_at < node_record.EVERY_SECONDS:
             return
         there = {one.name: one for one in node_record.listed(self._bucket)}
-        before, self._heard = self._heard, {}
-        for name, one in there.items():
-            if (known := before.get(name)) and known[0].modified == one.modified:
-                self._heard[name] = known
-        new = [one for name, one in there.items() if name not in self._heard]
+        before = self._heard
+        self._heard = {name: before[name] for name in there if name in before}
+        new = [
+            one
+            for name, one in there.items()
+            if name not in before or before[name][0].modified != one.modified
+        ]
         read, _ = asked(at_once, lambda one: node_record.read(self._bucket, one), new)
-        self._heard |= {one.name: (heard, now) for one, heard in read}
+        for one, heard in read:
+            if heard.record is not None:
+                self._heard[one.name] = heard, now
+            elif one.name in before:  # it is there, and is read again in a minute
+                self._heard[one.name] = before[one.name][0], now
         self._heard_at = now
         nodes: dict[str, dict[str, tuple[NodeRecord, float]]] = {}
         for heard, since in self._heard.values():
