@@ -368,6 +368,8 @@ class Forwarder:
                     hub.ask_about(node)
                 except Held as why:
                     self._hold(node, why)
+                except Busy:  # maybe for this one alone
+                    self._archived[node] = self._archived.pop(node, [])
                 return
 
     def _tell_words(self, hub: Hub) -> None:

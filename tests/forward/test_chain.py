@@ -4,6 +4,7 @@ once, under their names, in the same bytes.
 
 from __future__ import annotations
 
+import errno
 import random
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from twisted.internet.task import Clock
 
 from edges import Hub, Pair
 from forwarded import Sent
-from gateway.sdk.arrivals import Announced, Unwelcome
+from gateway.sdk.arrivals import Announced, Known, Unwelcome
 from incarnations import A, B
 from samples import some_of
 
@@ -222,6 +223,29 @@ def test_an_edge_of_the_archive_that_the_hub_refuses(region: Region) -> None:
     region.run(700)
     hub = region.forwarder.hub
     assert (hub.connected, hub.denied, hub.why) == (True, False, "")
+
+
+@pytest.mark.parametrize("bad", ["shop", "ship"])
+def test_an_edge_of_the_archive_whose_record_the_hub_can_not_read(
+    region: Region, monkeypatch: pytest.MonkeyPatch, bad: str
+) -> None:
+    """Files of the others come all the same, and its own once that is over."""
+    region.bring(*SHOP, *SHIP)
+    region.to_archive(*SHOP, *SHIP)
+    known, broken = region.hub.taker.known, [bad]
+
+    def fails(node: str) -> Known:
+        if node in broken:
+            raise OSError(errno.EIO, "Input/output error")
+        return known(node)
+
+    monkeypatch.setattr(region.hub.taker, "known", fails)
+    region.restart()
+    region.run(30)
+    assert region.hub.files() == as_bytes(*(SHIP if bad == "shop" else SHOP))
+    broken.clear()
+    region.run(30)
+    assert region.hub.files() == as_bytes(*SHOP, *SHIP)
 
 
 def test_an_edge_that_is_newer_than_the_hub(
