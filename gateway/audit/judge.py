@@ -262,7 +262,8 @@ class _Judge:
         counts, lives = self._counts.get(each), self._lives
         behind = Lsns([((counts.last if counts else 0) + 1, GREATEST)])
         gone = self._view.consumed.left(self._name)
-        its = [each] if each in gone else lives.of_its_directory(each, gone)
+        # One that has a line again may have had one before, which is in those behind it.
+        its = {each, *lives.of_its_directory(each, gone)} & gone.keys()
         left = Lsns.joined(gone[one] for one in its)
         return self._gone(each, expired=True) | (left & behind)
 

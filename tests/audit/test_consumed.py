@@ -141,6 +141,9 @@ def test_what_has_left_of_one_whose_line_was_folded(tmp_path: Path) -> None:
     write(journal, Incarnation(B, 11, 0, (A,), begins=(1,)))
     kept.places.state_of("gw").mkdir(parents=True)
     assert kept.report().expired == 10
+    # A file of it that came back has left since.
+    write(journal, Expired(f"gw_{A}", Lsns([(10, 10)])))
+    assert kept.report().expired == 10
     kept.add(4, 1, by="z" * 10)
     assert [
         life.incarnation for life in kept.report().nodes[0].lives if life.holes
