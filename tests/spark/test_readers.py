@@ -183,7 +183,7 @@ def lake(
         done = list(
             compact(data / "lake", Lake(), before=INSTANT.date() + dt.timedelta(1))
         )
-        assert {one.folder.partition("/")[0] for one in done} == {"events", "stats"}
+        assert {one.day.partition("/")[0] for one in done} == {"events", "stats"}
     return data / "lake"
 
 

@@ -51,6 +51,6 @@ test('it says where its sources are, and so do the other clients', { skip }, () 
   const { url, directory } = about.repository;
   assert.equal(directory, 'clients/js');
   assert.ok(read('../../pyproject.toml').includes(`Source = "${url}"`));
-  assert.ok(read('../python/pyproject.toml').includes(`Source = "${url}"`));
+  assert.ok(read('../../packages/rsio-client/pyproject.toml').includes(`Source = "${url}"`));
   assert.ok(read('../java/pom.xml').includes(`<url>${url}</url>`));
 });
