@@ -8,8 +8,8 @@ The gateway and the Spark job may be at work meanwhile.
     counts   how often each lsn was seen
     sites    where one audit looks: directories, buckets, tables, gateways
     lake     the tables
-    sinks    … of whichever sink the job has
-    remote   … in object storage
+    sinks    the tables of each kind of sink
+    remote   tables in object storage
     variant  strings out of a VARIANT
     files    journal segments and spool files
     bucket   those that are in a bucket

@@ -57,7 +57,7 @@ def _complete_files(parser: argparse.ArgumentParser) -> None:
     import shtab
 
     for action in parser._actions:  # noqa: SLF001 - argparse shows them no other way
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - likewise
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for one in action.choices.values():
                 _complete_files(one)
         elif action.metavar == "DIR":

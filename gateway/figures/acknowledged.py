@@ -1,4 +1,4 @@
-"""Are senders acknowledged?"""
+"""Figures, panels and conditions of a question: are senders acknowledged?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is all there, once?"""
+"""Figures, panels and conditions of a question: is all there, once?"""
 
 from __future__ import annotations
 

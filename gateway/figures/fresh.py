@@ -1,4 +1,4 @@
-"""Is the table fresh?"""
+"""Figures, panels and conditions of a question: is the table fresh?"""
 
 from __future__ import annotations
 

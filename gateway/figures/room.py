@@ -1,4 +1,4 @@
-"""Is room left?"""
+"""Figures, panels and conditions of a question: is room left?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The question who is turned away."""
+"""Figures, panels and conditions of a question: who is turned away?"""
 
 from __future__ import annotations
 

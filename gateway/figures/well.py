@@ -1,4 +1,4 @@
-"""Is the process well?"""
+"""Figures, panels and conditions of a question: is the process well?"""
 
 from __future__ import annotations
 

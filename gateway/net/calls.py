@@ -1,4 +1,4 @@
-"""ServerCalls to the server of a connection: what it raises ends this connection, and no other."""
+"""Calls to the server of a connection: what it raises ends this connection, and no other."""
 
 from __future__ import annotations
 

@@ -261,7 +261,7 @@ class MemoryBudget:
         self._largest = max(self._addresses.values(), default=0)
         self._first = self._last_place = 0
         if left * 16 < left + self._held:
-            left = 0  # whoever is first has all of it
+            left = 0  # the first has all of it
         for one in self._accounts:
             if one.stands or one.size > one.input == 0:  # it waits for no input
                 continue

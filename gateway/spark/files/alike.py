@@ -39,7 +39,7 @@ def folder_of(spool: Path, files: Sequence[SpoolFile]) -> Path | None:
         try:
             found |= _of_file(spool / file.name)
         except (OSError, OverflowError, ValueError):
-            return None  # whoever reads the rows says what is wrong
+            return None  # the reader of the rows says what is wrong
         if len(found) > 1 or None in found:
             return None
     if not found:

@@ -231,7 +231,7 @@ def _write_like(disk: LakeDisk, hidden: Path, data: bytes, old: Path) -> None:
     hidden.write_bytes(data)
     was = old.stat()
     hidden.chmod(stat.S_IMODE(was.st_mode))
-    with contextlib.suppress(PermissionError):  # then whoever owns it runs this
+    with contextlib.suppress(PermissionError):  # then its owner runs this
         os.chown(hidden, was.st_uid, was.st_gid)
     sync(disk, hidden)
 

@@ -353,7 +353,7 @@ class Uploads:
     def _due(self, now: float) -> tuple[str | None, float | None]:
         """The first file that may be tried, or else when the next one may, if any."""
         if (self._failures or not self._fit) and self._busy:
-            return None, None  # whoever has it tries for all
+            return None, None  # the thread that has it tries for all
         if len(self._busy) >= self._most_at_once(now):
             return None, None
         if self._failures and now < self._again_at:
