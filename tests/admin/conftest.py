@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -36,6 +35,7 @@ from gateway.net.reading import READ_BYTES
 from gateway.sdk.endpoint import parse_endpoint
 from gateway.sdk.figures import Figure, StatusSection
 from gateway.sdk.protocol import Post
+from making import Make
 
 _NOTHING = os.open(os.devnull, os.O_RDONLY)
 
@@ -283,11 +283,11 @@ def daemon() -> Daemon:
 
 
 @pytest.fixture
-def open_port(daemon: Daemon) -> Callable[..., Port]:
+def open_port(daemon: Daemon) -> Make[Port]:
     """Makes a `Port` onto the daemon: `open_port(token="s3cret")`."""
     return lambda **options: Port(daemon, **options)
 
 
 @pytest.fixture
-def port(open_port: Callable[..., Port]) -> Port:
+def port(open_port: Make[Port]) -> Port:
     return open_port()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from twisted.internet.address import UNIXAddress
 
 from gateway.admin.stream import EventStream
 from gateway.sdk.protocol import Answer
+from making import Make
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 TOKEN = b"Authorization: Bearer s3cret\r\n\r\n"
@@ -34,7 +34,7 @@ def penalties() -> Penalties:
 
 
 @pytest.fixture
-def port(open_port: Callable[..., Any], penalties: Penalties) -> Any:
+def port(open_port: Make, penalties: Penalties) -> Any:
     """One that has a token."""
     stream = {"/stream": lambda _: EventStream(lambda: None, b"data: 1\n\n")}
     return open_port(token="s3cret", more=stream, penalties=penalties)
@@ -204,7 +204,7 @@ def test_who_leaves_before_the_answer(port: Any, penalties: Penalties) -> None:
     assert port.scheduled == 0
 
 
-def test_the_limit_is_the_daemons(open_port: Callable[..., Any]) -> None:
+def test_the_limit_is_the_daemons(open_port: Make) -> None:
     """Where file descriptors are few, connections are."""
     port = open_port(most=21)
     clients = [port.come(f"10.0.0.{n}") for n in range(60)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +13,7 @@ from gateway.access import Access
 from gateway.admin.feed import Feed
 from gateway.admin.history import History
 from gateway.sdk.endpoint import Tcp
+from making import Make
 
 
 class Viewer:
@@ -47,7 +47,7 @@ class Viewer:
 class World:
     """The feed of a daemon, and its rejections."""
 
-    def __init__(self, daemon: Any, open_port: Callable[..., Any]) -> None:
+    def __init__(self, daemon: Any, open_port: Make) -> None:
         self.daemon = daemon
         self.clock = Clock()
         self.rejections = [{"why": "too long"}]
@@ -73,7 +73,7 @@ class World:
 
 
 @pytest.fixture
-def world(daemon: Any, open_port: Callable[..., Any]) -> World:
+def world(daemon: Any, open_port: Make) -> World:
     return World(daemon, open_port)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import h11
@@ -19,6 +19,7 @@ from gateway.admin.site import Site
 from gateway.sdk.endpoint import Unix
 from gateway.sdk.protocol import Answer
 from gateway.testing import FakeConnection
+from making import Make
 from unclear_lengths import UNCLEAR_LENGTHS
 
 HEAD = b"Host: localhost\r\n"
@@ -27,7 +28,7 @@ HEALTH = b"GET /healthz HTTP/1.1\r\n" + HEAD + b"\r\n"
 
 
 @pytest.fixture
-def port(open_port: Callable[..., Any]) -> Any:
+def port(open_port: Make) -> Any:
     """One that answers a post with what was posted."""
     return open_port(posts={"/api/x": Answer}, trust_loopback=True)
 
@@ -206,9 +207,7 @@ def test_upgrades_are_not_taken(port: Any) -> None:
     assert client.send(tunnel).startswith(b"HTTP/1.1 405 ")
 
 
-def test_who_closes_one_direction_gets_its_answer(
-    open_port: Callable[..., Any],
-) -> None:
+def test_who_closes_one_direction_gets_its_answer(open_port: Make) -> None:
     """As `nc` does: also if that takes a while."""
     done: Deferred[Answer] = Deferred()
     port = open_port(posts={"/api/x": lambda _: done}, trust_loopback=True)
@@ -233,7 +232,7 @@ def test_who_was_asked_to_close_does(port: Any) -> None:
 
 
 def test_fields_of_a_page_that_are_none(
-    open_port: Callable[..., Any], logged: list[dict[str, Any]]
+    open_port: Make, logged: list[dict[str, Any]]
 ) -> None:
     """Nobody writes a second response through them; it is a failure as others."""
     split = {"X-Name": "a\r\nSet-Cookie: b"}
@@ -254,7 +253,7 @@ def test_fields_of_a_page_that_are_none(
     "framing", [{"content-length": "1"}, {"Transfer-Encoding": "chunked"}], ids=str
 )
 def test_how_long_a_response_is_no_page_says(
-    open_port: Callable[..., Any], framing: dict[str, str]
+    open_port: Make, framing: dict[str, str]
 ) -> None:
     """It is as long as its body is, at once or later, and the connection is good."""
     done: Deferred[Answer] = Deferred()
@@ -273,7 +272,7 @@ def test_how_long_a_response_is_no_page_says(
     assert client.send(HEALTH).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
-def test_codes_without_a_body(open_port: Callable[..., Any]) -> None:
+def test_codes_without_a_body(open_port: Make) -> None:
     """What a page says with 204 or 304 is left out, and the connection is good."""
     port = open_port(more={"/none": lambda _: Answer(b"x", code=204)})
     client = port.come()
@@ -282,7 +281,7 @@ def test_codes_without_a_body(open_port: Callable[..., Any]) -> None:
     assert client.send(HEALTH).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
-def test_the_daemon_stops(open_port: Callable[..., Any]) -> None:
+def test_the_daemon_stops(open_port: Make) -> None:
     """Who waits for an answer gets it, and everybody's connection ends."""
     done: Deferred[Answer] = Deferred()
     port = open_port(posts={"/api/x": lambda _: done}, trust_loopback=True)
@@ -299,7 +298,7 @@ def test_the_daemon_stops(open_port: Callable[..., Any]) -> None:
     assert waiting.gone
 
 
-def test_real_peers_are_behind_the_balancer(open_port: Callable[..., Any]) -> None:
+def test_real_peers_are_behind_the_balancer(open_port: Make) -> None:
     """Its PROXY header says who it is that guesses, and whose places are taken."""
     port = open_port(
         token="s3cret", proxy_protocol={"trusted": ["127.0.0.0/8"]}, most=8

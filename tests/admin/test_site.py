@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from gateway.admin.freshness import Facts, Job, judge
 from gateway.admin.site import page_of
 from gateway.admin.stream import EventStream
 from gateway.sdk.protocol import Answer
+from making import Make
 
 OPEN = ["/healthz", "/readyz"]
 GUARDED = ["/", "/metrics", "/api/status"]
@@ -249,7 +249,7 @@ def test_queries_are_ignored(port: Any) -> None:
 
 
 @pytest.mark.parametrize("path", [*GUARDED, "/nowhere", "/api/nothing"])
-def test_the_token_is_required(open_port: Callable[..., Any], path: str) -> None:
+def test_the_token_is_required(open_port: Make, path: str) -> None:
     """With a token set, nobody without it learns anything, not even which paths are."""
     port = open_port(token="s3cret")
     for headers in ({}, {"Authorization": "Bearer wrong"}):
@@ -261,23 +261,21 @@ def test_the_token_is_required(open_port: Callable[..., Any], path: str) -> None
 
 
 @pytest.mark.parametrize("path", GUARDED)
-def test_the_token_opens(open_port: Callable[..., Any], path: str) -> None:
+def test_the_token_opens(open_port: Make, path: str) -> None:
     """With the token, every page is there."""
     port = open_port(token="s3cret", listen="tcp:0.0.0.0:0")
     assert port.ask(path, Authorization="Bearer s3cret").code == 200
 
 
 @pytest.mark.parametrize("path", OPEN)
-def test_health_is_for_everyone(open_port: Callable[..., Any], path: str) -> None:
+def test_health_is_for_everyone(open_port: Make, path: str) -> None:
     """Health and readiness need no token: kubelets and load balancers have none."""
     assert open_port(token="s3cret").ask(path).code == 200
 
 
 @pytest.mark.parametrize("path", OPEN + GUARDED)
 @pytest.mark.parametrize("token", [None, "s3cret"])
-def test_dns_rebinding(
-    open_port: Callable[..., Any], path: str, token: str | None
-) -> None:
+def test_dns_rebinding(open_port: Make, path: str, token: str | None) -> None:
     """On loopback a browser lured to us under another name is refused."""
     port = open_port(token=token)
     headers = {"Authorization": "Bearer s3cret"} if token else {}
@@ -376,7 +374,7 @@ def test_silence_is_not_for_ever(port: Any) -> None:
     assert client.gone
 
 
-def test_more_pages(open_port: Callable[..., Any]) -> None:
+def test_more_pages(open_port: Make) -> None:
     """The daemon adds pages of its own, behind the same token; they may stream."""
 
     def stream(_: Any) -> EventStream:
@@ -396,7 +394,7 @@ def test_more_pages(open_port: Callable[..., Any]) -> None:
 
 
 @pytest.fixture
-def mirror(open_port: Callable[..., Any]) -> Any:
+def mirror(open_port: Make) -> Any:
     """A port that answers a post with what was posted."""
     return open_port(posts={"/api/x": Answer}, token="s3cret")
 
@@ -411,7 +409,7 @@ def test_a_post_is_answered(mirror: Any) -> None:
     assert mirror.post("/api/x", b"[1]", **kind, **BEARER).code == 200
 
 
-def test_a_post_that_takes_time(open_port: Callable[..., Any]) -> None:
+def test_a_post_that_takes_time(open_port: Make) -> None:
     """It is answered when it is done; a failure is a 500; who has gone is forgotten."""
     done: list[Deferred[Answer]] = []
 
@@ -435,7 +433,7 @@ def test_a_post_that_takes_time(open_port: Callable[..., Any]) -> None:
     assert not clients[2].got
 
 
-def test_pages_that_answer_nothing(open_port: Callable[..., Any]) -> None:
+def test_pages_that_answer_nothing(open_port: Make) -> None:
     """A plug-in's page without an answer, or one that exits, is a failure as others."""
     port = open_port(
         token="s3cret",
@@ -491,7 +489,7 @@ def test_other_methods_on_a_post(mirror: Any) -> None:
     assert mirror.post("/api/status", b"1", **BEARER).code == 405
 
 
-def test_without_a_token_nothing_is_posted(open_port: Callable[..., Any]) -> None:
+def test_without_a_token_nothing_is_posted(open_port: Make) -> None:
     """On loopback, too, unless the configuration trusts whoever is there."""
     refused = open_port(posts={"/api/x": Answer}).post("/api/x", b"[1]")
     assert refused.code == 403

@@ -35,6 +35,7 @@ from gateway.store.system.machine import Machine
 from gateway.testing import FakeConnection, ManualJournal
 from gateway_testkit.settings import settings
 from incarnations import A, rows_of
+from making import Make
 
 
 def split(body: bytes) -> Rows:
@@ -178,7 +179,7 @@ def system(tmp_path: Path) -> System:
 @pytest.fixture
 def gateway(
     system: System, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str, str]]:
+) -> Make[tuple[int, str, str]]:
     """Run `gateway COMMAND … --data-dir` on the system: status, output, errors."""
 
     def run(*argv: object, where: bool = True) -> tuple[int, str, str]:
@@ -237,7 +238,7 @@ class Port(threading.Thread):
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[..., str]]:
+def serve() -> Iterator[Make[str]]:
     """Open ports, `serve(talk, tls=None)`; the address of each."""
     ports = []
 
@@ -342,7 +343,7 @@ class Listener:
 
 
 @pytest.fixture
-def listen(serve: Callable[..., str]) -> Callable[..., Listener]:
+def listen(serve: Make[str]) -> Make[Listener]:
     """Open a listener, `listen(protocol, tls=None, reads=0, batches=0, **options)`."""
 
     def make(protocol: str, tls: ssl.SSLContext | None = None, **more: Any) -> Listener:
@@ -354,13 +355,13 @@ def listen(serve: Callable[..., str]) -> Callable[..., Listener]:
 
 
 @pytest.fixture
-def send(gateway_command: Callable[..., Any]) -> Callable[..., Any]:
+def send(gateway_command: Make) -> Make:
     """Run `gateway send …` to its end."""
     return lambda *words, **more: gateway_command("send", *words, **more)
 
 
 @pytest.fixture
-def send_until(tmp_path: Path) -> Callable[..., str]:
+def send_until(tmp_path: Path) -> Make[str]:
     """Run `gateway send …`, which has nothing acknowledged and tries again, until it says
     *complaint*; then it is stopped.  What it said.
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,13 @@ from gateway.audit.lake import Lake
 from gateway.store.directories import Directories
 from gateway.store.names import parse_file_name
 from incarnations import A, segment_name
+from making import Make
 
-Run = Callable[..., tuple[int, str, str]]
+Run = Make[tuple[int, str, str]]
 
 
 @pytest.fixture
-def verdict(gateway: Run) -> Callable[..., dict[str, Any]]:
+def verdict(gateway: Run) -> Make[dict[str, Any]]:
     """`gateway audit --json`, whose exit status must agree with what it says."""
 
     def verdict(*argv: object) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def verdict(gateway: Run) -> Callable[..., dict[str, Any]]:
     return verdict
 
 
-Verdict = Callable[..., dict[str, Any]]
+Verdict = Make[dict[str, Any]]
 
 
 def test_events_in_all_three_places_are_complete(system: Any, gateway: Run) -> None:

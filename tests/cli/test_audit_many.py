@@ -23,6 +23,7 @@ from gateway.admin.status import (
 )
 from gateway.figures import section
 from incarnations import A, rows_of
+from making import Make
 from small_s3 import SmallS3, small_s3
 
 pytest.importorskip("obstore")
@@ -94,7 +95,7 @@ def cluster(tmp_path: Path, system: Any) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def verdict(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]:
+def verdict(capsys: pytest.CaptureFixture[str]) -> Make[dict[str, Any]]:
     def verdict(*words: str) -> dict[str, Any]:
         status = cli.main(["audit", "--json", *words])
         out, err = capsys.readouterr()
@@ -106,7 +107,7 @@ def verdict(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]
     return verdict
 
 
-Verdict = Callable[..., dict[str, Any]]
+Verdict = Make[dict[str, Any]]
 
 
 def places(report: dict[str, Any]) -> dict[str, tuple[int, int, int, int]]:
@@ -232,9 +233,7 @@ def ask(cluster: Cluster, verdict: Verdict, tmp_path: Path) -> Verdict:
     return ask
 
 
-def test_gateways_on_other_machines_are_asked(
-    ask: Verdict, serve: Callable[..., str]
-) -> None:
+def test_gateways_on_other_machines_are_asked(ask: Verdict, serve: Make[str]) -> None:
     """How far they are, and what is in their journals alone: a hole before that shows."""
     one = serve(answering(node="gw-1", durable=12, published=8))
     two = serve(answering(node="gw-2", durable=10, published=8))
@@ -250,9 +249,7 @@ def test_gateways_on_other_machines_are_asked(
     assert node["in_journal"] == 2
 
 
-def test_an_edge_that_forwards_its_files(
-    ask: Verdict, serve: Callable[..., str]
-) -> None:
+def test_an_edge_that_forwards_its_files(ask: Verdict, serve: Make[str]) -> None:
     """What it says is at the hub must be there; the rest is with it, in spool and journal."""
 
     def edge(arrived: int) -> str:
@@ -268,9 +265,7 @@ def test_an_edge_that_forwards_its_files(
     assert [(one["first"], one["last"]) for one in node["holes"]] == [(9, 9)]
 
 
-def test_an_edge_that_is_at_another_hub(
-    ask: Verdict, serve: Callable[..., str]
-) -> None:
+def test_an_edge_that_is_at_another_hub(ask: Verdict, serve: Make[str]) -> None:
     """What it says is there need not be here: that is said, and is no proof."""
 
     def edge(hub: str) -> str:
@@ -284,9 +279,7 @@ def test_an_edge_that_is_at_another_hub(
     assert "its files go to hub-2 now, which is not looked at here" in str(report)
 
 
-def test_an_edge_whose_files_are_on_the_way(
-    ask: Verdict, serve: Callable[..., str]
-) -> None:
+def test_an_edge_whose_files_are_on_the_way(ask: Verdict, serve: Make[str]) -> None:
     """What it has handed on, and the gateway in between still has, is not missing here; what
     that one has handed on must be here.
     """
@@ -326,7 +319,7 @@ def test_at_the_edge_there_are_no_tables(
 
 
 def test_a_gateway_that_can_not_be_asked_is_a_problem(
-    ask: Verdict, serve: Callable[..., str]
+    ask: Verdict, serve: Make[str]
 ) -> None:
     """Nobody there, no token, a bucket that is not looked at, one node twice."""
     elsewhere = serve(

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,11 @@ from deadlines import run
 from gateway.cli import _audit_note
 from gateway.sdk.command import WrongUse
 from gateway.store.readers.audited import Audited
+from making import Make
 
 
 @pytest.fixture
-def config(system: Any, tmp_path: Path) -> Callable[..., Path]:
+def config(system: Any, tmp_path: Path) -> Make[Path]:
     """A file for the system's directories, with this section `spark.audit`."""
 
     def written(**audit: object) -> Path:
@@ -42,9 +42,7 @@ def noted(config: Path, *more: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_what_it_found_lies_beside_the_tables(
-    system: Any, config: Callable[..., Path]
-) -> None:
+def test_what_it_found_lies_beside_the_tables(system: Any, config: Make[Path]) -> None:
     """Complete, then with events that are nowhere and one that is there twice; when one is
     to come, and how often, stays as it was.
     """
@@ -83,7 +81,7 @@ def test_it_ends_at_its_limits(
     limits: dict[str, str],
     why: str,
     system: Any,
-    config: Callable[..., Path],
+    config: Make[Path],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -111,7 +109,7 @@ def test_it_ends_at_its_limits(
 
 
 def test_it_ends_when_it_is_asked_to_and_leaves_signals_as_they_were(
-    system: Any, config: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+    system: Any, config: Make[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_audit_note, "_give_way", lambda: None)
     handler = signal.getsignal(signal.SIGTERM)
@@ -128,7 +126,7 @@ def test_it_ends_when_it_is_asked_to_and_leaves_signals_as_they_were(
 
 
 def test_an_error_is_noted_and_told(
-    system: Any, config: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+    system: Any, config: Make[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As it would be without."""
     monkeypatch.setattr(_audit_note, "_give_way", lambda: None)
@@ -145,7 +143,7 @@ def test_an_error_is_noted_and_told(
     "more", [{"data_dir": [Path("x")]}, {"node": "gw-1"}, {"first": 7}]
 )
 def test_a_part_is_not_noted_as_the_whole(
-    more: dict[str, Any], config: Callable[..., Path]
+    more: dict[str, Any], config: Make[Path]
 ) -> None:
     with pytest.raises(WrongUse, match="--note is about all"):
         _audit_note.run(asked(config(), **more), lambda args, heard: 0)

@@ -14,6 +14,7 @@ import pytest
 
 from gateway import cli
 from gateway.store.system.lock import lock
+from making import Make
 from small_http import Asked, SmallHttp
 
 FINE = {"applied": True, "problems": [], "changed": [], "restart": [], "job": []}
@@ -44,7 +45,7 @@ def admin() -> Iterator[AdminPort]:
 
 
 @pytest.fixture
-def reload(admin: AdminPort, tmp_path: Path) -> Callable[..., int]:
+def reload(admin: AdminPort, tmp_path: Path) -> Make[int]:
     """Run it, with more of a configuration."""
 
     def run(*arguments: str, more: str = "", token: str = "null") -> int:
@@ -118,7 +119,7 @@ def test_nobody_is_there(
 
 
 @contextlib.contextmanager
-def daemon(data: Path, hang_up: Callable[..., None]) -> Iterator[None]:
+def daemon(data: Path, hang_up: Make[None]) -> Iterator[None]:
     """This process is the one that has the lock, and gets SIGHUP."""
     held = lock(data / "lock", "gateway gw")
     before = signal.signal(signal.SIGHUP, hang_up)
@@ -130,10 +131,7 @@ def daemon(data: Path, hang_up: Callable[..., None]) -> Iterator[None]:
 
 
 def test_a_new_token_is_taken_by_signal(
-    admin: AdminPort,
-    reload: Any,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    admin: AdminPort, reload: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The daemon has the old one, and the new one once it has reloaded.  A reload that
     was under way when it was asked ends first, and is not what is told.

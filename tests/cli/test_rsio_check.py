@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import socket
 import ssl
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gateway import cli
 from gateway.protocols.rsio.streams import Served
 from gateway_testkit.certificates import Authority
+from making import Make
 from rsio_check import TESTS
 
-Run = Callable[..., tuple[int, str, str]]
+Run = Make[tuple[int, str, str]]
 #: Those that need no clock: a listener's stands still here.
 SOME = [
     word
@@ -36,7 +35,7 @@ def check(capsys: pytest.CaptureFixture[str]) -> Run:
     return run
 
 
-def test_our_server(listen: Callable[..., Any], check: Run) -> None:
+def test_our_server(listen: Make, check: Run) -> None:
     """It passes: a line for each test, and as many tests are counted."""
     address = listen("rsio", check_publishers=True).address
     status, out, _ = check(address, *SOME)
@@ -49,7 +48,7 @@ def test_our_server(listen: Callable[..., Any], check: Run) -> None:
     assert ["demand_is_met_in_full", "publisher", "ok"] in tests
 
 
-def test_as_json(listen: Callable[..., Any], check: Run) -> None:
+def test_as_json(listen: Make, check: Run) -> None:
     """Each test has its outcome; --as leaves the others out."""
     address = listen("rsio", check_publishers=True).address
     status, out, _ = check(address, *SOME, "--as", "subscriber", "--json")
@@ -60,7 +59,7 @@ def test_as_json(listen: Callable[..., Any], check: Run) -> None:
     assert all(one["promise"] for one in found)
 
 
-def test_without_check_publishers(listen: Callable[..., Any], check: Run) -> None:
+def test_without_check_publishers(listen: Make, check: Run) -> None:
     """What can not be judged is not judged, with the reason; strictly, it has failed."""
     address = listen("rsio").address
     both = ["--only", "spec105", "--only", "overrun_cancels"]
@@ -73,7 +72,7 @@ def test_without_check_publishers(listen: Callable[..., Any], check: Run) -> Non
     assert "2 tests: 0 passed, 0 failed, 2 not judged" in out
 
 
-def test_with_a_token(listen: Callable[..., Any], check: Run, tmp_path: Path) -> None:
+def test_with_a_token(listen: Make, check: Run, tmp_path: Path) -> None:
     """--token is shown by each connection; without one that is needed, nothing runs."""
     address = listen("rsio", check_publishers=True, tokens={"meters": "s3cret"}).address
     secret = tmp_path / "token"
@@ -91,7 +90,7 @@ def test_with_a_token(listen: Callable[..., Any], check: Run, tmp_path: Path) ->
     assert "E401" in errors
 
 
-def test_with_a_name(listen: Callable[..., Any], check: Run) -> None:
+def test_with_a_name(listen: Make, check: Run) -> None:
     """--name is what each connection says; tests that need two are no part of it."""
     address = listen("rsio", check_publishers=True).address
     status, out, _ = check(
@@ -101,7 +100,7 @@ def test_with_a_name(listen: Callable[..., Any], check: Run) -> None:
     assert "senders_have_offsets" not in out
 
 
-def test_a_target_that_fails(serve: Callable[..., str], check: Run) -> None:
+def test_a_target_that_fails(serve: Make[str], check: Run) -> None:
     """It says which promise was not kept, and how."""
 
     def rude(peer: socket.socket) -> None:
@@ -118,7 +117,7 @@ def test_a_target_that_fails(serve: Callable[..., str], check: Run) -> None:
 
 
 def test_one_element_too_many(
-    listen: Callable[..., Any], check: Run, monkeypatch: pytest.MonkeyPatch
+    listen: Make, check: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a broken rule has to do with fails, the rest passes; the status is 1."""
     wanted = Served.wanted
@@ -135,7 +134,7 @@ def test_one_element_too_many(
     ("answer", "complaint"), [(b"HTTP/1.1 400\r\n\r\n", "no RS.io"), (b"", "no RS.io")]
 )
 def test_something_else(
-    serve: Callable[..., str], check: Run, answer: bytes, complaint: str
+    serve: Make[str], check: Run, answer: bytes, complaint: str
 ) -> None:
     """A server of another protocol is told apart at once."""
 
@@ -148,9 +147,7 @@ def test_something_else(
     assert complaint in errors
 
 
-def test_a_target_plays_no_trick_on_a_terminal(
-    serve: Callable[..., str], check: Run
-) -> None:
+def test_a_target_plays_no_trick_on_a_terminal(serve: Make[str], check: Run) -> None:
     """What it says is spelled where it is not printable."""
 
     def rude(peer: socket.socket) -> None:
@@ -170,7 +167,7 @@ def test_nobody(check: Run) -> None:
     assert "no connection" in errors
 
 
-def test_over_tls(listen: Callable[..., Any], check: Run, authority: Authority) -> None:
+def test_over_tls(listen: Make, check: Run, authority: Authority) -> None:
     """The target's certificate is verified."""
     pair = authority.issue("gw.example")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -14,8 +14,8 @@ import pytest
 from gateway import cli
 from gateway.sdk.sending import Totals
 from gateway.sdk.source import Lines
+from making import Make
 
-Make = Callable[..., Any]
 SEGMENT = ("--segment", "a/b/0.#epoch.0")
 WAYS = {
     "lumberjack": ("lumberjack", "--window", "64"),

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
-from typing import Any
 
 from gateway_testkit.certificates import Authority
+from making import Make
 
 
-def test_tls(
-    listen: Callable[..., Any], send: Callable[..., Any], authority: Authority
-) -> None:
+def test_tls(listen: Make, send: Make, authority: Authority) -> None:
     """Over TLS, with a certificate of our own; a reader nobody vouches for gets none."""
     ours = authority.issue("web-1")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

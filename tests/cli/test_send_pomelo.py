@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
+from making import Make
+
 
 @pytest.mark.parametrize("extra", [[], ["--notify"]])
-def test_requests(
-    listen: Callable[..., Any], send: Callable[..., Any], extra: list[str]
-) -> None:
+def test_requests(listen: Make, send: Make, extra: list[str]) -> None:
     """Every event is one; with --notify only one in a while, to hear that all is well."""
     server = listen("pomelo")
     run = send("pomelo", server.address, "--generate", 500, *extra)
@@ -25,9 +23,7 @@ def test_requests(
     assert 0 < requests < 50 if extra else requests == 500
 
 
-def test_standard_input_and_a_token(
-    listen: Callable[..., Any], send: Callable[..., Any]
-) -> None:
+def test_standard_input_and_a_token(listen: Make, send: Make) -> None:
     """Lines that are objects are sent as they are."""
     server = listen("pomelo", token="t0k")
     words = ["--stdin", "--token", "t0k"]
@@ -37,9 +33,7 @@ def test_standard_input_and_a_token(
     assert json.loads(server.payloads[1])["message"] == "plain"
 
 
-def test_who_is_not_admitted(
-    listen: Callable[..., Any], send_until: Callable[..., str]
-) -> None:
+def test_who_is_not_admitted(listen: Make, send_until: Make[str]) -> None:
     """The server's reason is told, while it is tried again."""
     server = listen("pomelo", token="t0k")
     reason = "handshake refused: wrong token, trying again"

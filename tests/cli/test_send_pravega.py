@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from gateway import cli
+from making import Make
 
 
 @pytest.mark.parametrize("dialect", ["seed", "v17"])
-def test_segment_and_size(
-    listen: Callable[..., Any], send: Callable[..., Any], dialect: str
-) -> None:
+def test_segment_and_size(listen: Make, send: Make, dialect: str) -> None:
     """All events are in the segment that was asked for, of the size asked for."""
     store = listen("pravega")
     run = send(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-Listen = Callable[..., Any]
-Run = Callable[..., Any]
-Until = Callable[..., str]
+from making import Make
+
+Listen = Make
+Run = Make
+Until = Make[str]
 
 
 def test_packed(listen: Listen, send: Run) -> None:
@@ -73,7 +73,7 @@ def test_one_token_for_all(listen: Listen, send: Run) -> None:
     assert len(gate.ids) == len(set(gate.ids)) == 300
 
 
-def test_another_has_the_name(serve: Callable[..., str], send: Run) -> None:
+def test_another_has_the_name(serve: Make[str], send: Run) -> None:
     """It stops, and says so once."""
 
     def fence(peer: socket.socket) -> None:
@@ -88,9 +88,7 @@ def test_another_has_the_name(serve: Callable[..., str], send: Run) -> None:
     assert run.stderr.count("gateway send: E412 another one!") == 1
 
 
-def test_trouble_is_no_trick_on_a_terminal(
-    serve: Callable[..., str], send_until: Until
-) -> None:
+def test_trouble_is_no_trick_on_a_terminal(serve: Make[str], send_until: Until) -> None:
     """What the other end says is spelled where it is not printable."""
 
     def rude(peer: socket.socket) -> None:

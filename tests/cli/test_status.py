@@ -29,6 +29,7 @@ from gateway.daemon.statistics import of_consumers
 from gateway.sdk.protocol import Statistics
 from gateway.store.readers.consumers import Behind
 from gateway_testkit.certificates import Authority, Pair
+from making import Make
 
 Shown = pytest.CaptureFixture[str]
 WELL = Facts(uncommitted=1.84, newest=1.2, durable_lsn=9, job=Job(up=True))
@@ -92,7 +93,7 @@ def answering(body: bytes, asked: list[bytes], code: str = "200 OK") -> Any:
     return talk
 
 
-def test_all_well(serve: Callable[..., str], capsys: Shown) -> None:
+def test_all_well(serve: Make[str], capsys: Shown) -> None:
     """The sentence first, then the few numbers; status 0."""
     asked: list[bytes] = []
     address = serve(answering(state(WELL), asked))
@@ -111,7 +112,7 @@ def test_all_well(serve: Callable[..., str], capsys: Shown) -> None:
     assert b"GET /api/status " in asked[0]
 
 
-def test_not_well(serve: Callable[..., str], capsys: Shown) -> None:
+def test_not_well(serve: Make[str], capsys: Shown) -> None:
     """Status 1; the sentence says what to do; for programs it is all one object."""
     address = serve(answering(state(SILENT), []))
     assert cli.main(["status", "--address", address]) == 1
@@ -123,7 +124,7 @@ def test_not_well(serve: Callable[..., str], capsys: Shown) -> None:
     assert found["journal"]["durable_lsn"] == 12345
 
 
-def test_while_it_starts(serve: Callable[..., str], capsys: Shown) -> None:
+def test_while_it_starts(serve: Make[str], capsys: Shown) -> None:
     """There is no judgement yet, and that is not well."""
     assert cli.main(["status", "--address", serve(answering(state(None), []))]) == 1
     first = capsys.readouterr().out.splitlines()[0]
@@ -141,7 +142,7 @@ def test_nobody_there(free_port: Callable[[], int], capsys: Shown) -> None:
 
 
 @pytest.mark.parametrize("body", [b"[1, 2]", b"null", b'"up"', b"{}", b"<html>"])
-def test_no_gateway(serve: Callable[..., str], capsys: Shown, body: bytes) -> None:
+def test_no_gateway(serve: Make[str], capsys: Shown, body: bytes) -> None:
     """Something else answers at that port: that is said."""
     address = serve(answering(body, []))
     assert cli.main(["status", "--address", address]) == 1
@@ -150,7 +151,7 @@ def test_no_gateway(serve: Callable[..., str], capsys: Shown, body: bytes) -> No
     assert shown.err == ""
 
 
-def test_another_port_of_a_gateway(serve: Callable[..., str], capsys: Shown) -> None:
+def test_another_port_of_a_gateway(serve: Make[str], capsys: Shown) -> None:
     """It says what it speaks; that is quoted, in one sentence."""
     says = b"an HTTP request on a port that speaks something else.\n"
     address = serve(answering(says, [], "400 Bad Request"))
@@ -161,7 +162,7 @@ def test_another_port_of_a_gateway(serve: Callable[..., str], capsys: Shown) -> 
     )
 
 
-def test_the_token(serve: Callable[..., str], tmp_path: Path, capsys: Shown) -> None:
+def test_the_token(serve: Make[str], tmp_path: Path, capsys: Shown) -> None:
     """Is that of the configuration, or of a file; without one the refusal says so."""
     asked: list[bytes] = []
     address = serve(answering(state(WELL), asked))
@@ -200,7 +201,7 @@ def test_over_a_unix_socket(tmp_path: Path, capsys: Shown) -> None:
 
 
 @pytest.fixture
-def secret(serve: Callable[..., str], authority: Authority) -> Callable[..., str]:
+def secret(serve: Make[str], authority: Authority) -> Make[str]:
     """The address of an admin port that speaks TLS with that certificate."""
 
     def make(pair: Pair, *, asks: bool = False) -> str:
@@ -215,7 +216,7 @@ def secret(serve: Callable[..., str], authority: Authority) -> Callable[..., str
 
 
 def test_over_tls(
-    secret: Callable[..., str], authority: Authority, tmp_path: Path, capsys: Shown
+    secret: Make[str], authority: Authority, tmp_path: Path, capsys: Shown
 ) -> None:
     """Who signed its certificate is said by --ca; what somebody else signed is nobody's."""
     address = f"https://{secret(authority.issue('gw'))}"
@@ -229,7 +230,7 @@ def test_over_tls(
 
 
 def test_over_tls_with_a_certificate_of_our_own(
-    secret: Callable[..., str], authority: Authority
+    secret: Make[str], authority: Authority
 ) -> None:
     """Where `admin.tls.client_auth` asks for one."""
     address = f"https://{secret(authority.issue('gw'), asks=True)}"
@@ -241,7 +242,7 @@ def test_over_tls_with_a_certificate_of_our_own(
 
 
 def test_the_configured_certificate_is_enough(
-    secret: Callable[..., str],
+    secret: Make[str],
     authority: Authority,
     tmp_path: Path,
     capsys: Shown,
@@ -332,7 +333,7 @@ def peers(tmp_path: Path, *addresses: str, **more: str) -> Path:
 
 
 def test_all_of_them_at_a_glance(
-    serve: Callable[..., str], tmp_path: Path, capsys: Shown
+    serve: Make[str], tmp_path: Path, capsys: Shown
 ) -> None:
     """A row for each, itself once; those with something wrong in a sentence, too."""
     asked: list[bytes] = []
@@ -360,8 +361,8 @@ def test_all_of_them_at_a_glance(
 
 
 def test_peers_that_want_a_certificate(
-    serve: Callable[..., str],
-    secret: Callable[..., str],
+    serve: Make[str],
+    secret: Make[str],
     authority: Authority,
     tmp_path: Path,
     capsys: Shown,
@@ -382,10 +383,7 @@ def test_peers_that_want_a_certificate(
 
 
 def test_one_that_hangs_keeps_nobody(
-    serve: Callable[..., str],
-    tmp_path: Path,
-    capsys: Shown,
-    monkeypatch: pytest.MonkeyPatch,
+    serve: Make[str], tmp_path: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has its row when time is over."""
     monkeypatch.setattr(status, "_ALL_SECONDS", 0.5)
@@ -398,7 +396,7 @@ def test_one_that_hangs_keeps_nobody(
     assert f"{hangs}: It does not answer (no answer in 0 s)." in capsys.readouterr().out
 
 
-def test_all_of_one(serve: Callable[..., str], tmp_path: Path, capsys: Shown) -> None:
+def test_all_of_one(serve: Make[str], tmp_path: Path, capsys: Shown) -> None:
     """Without peers there is nothing to ask for."""
     own = serve(answering(state(WELL), []))
     assert cli.main(["status", "--all", "--address", own]) == 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import socket
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from gateway.protocols.rsio.client import Disconnected, StreamFailed
 from gateway.protocols.rsio.commands import tap
 from gateway.protocols.rsio.messages import OnComplete, OnError, OnSubscribe
 from gateway.sdk.command import WrongUse
+from making import Make
 
 
 def parsed(*words: str) -> argparse.Namespace:
@@ -68,7 +68,7 @@ def test_wrong_use(words: list[str], capsys: pytest.CaptureFixture[str]) -> None
     assert shown.err
 
 
-def test_nobody_listens(gateway_command: Callable[..., Any]) -> None:
+def test_nobody_listens(gateway_command: Make) -> None:
     """What is missing is said, with the key that brings it."""
     done = gateway_command("tap", "127.0.0.1:1")
     assert done.returncode == 1
@@ -148,7 +148,7 @@ def element(sessions: list[str]) -> bytes:
 
 
 def test_trouble_is_no_trick_on_a_terminal(
-    serve: Callable[..., str], gateway_command: Callable[..., Any]
+    serve: Make[str], gateway_command: Make
 ) -> None:
     """Why it ended is in the words of the other end, which may be anybody."""
 
@@ -161,9 +161,7 @@ def test_trouble_is_no_trick_on_a_terminal(
     assert run.stderr == "gateway tap: \\u001b[2Jbye\n"
 
 
-def test_it_goes_on_at_the_next_lsn(
-    serve: Callable[..., str], gateway_command: Callable[..., Any]
-) -> None:
+def test_it_goes_on_at_the_next_lsn(serve: Make[str], gateway_command: Make) -> None:
     """A gateway that is started again, a connection that breaks: nothing is missing."""
     asked: list[bytes] = []
 

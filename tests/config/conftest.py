@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
 from gateway import config
+from making import Make
 
 LISTENERS = """
 listeners:
@@ -19,7 +20,7 @@ listeners:
 
 
 @pytest.fixture
-def load(tmp_path: Path) -> Callable[..., config.Config]:
+def load(tmp_path: Path) -> Make[config.Config]:
     """Load this text after a plain listener; `listeners=False` for the text alone."""
 
     def load_text(
@@ -33,7 +34,7 @@ def load(tmp_path: Path) -> Callable[..., config.Config]:
 
 
 @pytest.fixture
-def problems(load: Callable[..., config.Config]) -> Callable[..., list[str]]:
+def problems(load: Make[config.Config]) -> Make[list[str]]:
     """What is wrong with this text, without the file's name."""
 
     def problems_of(text: str, *args: object, **options: object) -> list[str]:

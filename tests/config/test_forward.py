@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from gateway import config
+from making import Make
 
-Load = Callable[..., config.Config]
-Problems = Callable[..., list[str]]
+Load = Make[config.Config]
+Problems = Make[list[str]]
 
 FORWARDING = "spool: {after: forward}\nforward: {to: 'https://hub:7410'}"
 

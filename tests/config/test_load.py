@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,10 @@ from gateway.config import Tcp, Unix
 from gateway.plugins import installed
 from gateway.protocols.lumberjack.options import Options as Lumberjack
 from gateway.protocols.pomelo.options import Options as Pomelo
+from making import Make
 
-Load = Callable[..., config.Config]
-Problems = Callable[..., list[str]]
+Load = Make[config.Config]
+Problems = Make[list[str]]
 
 INSTALLED = ", ".join(installed().protocols)
 
@@ -171,7 +171,7 @@ listeners:
 
 
 def test_pomelo_takes_websocket_beside_tcp_unless_told_not_to(
-    load: Callable[..., config.Config],
+    load: Make[config.Config],
 ) -> None:
     """Clients of either kind find it on the one port that they are given."""
     [game] = load(POMELO, listeners=False).listeners
@@ -182,7 +182,7 @@ def test_pomelo_takes_websocket_beside_tcp_unless_told_not_to(
 
 
 def test_options_are_those_of_the_protocol(
-    load: Callable[..., config.Config], tmp_path: Path
+    load: Make[config.Config], tmp_path: Path
 ) -> None:
     """Definitions may be written here or be a file beside the configuration."""
     (tmp_path / "routes.json").write_text("[]")

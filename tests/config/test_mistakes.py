@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,10 @@ import yaml
 
 from gateway import config
 from gateway.plugins import installed
+from making import Make
 
-Load = Callable[..., config.Config]
-Problems = Callable[..., list[str]]
+Load = Make[config.Config]
+Problems = Make[list[str]]
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "config-mistakes.yaml"
 INSTALLED = ", ".join(installed().protocols)
@@ -418,7 +418,7 @@ def test_one_mistake_in_pomelos_options(
     ],
 )
 def test_outboxes_of_two_listeners(
-    load: Callable[..., config.Config],
+    load: Make[config.Config],
     problems: Problems,
     one: str,
     other: str,

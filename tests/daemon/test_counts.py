@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,12 @@ from gateway.spark.commit.ledger import Ledger
 from gateway.spark.run.health import Health, Waiting
 from gateway.store.journal.log import Log
 from gateway.store.names import Life
+from making import Make
 from memory_daemon import Daemon, listener
 
 
 def test_a_disk_that_fails(
-    start: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch
+    start: Make[Daemon], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each failed write of the journal is counted; its batch is acknowledged later."""
     commit = Log.commit
@@ -46,7 +46,7 @@ def test_a_disk_that_fails(
     daemon.reactor.wait(journal.stop())
 
 
-def test_what_the_job_has_committed(start: Callable[..., Daemon]) -> None:
+def test_what_the_job_has_committed(start: Make[Daemon]) -> None:
     """As its ledger names events: node, incarnation, lsn.  What is in the tables waits for
     them no more.
     """
@@ -86,7 +86,7 @@ def test_whatever_can_be_counted_is() -> None:
             assert f"etrics.{name}" in source or f"self.{name}(" in source, name
 
 
-def test_what_senders_wait_for(start: Callable[..., Daemon]) -> None:
+def test_what_senders_wait_for(start: Make[Daemon]) -> None:
     """Of several things one after the other the one that it is now, until it takes events."""
     daemon = start(listener("beats", "lumberjack", 5044), ready=False, ack="spool")
     running, storage = daemon.running, daemon.running.opened.storage

@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from twisted.logger import ILogObserver, Logger, LogLevel, LogPublisher
 from deadlines import run
 from gateway.daemon import logs
 from gateway.daemon.logs import escape, observer
+from making import Make
 
 
 @dataclass
@@ -250,7 +250,7 @@ probe = ServiceMaker("probe", "probe_tap", "", "probe")
 
 
 @pytest.fixture
-def twistd(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+def twistd(tmp_path: Path) -> Make[subprocess.CompletedProcess[str]]:
     """Run twistd with a service that logs one line, prints one, and stops."""
     plugins = tmp_path / "twisted" / "plugins"
     plugins.mkdir(parents=True)
@@ -272,7 +272,7 @@ def records(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_twistd_logs_with_ours_alone(twistd: Callable[..., Any]) -> None:
+def test_twistd_logs_with_ours_alone(twistd: Make) -> None:
     """Each line once, on standard error, in our format; twistd's own lines too."""
     done = twistd("-n")
     assert done.stdout == ""
@@ -282,7 +282,7 @@ def test_twistd_logs_with_ours_alone(twistd: Callable[..., Any]) -> None:
     assert any("starting up" in message for message in messages)
 
 
-def test_twistd_with_a_logfile(twistd: Callable[..., Any], tmp_path: Path) -> None:
+def test_twistd_with_a_logfile(twistd: Make, tmp_path: Path) -> None:
     """`twistd --logfile` gets our lines: a daemon has no standard error."""
     done = twistd("-n", "--logfile", "here.log")
     assert done.stdout == done.stderr == ""
@@ -292,7 +292,7 @@ def test_twistd_with_a_logfile(twistd: Callable[..., Any], tmp_path: Path) -> No
     assert messages.count("from a service") == 1
 
 
-def test_a_logfile_that_can_not_be(twistd: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_logfile_that_can_not_be(twistd: Make, tmp_path: Path) -> None:
     """As in a folder that nobody may write to: a sentence, and no traceback."""
     done = twistd("-n", "--logfile", "none/here.log")
     assert done.returncode == 1

@@ -3,7 +3,7 @@ what a plug-in gets wrong costs nobody else."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,10 @@ from gateway.sdk.protocol import Port, Protocol, Service, Unusable
 from gateway.sdk.publisher import Fault
 from gateway.testing import FakeConnection
 from gateway.testing.plugins import lend
+from making import Make
 from memory_daemon import Daemon, listener
 
-Load = Callable[..., config.Listener]
+Load = Make[config.Listener]
 BUILT_IN = ("lumberjack", "pomelo", "pravega", "rsio")
 
 
@@ -45,7 +46,7 @@ def load(tmp_path: Path) -> Load:
 
 
 @pytest.fixture
-def serve(tmp_path: Path) -> Callable[..., Any]:
+def serve(tmp_path: Path) -> Make:
     """The service of a built-in protocol for these listeners."""
 
     def make(name: str, *listeners: config.Listener) -> Any:
@@ -275,7 +276,7 @@ def test_pages_that_it_can_not_have(
         getattr(world.protocols, call)()
 
 
-def test_the_gateways_own_pages_are_known(start: Callable[..., Daemon]) -> None:
+def test_the_gateways_own_pages_are_known(start: Make[Daemon]) -> None:
     """All that a daemon answers below /api/ without help of a protocol."""
     site: Any = start(listener("beats", "lumberjack", 5044)).running.admin.site
     paths = {*site._pages, *site._posts}

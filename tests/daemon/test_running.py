@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,13 +9,14 @@ import pytest
 
 from gateway.daemon.running import Running
 from gateway.store.journal import Journal
+from making import Make
 from memory_daemon import Daemon, listener
 
 BEATS = listener("beats", "lumberjack", 5044)
 
 
 def test_it_is_not_ready_while_the_journal_takes_nothing(
-    start: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch
+    start: Make[Daemon], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A balancer sends elsewhere what would wait here; ready again once that is over."""
     running = start(BEATS).running
@@ -27,7 +27,7 @@ def test_it_is_not_ready_while_the_journal_takes_nothing(
     assert running.status().ready
 
 
-def test_it_is_not_ready_once_it_stops(start: Callable[..., Daemon]) -> None:
+def test_it_is_not_ready_once_it_stops(start: Make[Daemon]) -> None:
     """From its first step on: the admin port stays open until all is published."""
     running = start(BEATS).running
     seen: list[str | None] = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from gateway.store.directories import Directories
 from gateway.store.journal import log
 from gateway.store.opening import Start, open_node
 from gateway.store.system.machine import Machine
+from making import Make
 
 ORIGINS = [
     Origin("good", "one", f"s-{n}", "192.0.2.1:1", attributes={"n": str(n)})
@@ -53,9 +53,9 @@ class Threads:
     """Calls that wait for their turn."""
 
     def __init__(self) -> None:
-        self.waiting: list[tuple[Deferred[Any], Callable[..., Any], Any]] = []
+        self.waiting: list[tuple[Deferred[Any], Make, Any]] = []
 
-    def __call__(self, call: Callable[..., Any], *args: Any) -> Deferred[Any]:
+    def __call__(self, call: Make, *args: Any) -> Deferred[Any]:
         done: Deferred[Any] = Deferred()
         self.waiting.append((done, call, args))
         return done
@@ -262,7 +262,7 @@ def world(tmp_path: Path) -> World:
 
 
 @pytest.fixture
-def make_world(tmp_path: Path) -> Callable[..., World]:
+def make_world(tmp_path: Path) -> Make[World]:
     """Makes one in a directory of its own; keyword arguments are those of `Live`."""
     count = 0
 

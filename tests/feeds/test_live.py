@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import compress, product, repeat
 from typing import Any
 
@@ -14,6 +13,7 @@ from gateway.feeds import columns, encoding
 from gateway.feeds.query import Query
 from gateway.protocols.rsio import wire
 from gateway.sdk.publisher import Fault
+from making import Make
 
 UNBOUNDED = 2**63 - 1
 
@@ -94,7 +94,7 @@ def test_filters(world: Any, shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", ["json", "arrow"])
-def test_a_slow_tap(make_world: Callable[..., Any], shape: str) -> None:
+def test_a_slow_tap(make_world: Make, shape: str) -> None:
     """It is told what it missed and goes on with what is new; nobody else notices."""
     world = make_world(ring_bytes=30_000)
     slow, quick = (world.subscribe(f"tap?format={shape}") for _ in range(2))
@@ -118,7 +118,7 @@ def test_a_slow_tap(make_world: Callable[..., Any], shape: str) -> None:
 
 
 def test_who_stands_still_costs_the_quick_of_the_same_query_nothing(
-    make_world: Callable[..., Any],
+    make_world: Make,
 ) -> None:
     """Also where it came first, and has not taken what was there before the others came."""
     world = make_world(ring_bytes=30_000)
@@ -137,7 +137,7 @@ def test_who_stands_still_costs_the_quick_of_the_same_query_nothing(
 
 
 def test_room_is_made_where_only_the_first_of_two_stands_still(
-    make_world: Callable[..., Any],
+    make_world: Make,
 ) -> None:
     """For another query, whose elements are few beside what the two share."""
     world = make_world(ring_bytes=30_000)
@@ -163,7 +163,7 @@ def test_room_is_made_where_only_the_first_of_two_stands_still(
     assert idle.gaps == [(1, 53)]
 
 
-def test_many_who_are_quick_lose_nothing(make_world: Callable[..., Any]) -> None:
+def test_many_who_are_quick_lose_nothing(make_world: Make) -> None:
     """However much there is at once for the queries that they have."""
     world = make_world()
     world.origins = repeat(Origin("good", "one", "s", "192.0.2.1:1"))
@@ -177,9 +177,7 @@ def test_many_who_are_quick_lose_nothing(make_world: Callable[..., Any]) -> None
     assert [len(tap.elements) for tap in taps] == [4000] * 8
 
 
-def test_one_that_left_out_nothing_it_wanted_goes_on(
-    make_world: Callable[..., Any],
-) -> None:
+def test_one_that_left_out_nothing_it_wanted_goes_on(make_world: Make) -> None:
     """What was before it began it may lose, and is not told; what is new it gets."""
     world = make_world(ring_bytes=10_000)
     other = world.subscribe("tap")
@@ -197,7 +195,7 @@ def test_one_that_left_out_nothing_it_wanted_goes_on(
 
 @pytest.mark.parametrize("name", ["tap", "events?from=latest"])
 def test_what_is_missing_behind_what_is_from_before_it_began(
-    make_world: Callable[..., Any], name: str
+    make_world: Make, name: str
 ) -> None:
     """A tap is told of it, and `events` has it from the files."""
     world = make_world(ring_bytes=10_000, pending_bytes=4_000)
@@ -218,7 +216,7 @@ def test_what_is_missing_behind_what_is_from_before_it_began(
     assert bool(told) == (name == "tap")
 
 
-def test_a_journal_that_is_too_quick(make_world: Callable[..., Any]) -> None:
+def test_a_journal_that_is_too_quick(make_world: Make) -> None:
     """What can not be decoded in time is skipped, and told; memory stays bounded."""
     world = make_world(pending_bytes=40_000)
     tap = world.subscribe("tap")
@@ -251,7 +249,7 @@ def test_arrow_has_no_more_than_its_events(world: Any) -> None:
 
 @pytest.mark.parametrize("demand", [0, 1, 40])
 def test_nothing_is_made_of_what_is_left_out(
-    make_world: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, demand: int
+    make_world: Make, monkeypatch: pytest.MonkeyPatch, demand: int
 ) -> None:
     """Of all that a subscriber does not take little is decoded, however much comes; it is
     told at once when it comes back, and goes on with what is new.
@@ -279,7 +277,7 @@ def test_nothing_is_made_of_what_is_left_out(
 
 
 def test_one_that_takes_nothing_costs_others_nothing(
-    make_world: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    make_world: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is made for its query any more, when its share of memory is full."""
     world = make_world(ring_bytes=80_000)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +16,7 @@ from gateway.sdk.publisher import Fault
 from gateway.store.journal import segment
 from gateway.store.node.incarnation import KEY, Incarnation
 from incarnations import A, B
+from making import Make
 
 UNBOUNDED = 2**63 - 1
 C = "c" * 10
@@ -338,7 +338,7 @@ def test_closing_while_it_is_read(world: Any) -> None:
     assert world.live.held_bytes == 0
 
 
-def test_a_slow_reader_goes_back_to_the_files(make_world: Callable[..., Any]) -> None:
+def test_a_slow_reader_goes_back_to_the_files(make_world: Make) -> None:
     """Who loses the ring loses no event, and the ring does not grow."""
     world = make_world(ring_bytes=4000)
     slow = world.subscribe("events")
@@ -413,11 +413,7 @@ STEP = st.one_of(
     st.sampled_from([1500, 6000, 20_000]),
 )
 def test_whatever_happens(
-    make_world: Callable[..., Any],
-    ambush: Any,
-    steps: list[Any],
-    ring_bytes: int,
-    pending_bytes: int,
+    make_world: Make, ambush: Any, steps: list[Any], ring_bytes: int, pending_bytes: int
 ) -> None:
     """Events arrive, files move and expire, subscribers come, dawdle and go.
 
@@ -509,7 +505,7 @@ def world_is_empty(world: Any) -> bool:
 
 
 @pytest.fixture
-def moved(make_world: Callable[..., Any]) -> Any:
+def moved(make_world: Make) -> Any:
     """A node of three incarnations: lsns 1 to 3 in a file, 4 to 6 and 7 on in the journal."""
     own = Incarnation(C, 7, 0, (A, B), begins=(1, 4))
     world = make_world(lineage=SimpleNamespace(now=own))

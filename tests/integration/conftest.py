@@ -12,6 +12,7 @@ import pytest
 
 from daemons import spawn
 from deadlines import excerpt, run
+from making import Make
 from programs import ask_registry, end, kept, program
 
 _PUBLISHED = ("needs_go", "needs_maven", "needs_node", "needs_npm", "needs_pravega")
@@ -26,16 +27,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 @pytest.fixture(scope="session")
-def npm(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Callable[..., Callable[..., str]]:
+def npm(tmp_path_factory: pytest.TempPathFactory) -> Make[Callable[..., str]]:
     """Install `NAME@VERSION …`; returns a way to run a program that requires them.
 
     Where npm is not there or cannot reach its registry, the test is skipped; in CI it
     fails.
     """
 
-    def install(*packages: str) -> Callable[..., str]:
+    def install(*packages: str) -> Make[str]:
         node, npm = program("node"), program("npm")
         words = [
             "install",
@@ -141,7 +140,7 @@ class Peer:
 
 
 @pytest.fixture
-def connect() -> Iterator[Callable[..., Peer]]:
+def connect() -> Iterator[Make[Peer]]:
     """Connect to an address; from *source*, which may be any 127.x.y.z."""
     peers: list[Peer] = []
 

@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import deadlines
 from chromium import Chromium
 from daemons import Daemon, free_port, tls
 from gateway_testkit.certificates import Authority
+from making import Make
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 SECTION = PAGE.read_text().partition("### By TLS, and by a unix socket\n")[2]
@@ -54,9 +54,7 @@ def started(daemon: Daemon) -> Daemon:
     return daemon
 
 
-def test_by_tls(
-    prepare: Callable[..., Daemon], authority: Authority, tmp_path: Path
-) -> None:
+def test_by_tls(prepare: Make[Daemon], authority: Authority, tmp_path: Path) -> None:
     """Who knows the authority is answered, with the token; plain HTTP is told why not."""
     admin, lines = written(0)
     port = str(free_port())
@@ -92,7 +90,7 @@ def test_by_tls(
 
 @pytest.mark.slow
 def test_the_live_page_over_tls(
-    prepare: Callable[..., Daemon], authority: Authority, chromium: Chromium
+    prepare: Make[Daemon], authority: Authority, chromium: Chromium
 ) -> None:
     """A browser that is given the token sees it live, and nothing is refused to it."""
     pair = authority.issue("gw", valid=VALID)
@@ -107,7 +105,7 @@ def test_the_live_page_over_tls(
     assert chromium.console == []
 
 
-def test_by_a_unix_socket(prepare: Callable[..., Daemon], tmp_path: Path) -> None:
+def test_by_a_unix_socket(prepare: Make[Daemon], tmp_path: Path) -> None:
     """Whom its file lets in may do all, without a token."""
     admin, lines = written(1)
     path = tmp_path / "admin.sock"

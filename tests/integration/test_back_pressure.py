@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from daemons import Daemon, archiving, listener
 from deadlines import environment, eventually, excerpt, finish, rest
 from gateway.protocols.rsio.client import Outbox
 from gateway.protocols.rsio.client.on_asyncio import connect
+from making import Make
 
 WINDOW = 256
 FILLING = "x" * 2000
@@ -154,7 +155,7 @@ class World:
 
 
 @pytest.fixture
-def world(start: Callable[..., Daemon], tmp_path: Path) -> Iterator[World]:
+def world(start: Make[Daemon], tmp_path: Path) -> Iterator[World]:
     made = World(start(**SETTINGS), tmp_path)
     yield made
     made.kill()
@@ -187,7 +188,7 @@ def test_a_full_spool_suspends_senders(world: World) -> None:
 @pytest.mark.spark
 @pytest.mark.timeout(900)
 def test_the_spark_job_is_down_and_comes_back(
-    world: World, gateway_command: Callable[..., Any], tmp_path: Path
+    world: World, gateway_command: Make, tmp_path: Path
 ) -> None:
     """The same with the real job: what was held back is in the table, once."""
     daemon = world.daemon

@@ -15,6 +15,7 @@ import pytest
 
 from daemons import Daemon, free_port, listener
 from deadlines import eventually
+from making import Make
 
 SENDERS = 6
 
@@ -86,7 +87,7 @@ class Sender(threading.Thread):
 
 
 def test_a_gateway_that_was_started_again_gets_its_share(
-    prepare: Callable[..., Any], tmp_path: Path, connect: Callable[..., Any]
+    prepare: Make, tmp_path: Path, connect: Make
 ) -> None:
     """Six senders are all with the other one by then, and go on for as long as they are let:
     with an age of theirs they are three and three, and nothing is doubled.

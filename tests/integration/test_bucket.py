@@ -35,6 +35,7 @@ from gateway.store.objects.node_record import NodeRecord, name_of
 from gateway.store.spool.consumed import objects_of
 from gateway_testkit.seaweed import Seaweed
 from incarnations import A
+from making import Make
 from programs import running
 from seaweeds import bucket_at, keep_versions, settings_of
 from small_s3 import SmallS3, small_s3
@@ -47,7 +48,7 @@ def _ids(path: Path) -> list[str]:
 
 
 def in_bucket(
-    prepare: Callable[..., Daemon],
+    prepare: Make[Daemon],
     free_port: Callable[[], int],
     url: str,
     roll: str,
@@ -88,7 +89,7 @@ def audited(daemon: Daemon, acked: Path) -> str:
 @pytest.mark.slow
 @pytest.mark.long
 def test_a_machine_that_is_lost_takes_nothing_acknowledged_with_it(
-    prepare: Callable[..., Daemon], free_port: Callable[[], int], tmp_path: Path
+    prepare: Make[Daemon], free_port: Callable[[], int], tmp_path: Path
 ) -> None:
     """Killed while files are on their way and the bucket fails, then its disk is gone:
     what was acknowledged is in the bucket, and a new machine goes on at once.
@@ -167,10 +168,7 @@ def incomplete(daemon: Daemon) -> str:
     "way", ["killed", pytest.param("stopped", marks=pytest.mark.long)]
 )
 def test_a_disk_is_lost_and_nobody_gives_its_names_again(
-    prepare: Callable[..., Daemon],
-    free_port: Callable[[], int],
-    tmp_path: Path,
-    way: str,
+    prepare: Make[Daemon], free_port: Callable[[], int], tmp_path: Path, way: str
 ) -> None:
     """Somebody removes the newest objects, then the disk goes: what comes after it has
     other names, and of whoever stopped in good order is told what is missing, by number."""
@@ -211,10 +209,7 @@ def test_a_disk_is_lost_and_nobody_gives_its_names_again(
 @pytest.mark.long
 @pytest.mark.parametrize("way", ["killed", "stopped"])
 def test_what_was_acknowledged_before_a_disk_was_lost_is_missing(
-    prepare: Callable[..., Daemon],
-    free_port: Callable[[], int],
-    tmp_path: Path,
-    way: str,
+    prepare: Make[Daemon], free_port: Callable[[], int], tmp_path: Path, way: str
 ) -> None:
     """With `ack: journal`, while the bucket takes no files: the next one goes on, and the
     audit names what is missing, or says that nobody knows."""
@@ -258,7 +253,7 @@ def test_what_was_acknowledged_before_a_disk_was_lost_is_missing(
 @pytest.mark.slow
 @pytest.mark.long
 def test_a_bucket_that_fails_for_a_minute(
-    prepare: Callable[..., Daemon], free_port: Callable[[], int], tmp_path: Path
+    prepare: Make[Daemon], free_port: Callable[[], int], tmp_path: Path
 ) -> None:
     """500, 503 SlowDown, hung up on before the object was stored and after: senders wait,
     and then all is there once.
@@ -289,7 +284,7 @@ def test_a_bucket_that_fails_for_a_minute(
 @pytest.mark.slow
 @pytest.mark.long
 def test_a_gateway_that_stood_still_puts_its_files_where_they_belong(
-    prepare: Callable[..., Daemon], free_port: Callable[[], int], tmp_path: Path
+    prepare: Make[Daemon], free_port: Callable[[], int], tmp_path: Path
 ) -> None:
     """Stopped within a request while another one begins under its name, and sends: both go
     on, and what either acknowledged is in the bucket once, for the job to take."""
@@ -347,7 +342,7 @@ def _job_of(url: str, folder: Path) -> Inbox:
     return inbox
 
 
-def test_two_gateways_of_one_name(prepare: Callable[..., Daemon]) -> None:
+def test_two_gateways_of_one_name(prepare: Make[Daemon]) -> None:
     """Each is an incarnation; the second one waits for nobody, and stops nobody."""
     with small_s3() as server:
         settings: dict[str, Any] = {

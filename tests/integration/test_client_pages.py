@@ -6,7 +6,6 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import yaml
 import fenced
 from deadlines import environment, run
 from gateway_testkit.daemon import listener
+from making import Make
 from pomelo_npm import library, packages
 from wheels import Environment
 
@@ -27,7 +27,7 @@ def blocks(page: str, language: str) -> list[str]:
     return [one.text for one in fenced.blocks(PAGES / f"{page}.md", language)]
 
 
-def daemon_of(page: str, start: Callable[..., Any], folder: Path) -> Any:
+def daemon_of(page: str, start: Make, folder: Path) -> Any:
     """A daemon with the listener of a page, on a port of its own; its secrets are `s3cret`."""
     secret = folder / "secret"
     secret.write_text("s3cret")
@@ -47,9 +47,7 @@ process.env.GAME_TOKEN = "s3cret";
 
 @pytest.mark.needs_npm
 @pytest.mark.smoke
-def test_pomelo(
-    start: Callable[..., Any], npm: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_pomelo(start: Make, npm: Make, tmp_path: Path) -> None:
     """The program for browsers, and that for Node, hear that their request is stored."""
     _, port = daemon_of("pomelo", start, tmp_path).address("game")
     program = npm(*packages())
@@ -64,7 +62,7 @@ def test_pomelo(
 
 
 @pytest.mark.slow
-def test_rsio(start: Callable[..., Any], tmp_path: Path) -> None:
+def test_rsio(start: Make, tmp_path: Path) -> None:
     """The program sends, and so does the line for a shell; both are stored."""
     daemon = daemon_of("rsio", start, tmp_path)
     _, port = daemon.address("streams")
@@ -87,7 +85,7 @@ def test_rsio(start: Callable[..., Any], tmp_path: Path) -> None:
     assert stored == [17.5, 18, 19]
 
 
-def test_python_logging(start: Callable[..., Any], tmp_path: Path) -> None:
+def test_python_logging(start: Make, tmp_path: Path) -> None:
     """A record of the handler, with its queue in a file, and an event of the other program."""
     daemon = start(listeners=[listener("beats", "lumberjack")])
     _, port = daemon.address("beats")
@@ -104,7 +102,7 @@ def test_python_logging(start: Callable[..., Any], tmp_path: Path) -> None:
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("page", ["docs/clients/pravega.md", "docs/pravega.md"])
-def test_pravega(serve: Callable[..., Any], pravega_client: object, page: str) -> None:
+def test_pravega(serve: Make, pravega_client: object, page: str) -> None:
     """The program of the clients' page, and that of docs/pravega.md, which reads as well."""
     streams = serve()
     [program] = fenced.blocks(page, "python")

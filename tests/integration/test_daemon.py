@@ -14,7 +14,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,7 @@ from gateway.protocols.pravega.wire_segments import CreateSegment
 from gateway.protocols.rsio import wire as rsio
 from gateway.protocols.rsio.messages import ClientHello, Goodbye, OnSubscribe, Request
 from gateway.sdk.arrivals import DIGEST, EVENTS, digest_field
+from making import Make
 
 TERMINATED = (-signal.SIGTERM, 128 + signal.SIGTERM)
 """twistd ends by the signal that it was sent, or says so as a shell would."""
@@ -53,7 +53,7 @@ def event(number: int) -> dict[str, int]:
 # -- start --------------------------------------------------------------------------
 
 
-def test_a_port_that_is_taken_ends_the_start(prepare: Callable[..., Any]) -> None:
+def test_a_port_that_is_taken_ends_the_start(prepare: Make) -> None:
     """It exits with a failure and names listener, address and reason."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         where = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -63,9 +63,7 @@ def test_a_port_that_is_taken_ends_the_start(prepare: Callable[..., Any]) -> Non
     assert "Traceback" not in done.stderr
 
 
-def test_an_admin_port_that_is_taken_ends_the_start(
-    prepare: Callable[..., Any],
-) -> None:
+def test_an_admin_port_that_is_taken_ends_the_start(prepare: Make) -> None:
     """It exits with a failure and names the port's purpose and its address."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         where = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -79,7 +77,7 @@ def test_an_admin_port_that_is_taken_ends_the_start(
 
 
 @pytest.mark.fresh
-def test_a_start_in_the_background(prepare: Callable[..., Any]) -> None:
+def test_a_start_in_the_background(prepare: Make) -> None:
     """Without `-n` it comes back when events are taken, or says why they are not."""
     daemon = prepare()
     pid_file = daemon.config.with_name("twistd.pid")
@@ -108,9 +106,7 @@ def test_a_start_in_the_background(prepare: Callable[..., Any]) -> None:
         eventually(lambda: not pid_file.exists(), "it has ended")
 
 
-def test_a_disk_that_is_not_mounted(
-    tmp_path: Path, prepare: Callable[..., Any]
-) -> None:
+def test_a_disk_that_is_not_mounted(tmp_path: Path, prepare: Make) -> None:
     """A link leads nowhere: the start names it and what to do, and makes nothing."""
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "nowhere")
@@ -165,9 +161,7 @@ def test_a_start_without_standard_files(tmp_path: Path, closed: str) -> None:
         assert len(daemon.rows()) == 5
 
 
-def test_a_lost_end_of_the_journal_is_told(
-    start: Callable[..., Any], gateway_command: Callable[..., Any]
-) -> None:
+def test_a_lost_end_of_the_journal_is_told(start: Make, gateway_command: Make) -> None:
     """Whoever removes the open segment: its events are missed, by lsn, and their lsns
     are not given again.
     """
@@ -195,9 +189,7 @@ def test_a_lost_end_of_the_journal_is_told(
 
 
 def test_a_renamed_node_leaves_nothing_behind(
-    start: Callable[..., Any],
-    prepare: Callable[..., Any],
-    gateway_command: Callable[..., Any],
+    start: Make, prepare: Make, gateway_command: Make
 ) -> None:
     """What was acknowledged under the old name is published, and the audit fails until
     it is.
@@ -220,9 +212,7 @@ def test_a_renamed_node_leaves_nothing_behind(
     assert len(list((first.data / "spool").glob("events-host-a_*.parquet"))) == 1
 
 
-def test_a_directory_has_one_daemon(
-    start: Callable[..., Any], prepare: Callable[..., Any]
-) -> None:
+def test_a_directory_has_one_daemon(start: Make, prepare: Make) -> None:
     """A second one refuses and says who is there; the first is not disturbed."""
     first = start()
     done = prepare("second", data_dir=str(first.data), node="gw-2").run()
@@ -233,7 +223,7 @@ def test_a_directory_has_one_daemon(
     assert first.listener()["events"] == 1
 
 
-def test_two_daemons_with_a_directory_each_get_along(start: Callable[..., Any]) -> None:
+def test_two_daemons_with_a_directory_each_get_along(start: Make) -> None:
     """Each has its own lsns and files."""
     daemons = [start(name) for name in ("one", "two")]
     for number, daemon in enumerate(daemons):
@@ -244,9 +234,7 @@ def test_two_daemons_with_a_directory_each_get_along(start: Callable[..., Any]) 
         assert [json.loads(row["payload"]) for row in daemon.rows()] == [event(number)]
 
 
-def test_a_configuration_is_checked_without_a_start(
-    prepare: Callable[..., Any],
-) -> None:
+def test_a_configuration_is_checked_without_a_start(prepare: Make) -> None:
     """`--check-config` says ok and touches nothing, or says all that is wrong."""
     fine = prepare("fine")
     done = fine.run("--check-config")
@@ -274,7 +262,7 @@ def test_twistd_help_is_quick() -> None:
     assert "gateway" in done.stdout
 
 
-def test_a_killed_daemon_goes_on_where_it_was(start: Callable[..., Any]) -> None:
+def test_a_killed_daemon_goes_on_where_it_was(start: Make) -> None:
     """What was acknowledged before kill -9 is published after it, with lsns that the
     next life continues.
     """
@@ -314,7 +302,7 @@ def test_nobody_is_let_in_before_what_was_left_is_in_files(tmp_path: Path) -> No
 # -- signals ------------------------------------------------------------------------
 
 
-def test_a_lost_journal_directory_gives_no_lsn_twice(start: Callable[..., Any]) -> None:
+def test_a_lost_journal_directory_gives_no_lsn_twice(start: Make) -> None:
     """Whoever removes the journal of a stopped gateway doubles nothing in the tables."""
     daemon = start(listeners=beats())
     with PyLogBeatClient(*daemon.address("beats")) as client:
@@ -329,9 +317,7 @@ def test_a_lost_journal_directory_gives_no_lsn_twice(start: Callable[..., Any]) 
     assert len(daemon.rows()) == 5
 
 
-def test_sighup_takes_a_new_certificate(
-    start: Callable[..., Any], authority: Any
-) -> None:
+def test_sighup_takes_a_new_certificate(start: Make, authority: Any) -> None:
     """New connections see the new one; a connection that is open goes on."""
     old = authority.issue("old", file="server")
     daemon = start(listeners=beats(tls=tls(old)))
@@ -352,7 +338,7 @@ def test_sighup_takes_a_new_certificate(
 
 
 def test_sighup_with_a_broken_certificate_keeps_the_old_one(
-    start: Callable[..., Any], authority: Any
+    start: Make, authority: Any
 ) -> None:
     """A mistake in the file costs nobody a connection, and is in the log."""
     old = authority.issue("old", file="server")
@@ -370,9 +356,7 @@ def served(address: tuple[str, int]) -> str:
 
 
 @pytest.mark.fresh
-def test_sigterm_answers_what_was_taken(
-    start: Callable[..., Any], connect: Callable[..., Any]
-) -> None:
+def test_sigterm_answers_what_was_taken(start: Make, connect: Make) -> None:
     """Writers in full swing when SIGTERM comes: each hears of every window that was
     stored, then FIN; all of it is published and the journal is empty.
     """
@@ -468,7 +452,7 @@ _WORDS: dict[str, tuple[bytes, bytes, bytes]] = {
 
 
 def test_what_is_whole_at_sigterm_is_stored_and_answered(
-    start: Callable[..., Any], connect: Callable[..., Any]
+    start: Make, connect: Make
 ) -> None:
     """The daemon stands still, a peer of each protocol sends an event (an edge a file), and
     SIGTERM comes before the daemon has read it.  What comes behind it, and is not whole, is
@@ -501,7 +485,7 @@ def test_what_is_whole_at_sigterm_is_stored_and_answered(
     assert stored == dict.fromkeys(_WORDS.keys() - {"forward"}, b"{}")
 
 
-def test_who_is_impatient_does_no_harm(start: Callable[..., Any]) -> None:
+def test_who_is_impatient_does_no_harm(start: Make) -> None:
     """SIGTERM and ^C, at once and again while it stops: it stops in order all the same."""
     daemon = start(spool={"roll_interval": "1h"})
     with PyLogBeatClient(*daemon.address()) as client:
@@ -516,9 +500,7 @@ def test_who_is_impatient_does_no_harm(start: Callable[..., Any]) -> None:
     assert len(daemon.rows()) == 5
 
 
-def test_what_could_not_be_published_is_told_at_the_end(
-    start: Callable[..., Any],
-) -> None:
+def test_what_could_not_be_published_is_told_at_the_end(start: Make) -> None:
     """The last line says that events wait; the next start publishes them."""
     daemon = start(spool={"roll_interval": "1h"})
     with PyLogBeatClient(*daemon.address()) as client:
@@ -535,7 +517,7 @@ def test_what_could_not_be_published_is_told_at_the_end(
 
 
 def test_sigterm_does_not_wait_for_who_has_nothing_to_say(
-    start: Callable[..., Any], connect: Callable[..., Any]
+    start: Make, connect: Make
 ) -> None:
     """Idle and half-sent connections are closed, half an event leaves no trace."""
     daemon = start()

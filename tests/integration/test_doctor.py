@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 from pylogbeat import PyLogBeatClient
+
+from making import Make
 
 
 def send(daemon: Any, numbers: range) -> None:
@@ -24,9 +25,7 @@ def chain(daemon: Any, last_lsn: int) -> str:
     return link
 
 
-def test_the_doctor_beside_a_daemon(
-    start: Callable[..., Any], gateway_command: Callable[..., Any]
-) -> None:
+def test_the_doctor_beside_a_daemon(start: Make, gateway_command: Make) -> None:
     """It sees who runs, takes the daemon's ports for the daemon's, and disturbs nothing; of
     the kernel in C it says what the daemon has logged."""
     daemon = start()
@@ -47,7 +46,7 @@ def test_the_doctor_beside_a_daemon(
 
 
 def test_a_link_that_was_kept_is_in_the_chain_for_ever(
-    start: Callable[..., Any], gateway_command: Callable[..., Any]
+    start: Make, gateway_command: Make
 ) -> None:
     """Over kill -9, with what was published before and after."""
     daemon = start()

@@ -38,6 +38,7 @@ from gateway.protocols.pravega.wire_segments import (
     SegmentRead,
     StreamSegmentInfo,
 )
+from making import Make
 from pravega_socket import Client
 from programs import go_program
 
@@ -71,9 +72,7 @@ def go_client() -> Path:
 class Gate:
     """A daemon that will hold its senders back, and all who have to do with it."""
 
-    def __init__(
-        self, daemon: Daemon, program: Path, gateway_command: Callable[..., Any]
-    ) -> None:
+    def __init__(self, daemon: Daemon, program: Path, gateway_command: Make) -> None:
         self.daemon = daemon
         self.senders: dict[str, subprocess.Popen[str]] = {}
         self._program = program
@@ -177,8 +176,8 @@ class Gate:
 
 @pytest.fixture
 def gate(
-    go_client: Path, prepare: Callable[..., Daemon], gateway_command: Callable[..., Any]
-) -> Iterator[Callable[..., Gate]]:
+    go_client: Path, prepare: Make[Daemon], gateway_command: Make
+) -> Iterator[Make[Gate]]:
     """A gate whose daemon is not started yet."""
     made: list[Gate] = []
 
@@ -216,39 +215,39 @@ def full_for_a_while(gate: Gate, *names: str, more: tuple[object, ...] = ()) -> 
 
 
 @pytest.mark.smoke
-def test_a_full_spool(gate: Callable[..., Gate]) -> None:
+def test_a_full_spool(gate: Make[Gate]) -> None:
     """One connection, nothing sent again, everything there once; taps and Pravega's
     readers are answered meanwhile.
     """
     full_for_a_while(gate(**SMALL), "a")
 
 
-def test_a_full_spool_over_tls(gate: Callable[..., Gate], authority: Any) -> None:
+def test_a_full_spool_over_tls(gate: Make[Gate], authority: Any) -> None:
     """The same where the keepalives are TLS records."""
     pair = authority.issue("localhost")
     gated = gate({"tls": tls(pair)}, **SMALL)
     full_for_a_while(gated, "a", more=("-ca", authority.ca))
 
 
-def test_a_full_spool_and_a_short_stall_timeout(gate: Callable[..., Gate]) -> None:
+def test_a_full_spool_and_a_short_stall_timeout(gate: Make[Gate]) -> None:
     """Who knows why it waits gives nobody up for waiting."""
     options = {"stall_timeout": "20s" if FULL else "3s"}
     full_for_a_while(gate({"options": options}, **SMALL), "a")
 
 
-def test_a_full_spool_and_large_windows(gate: Callable[..., Gate]) -> None:
+def test_a_full_spool_and_large_windows(gate: Make[Gate]) -> None:
     """Of 2 MB each as they travel: their sender can finish writing them."""
     full_for_a_while(gate(**SMALL), "a", "b", more=("-size", 2000))
 
 
-def test_four_senders_and_a_full_spool(gate: Callable[..., Gate]) -> None:
+def test_four_senders_and_a_full_spool(gate: Make[Gate]) -> None:
     """Nobody is given up for others."""
     full_for_a_while(gate(**SMALL), "a", "b", "c", "d")
 
 
 @pytest.mark.parametrize("level", [3, 0])
 def test_windows_that_are_too_large_for_a_batch(
-    gate: Callable[..., Gate], authority: Any, level: int
+    gate: Make[Gate], authority: Any, level: int
 ) -> None:
     """2048 events of 20 KB, of which a batch may have a tenth: compressed, and bare.
 
@@ -285,9 +284,7 @@ def small_disk() -> Iterator[Callable[[Path, int], None]]:
         subprocess.run(["umount", "-l", str(path)], check=True)
 
 
-def test_a_full_disk(
-    small_disk: Callable[[Path, int], None], gate: Callable[..., Gate]
-) -> None:
+def test_a_full_disk(small_disk: Callable[[Path, int], None], gate: Make[Gate]) -> None:
     """The disk has room for a part of what comes, and then somebody takes the rest of
     it: the same.
     """

@@ -9,7 +9,7 @@ import socket
 import struct
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -33,6 +33,7 @@ from gateway.protocols.pravega.wire_segments import (
     ReadSegment,
     SegmentCreated,
 )
+from making import Make
 from pravega_socket import Client
 from samples import some_of
 
@@ -154,9 +155,7 @@ def lines_about(daemon: Any, source: str) -> list[str]:
     return [line for line in warnings if f" {source}:" in line]
 
 
-def test_lies_about_sizes_are_refused(
-    start: Callable[..., Any], connect: Callable[..., Any]
-) -> None:
+def test_lies_about_sizes_are_refused(start: Make, connect: Make) -> None:
     """From the declared length on, or at the limit: FIN, one line with limit and key,
     no memory, nothing stored; several of each at a time.
     """
@@ -182,9 +181,7 @@ def test_lies_about_sizes_are_refused(
 
 
 @pytest.mark.long
-def test_half_windows_share_the_memory(
-    start: Callable[..., Any], connect: Callable[..., Any]
-) -> None:
+def test_half_windows_share_the_memory(start: Make, connect: Make) -> None:
     """Forty peers, each with seven MiB of a window whose last frame never ends: all together
     do not pass `journal.memory_bytes`, as they are read one after the other, and those that
     stand go.
@@ -204,9 +201,7 @@ def test_half_windows_share_the_memory(
     assert grown(daemon, before) < 64 * MiB + 64 * MiB
 
 
-def test_a_slow_handshake_ends(
-    start: Callable[..., Any], connect: Callable[..., Any], authority: Any
-) -> None:
+def test_a_slow_handshake_ends(start: Make, connect: Make, authority: Any) -> None:
     """Peers that send a TLS hello byte by byte are cut off at `limits.handshake`."""
     pair = authority.issue("gateway.example")
     plain = listener("beats", "lumberjack")
@@ -232,9 +227,7 @@ def test_a_slow_handshake_ends(
     assert daemon.listener("sealed")["rejected"]["handshake"] == 100
 
 
-def test_slow_writers_cost_little(
-    start: Callable[..., Any], connect: Callable[..., Any]
-) -> None:
+def test_slow_writers_cost_little(start: Make, connect: Make) -> None:
     """Peers that send an endless window byte by byte keep their connection and hardly
     any memory; there may be as many as `limits.connections_per_peer`, and one line in
     the log about the others.
@@ -261,9 +254,7 @@ def test_slow_writers_cost_little(
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.long
-def test_who_does_not_read_is_cut_off(
-    start: Callable[..., Any], connect: Callable[..., Any]
-) -> None:
+def test_who_does_not_read_is_cut_off(start: Make, connect: Make) -> None:
     """Peers that ask for acknowledgements without end and read none: we stop reading,
     then hang up with one line in the log; what waits for them is bounded.
     """
@@ -318,7 +309,7 @@ GREETING += pomelo.package(2)
 
 
 @pytest.fixture
-def crowd(connect: Callable[..., Any]) -> Callable[..., list[Any]]:
+def crowd(connect: Make) -> Make[list[Any]]:
     """Peers from the attacker's address, each with a thread that sends what *says*."""
 
     def crowd(address: tuple[str, int], count: int, says: bytes) -> list[Any]:
@@ -336,7 +327,7 @@ def crowd(connect: Callable[..., Any]) -> Callable[..., list[Any]]:
     return crowd
 
 
-def attacked(start: Callable[..., Any]) -> Any:
+def attacked(start: Make) -> Any:
     """A daemon with little memory, and listeners of three protocols."""
     return start(
         journal={"memory_bytes": f"{MEMORY}B"},
@@ -375,9 +366,7 @@ def assert_bounded(daemon: Any, *rules: str) -> None:
 
 
 @pytest.mark.slow
-def test_unfinished_messages_of_many(
-    start: Callable[..., Any], crowd: Callable[..., Any]
-) -> None:
+def test_unfinished_messages_of_many(start: Make, crowd: Make) -> None:
     """Sixty game clients without a token, each with 15 MiB of one message: two fit, the
     others wait, and are read as those are let go that do not go on.
     """
@@ -390,9 +379,7 @@ def test_unfinished_messages_of_many(
 
 
 @pytest.mark.slow
-def test_a_few_that_trickle_keep_nobody_out(
-    start: Callable[..., Any], connect: Callable[..., Any]
-) -> None:
+def test_a_few_that_trickle_keep_nobody_out(start: Make, connect: Make) -> None:
     """Six addresses hold all there is, and send just enough: who comes then is taken."""
     daemon = start(journal={"memory_bytes": f"{MEMORY}B"})
     peers = [connect(daemon.address(), f"127.0.8.{n}") for n in range(1, 7)]
@@ -421,9 +408,7 @@ def test_a_few_that_trickle_keep_nobody_out(
 
 
 @pytest.mark.slow
-def test_pushes_that_nobody_reads(
-    start: Callable[..., Any], crowd: Callable[..., Any]
-) -> None:
+def test_pushes_that_nobody_reads(start: Make, crowd: Make) -> None:
     """Two hundred game clients that take none of what is sent to all of them."""
     daemon = attacked(start)
     with friend(daemon):
@@ -443,7 +428,7 @@ def test_pushes_that_nobody_reads(
 
 @pytest.mark.slow
 def test_open_windows_on_another_listener(
-    start: Callable[..., Any], connect: Callable[..., Any], crowd: Callable[..., Any]
+    start: Make, connect: Make, crowd: Make
 ) -> None:
     """The honest window that is open on the first listener all the while is taken, and
     nobody there is closed.
@@ -464,9 +449,7 @@ def test_open_windows_on_another_listener(
 
 
 @pytest.mark.slow
-def test_replies_that_nobody_reads(
-    start: Callable[..., Any], crowd: Callable[..., Any]
-) -> None:
+def test_replies_that_nobody_reads(start: Make, crowd: Make) -> None:
     """A few bytes ask for a megabyte, many times."""
     daemon = attacked(start)
     writer, event = b"w" * 16, struct.pack(">II", 0, MiB - 8) + bytes(MiB - 8)

@@ -16,6 +16,7 @@ from chromium import Chromium
 from daemons import Daemon, full_spool, listener, send
 from disks import SmallDisk
 from gateway.store.readers.lake import health_path
+from making import Make
 
 _AXE = """
 process.stdout.write(require("fs").readFileSync(
@@ -92,9 +93,7 @@ def findings(chromium: Chromium) -> Any:
 @pytest.mark.slow
 @pytest.mark.needs_npm
 def test_the_page_by_day_and_night(
-    start: Callable[..., Daemon],
-    npm: Callable[..., Callable[..., str]],
-    chromium: Chromium,
+    start: Make[Daemon], npm: Make[Callable[..., str]], chromium: Chromium
 ) -> None:
     """It shows what stands and where, filters, taps, fits a phone, is read with a
     keyboard and a screen reader, and asks nobody else for anything.
@@ -189,7 +188,7 @@ def acknowledged(peer: socket.socket) -> None:
 
 @pytest.mark.slow
 def test_a_disk_that_is_full_and_one_that_hangs(
-    small_disk: SmallDisk, start: Callable[..., Daemon], chromium: Chromium
+    small_disk: SmallDisk, start: Make[Daemon], chromium: Chromium
 ) -> None:
     """The page says so while it is, and the daemon answers; nobody is acknowledged before
     the disk is itself again, and everybody then.
@@ -240,9 +239,7 @@ def test_a_disk_that_is_full_and_one_that_hangs(
 
 
 @pytest.mark.slow
-def test_without_trust(
-    start: Callable[..., Daemon], chromium: Chromium, tmp_path: Path
-) -> None:
+def test_without_trust(start: Make[Daemon], chromium: Chromium, tmp_path: Path) -> None:
     """On loopback without a token the tap shows no payloads, and says what they want."""
     daemon = start(**settings(), admin={"trust_loopback": False})
     chromium.open(f"http://{daemon.admin}/")
@@ -262,8 +259,8 @@ def test_without_trust(
 @pytest.mark.slow
 @pytest.mark.needs_npm
 def test_three_gateways_and_one_that_hangs(
-    start: Callable[..., Daemon],
-    npm: Callable[..., Callable[..., str]],
+    start: Make[Daemon],
+    npm: Make[Callable[..., str]],
     chromium: Chromium,
     tmp_path: Path,
 ) -> None:

@@ -4,11 +4,11 @@ their windows is taken, and none of them is closed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
+
+from making import Make
 
 MiB = 1 << 20
 SENDERS, WINDOWS = 40, 3
@@ -17,9 +17,7 @@ SENDERS, WINDOWS = 40, 3
 @pytest.mark.parametrize(
     "addresses", [pytest.param(1, marks=pytest.mark.long), SENDERS]
 )
-def test_many_windows_at_once(
-    start: Callable[..., Any], connect: Callable[..., Any], addresses: int
-) -> None:
+def test_many_windows_at_once(start: Make, connect: Make, addresses: int) -> None:
     """Five times as much as may be held, all in the middle of a window at any time."""
     daemon = start(journal={"memory_bytes": "16MiB"})
     peers = [

@@ -6,8 +6,6 @@ import json
 import random
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -32,6 +30,7 @@ from gateway.protocols.pravega.wire_segments import (
     StreamSegmentInfo,
     UpdateSegmentAttribute,
 )
+from making import Make
 from pravega_socket import Client
 
 WRITER, ATTRIBUTE = b"w" * 16, b"a" * 16
@@ -85,9 +84,7 @@ class Story:
 
 
 @pytest.mark.slow
-def test_what_was_answered_survives_kills(
-    prepare: Callable[..., Any], gateway_command: Callable[..., Any]
-) -> None:
+def test_what_was_answered_survives_kills(prepare: Make, gateway_command: Make) -> None:
     """Killed ten times, also just after it began; nothing that it said is forgotten."""
     chance = random.Random(20261121)
     daemon = prepare(listeners=[STREAMS]).start()
@@ -125,7 +122,7 @@ def test_what_was_answered_survives_kills(
     assert [row["seq"] for row in rows] == [12 * n for n in range(len(rows))]
 
 
-def test_it_is_remembered_by_whoever_serves_what(prepare: Callable[..., Any]) -> None:
+def test_it_is_remembered_by_whoever_serves_what(prepare: Make) -> None:
     """A protocol that is taken out of the configuration for a while forgets nothing."""
     daemon = prepare(listeners=[STREAMS, BEATS]).start()
     client = Client(daemon.address("streams"))
@@ -152,7 +149,7 @@ def test_it_is_remembered_by_whoever_serves_what(prepare: Callable[..., Any]) ->
     client.close()
 
 
-def test_a_damaged_state_file_stops_the_start(prepare: Callable[..., Any]) -> None:
+def test_a_damaged_state_file_stops_the_start(prepare: Make) -> None:
     """It says which file, and what can be done; nothing is changed by that."""
     daemon = prepare(listeners=[STREAMS]).start()
     daemon.terminate()
@@ -169,7 +166,7 @@ def test_a_damaged_state_file_stops_the_start(prepare: Callable[..., Any]) -> No
     daemon.start()
 
 
-def test_who_has_nothing_to_remember_keeps_nothing(start: Callable[..., Any]) -> None:
+def test_who_has_nothing_to_remember_keeps_nothing(start: Make) -> None:
     """With Lumberjack alone there is what the store keeps, and no protocol's state."""
     daemon = start()
     daemon.terminate()

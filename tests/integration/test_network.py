@@ -7,13 +7,13 @@ import json
 import socket
 import ssl
 import struct
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from daemons import listener, tls
+from making import Make
 
 
 def beats(**more: Any) -> list[dict[str, Any]]:
@@ -29,16 +29,14 @@ def proxied(host: str, port: int) -> bytes:
     return signature + struct.pack(">BBH", 0x21, family, len(body)) + body
 
 
-def from_afar(connect: Callable[..., Any], daemon: Any) -> Any:
+def from_afar(connect: Make, daemon: Any) -> Any:
     """A connection that says it is 203.0.113.9:4711's, and sends an event."""
     made = connect(daemon.address())
     made.send(proxied("203.0.113.9", 4711) + made.window(b"{}"))
     return made
 
 
-def test_a_proxy_names_the_real_peer(
-    start: Callable[..., Any], connect: Callable[..., Any]
-) -> None:
+def test_a_proxy_names_the_real_peer(start: Make, connect: Make) -> None:
     """Behind a trusted balancer, `peer` is who is behind it; it is an attribute."""
     daemon = start(listeners=beats(proxy_protocol={"trusted": ["127.0.0.0/8"]}))
     balancer = from_afar(connect, daemon)
@@ -49,9 +47,7 @@ def test_a_proxy_names_the_real_peer(
     assert row["attributes"]["proxy"] == balancer.name
 
 
-def test_a_proxy_may_be_in_front_of_tls(
-    start: Callable[..., Any], authority: Any
-) -> None:
+def test_a_proxy_may_be_in_front_of_tls(start: Make, authority: Any) -> None:
     """A balancer that passes TLS through puts its header before it."""
     pair = authority.issue("gateway.example")
     trusted = {"trusted": ["127.0.0.0/8"]}
@@ -68,9 +64,7 @@ def test_a_proxy_may_be_in_front_of_tls(
     assert row["attributes"]["tls"] == "TLSv1.3"
 
 
-def test_a_proxy_header_of_a_stranger_is_refused(
-    start: Callable[..., Any], connect: Callable[..., Any]
-) -> None:
+def test_a_proxy_header_of_a_stranger_is_refused(start: Make, connect: Make) -> None:
     """Who is not trusted cannot choose its address."""
     daemon = start(listeners=beats(proxy_protocol={"trusted": ["127.0.0.9/32"]}))
     stranger = from_afar(connect, daemon)
@@ -85,11 +79,7 @@ def test_a_proxy_header_of_a_stranger_is_refused(
     ids=["ws", "wss"],
 )
 def test_websocket_carries_lumberjack(
-    start: Callable[..., Any],
-    authority: Any,
-    gateway_command: Callable[..., Any],
-    tmp_path: Path,
-    sealed: bool,
+    start: Make, authority: Any, gateway_command: Make, tmp_path: Path, sealed: bool
 ) -> None:
     """Events sent as binary messages are there, each once, like any others."""
     more: dict[str, Any] = {"websocket": {"path": "/beats"}}
@@ -125,7 +115,7 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_the_wrong_language_gets_an_answer_and_fin(
-    start: Callable[..., Any], connect: Callable[..., Any], case: str
+    start: Make, connect: Make, case: str
 ) -> None:
     """Never RST, however much was sent already; one line in the log, even of five
     tries; and whoever speaks the right one is served meanwhile.
@@ -151,7 +141,7 @@ def test_the_wrong_language_gets_an_answer_and_fin(
 
 
 def test_plain_bytes_on_a_tls_port_are_told_so(
-    start: Callable[..., Any], connect: Callable[..., Any], authority: Any
+    start: Make, connect: Make, authority: Any
 ) -> None:
     """A shipper without TLS gets FIN, and the log says what it did wrong."""
     pair = authority.issue("gateway.example")
@@ -169,9 +159,7 @@ def warnings(daemon: Any, peer: str) -> list[str]:
     return [line for line in lines if peer in line]
 
 
-def test_probes_are_quiet(
-    start: Callable[..., Any], connect: Callable[..., Any]
-) -> None:
+def test_probes_are_quiet(start: Make, connect: Make) -> None:
     """A balancer that connects and goes, politely or not, is not in the log."""
     daemon = start()
     address = daemon.address()

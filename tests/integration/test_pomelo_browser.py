@@ -11,6 +11,7 @@ import pytest
 
 from daemons import listener, tls
 from deadlines import eventually
+from making import Make
 
 pytestmark = [pytest.mark.needs_npm, pytest.mark.needs_apt]
 
@@ -59,8 +60,8 @@ pomelo.init({host: "127.0.0.1", port: PORT, user: {uid: "alice"}}, () => {
 
 
 def test_a_page_sends_and_shows_a_push(
-    npm: Callable[..., Any],
-    start: Callable[..., Any],
+    npm: Make,
+    start: Make,
     browse: Callable[[str], Path],
     server_pair: Any,
     tmp_path: Path,

@@ -13,6 +13,7 @@ import pytest
 
 from daemons import Daemon, listener
 from deadlines import eventually
+from making import Make
 from pomelo_npm import CLIENTS, packages, program_of
 
 PLAIN: dict[str, Any] = {}
@@ -50,7 +51,7 @@ both = pytest.mark.parametrize(
 
 
 @pytest.fixture(scope="module")
-def run_client(npm: Callable[..., Any]) -> Callable[..., str]:
+def run_client(npm: Make) -> Make[str]:
     """Run one of the clients to its end; returns what it printed."""
     program = program_of("pomelo_clients")
     run = npm(*packages())
@@ -60,7 +61,7 @@ def run_client(npm: Callable[..., Any]) -> Callable[..., str]:
 class Game:
     """A daemon that Pomelo clients connect to."""
 
-    def __init__(self, start: Callable[..., Daemon], options: dict[str, Any]) -> None:
+    def __init__(self, start: Make[Daemon], options: dict[str, Any]) -> None:
         plain = {"heartbeat": "1s", "trust_uid": True, "session_events": False}
         options = {**plain, **options}
         game = listener("game", "pomelo", websocket={"path": "/"}, options=options)
@@ -101,7 +102,7 @@ class Game:
 
 
 @pytest.fixture
-def game(start: Callable[..., Daemon], options: dict[str, Any]) -> Game:
+def game(start: Make[Daemon], options: dict[str, Any]) -> Game:
     return Game(start, options)
 
 
@@ -120,9 +121,7 @@ def holds(rows: list[dict[str, Any]]) -> None:
 @pytest.mark.needs_npm
 @pytest.mark.parametrize("client", CLIENTS)
 @both
-def test_clients_from_npm(
-    run_client: Callable[..., str], game: Game, client: str
-) -> None:
+def test_clients_from_npm(run_client: Make[str], game: Game, client: str) -> None:
     """Handshake, requests, notify and pushes, as the client's own code does them."""
 
     def talk() -> list[Any]:
@@ -148,7 +147,7 @@ def test_clients_from_npm(
 )
 @pytest.mark.parametrize("options", [PLAIN], ids=["plain"])
 def test_sigterm_kicks_clients_from_npm(
-    run_client: Callable[..., str], game: Game, client: str, kick: Any
+    run_client: Make[str], game: Game, client: str, kick: Any
 ) -> None:
     """Who is connected when the daemon stops is told so, after its answers."""
     with ThreadPoolExecutor(1) as threads:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 
 from daemons import listener
 from deadlines import eventually
+from making import Make
 
 OPTIONS: dict[str, Any] = {
     "heartbeat": "0s",
@@ -192,9 +193,7 @@ class Web(Tcp):
 
 
 @pytest.mark.parametrize("way", [Tcp(), Web()], ids=["tcp", "websocket"])
-def test_every_row(
-    start: Callable[..., Any], connect: Callable[..., Any], way: Tcp
-) -> None:
+def test_every_row(start: Make, connect: Make, way: Tcp) -> None:
     """Each on a connection, and from an address, of its own."""
     game = listener(
         "game",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from daemons import Daemon, listener
+from making import Make
 from pomelo_npm import CLIENTS, packages, program_of
 from pomelo_shapes import SHAPES
 from small_http import Asked, SmallHttp
@@ -37,7 +38,7 @@ def service() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def play(npm: Callable[..., Any]) -> Callable[..., str]:
+def play(npm: Make) -> Make[str]:
     """Have one of the clients play; returns what it printed."""
     run = npm(*packages())
     program = program_of("pomelo_games")
@@ -47,12 +48,7 @@ def play(npm: Callable[..., Any]) -> Callable[..., str]:
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("backed", [False, True], ids=["stored", "backed"])
 def test_every_shape_of_game(
-    start: Callable[..., Daemon],
-    play: Callable[..., str],
-    service: str,
-    client: str,
-    *,
-    backed: bool,
+    start: Make[Daemon], play: Make[str], service: str, client: str, *, backed: bool
 ) -> None:
     """Each game starts with its own definitions; its client hears each answer: its
     service's, or the gateway's once the request is stored, which is as it was said.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from daemons import Daemon, listener
+from making import Make
 
 pytestmark = pytest.mark.needs_npm
 
@@ -32,9 +31,7 @@ setTimeout(() => { process.exit(5); }, 120000);
 """
 
 
-def test_every_request_is_answered(
-    npm: Callable[..., Any], start: Callable[..., Daemon]
-) -> None:
+def test_every_request_is_answered(npm: Make, start: Make[Daemon]) -> None:
     """Each of 520, 128 and 256 too, by its own answer; no two have the same `seq`."""
     run = npm("pomelo-client-websocket@1.0.13", "ws@8.18.0")
     options = {"session_events": False}

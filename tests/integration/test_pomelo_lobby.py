@@ -6,7 +6,6 @@ import json
 import ssl
 import urllib.request
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 
 from daemons import Daemon, free_port, listener, tls
 from deadlines import eventually
+from making import Make
 from pomelo_npm import packages, program_of
 
 pytestmark = pytest.mark.needs_npm
@@ -33,7 +33,7 @@ class Gateways:
     The admin port of the third has TLS and a token.
     """
 
-    def __init__(self, prepare: Callable[..., Daemon], ca: Path, pair: Any) -> None:
+    def __init__(self, prepare: Make[Daemon], ca: Path, pair: Any) -> None:
         self._tls = ssl.create_default_context(cafile=ca)
         ports = {name: free_port() for name in CLIENTS}
         self.urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
@@ -110,10 +110,7 @@ def by_gateway(told: Any, what: str = "sent") -> dict[str, Any]:
 
 
 def test_a_lobby_of_three(
-    npm: Callable[..., Any],
-    prepare: Callable[..., Daemon],
-    authority: Any,
-    server_pair: Any,
+    npm: Make, prepare: Make[Daemon], authority: Any, server_pair: Any
 ) -> None:
     """A push, a group, a row of the outbox and a kick find their clients wherever they
     are, each once; who has another token, or is killed, is told of; a gateway that comes

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from daemons import Daemon, listener, tls
+from making import Make
 from pomelo_npm import packages, program_of
 from small_http import Asked, SmallHttp
 
@@ -34,11 +35,7 @@ def login() -> Iterator[str]:
 
 
 def test_clients_hear_their_user(
-    npm: Callable[..., Any],
-    start: Callable[..., Daemon],
-    login: str,
-    authority: Any,
-    server_pair: Any,
+    npm: Make, start: Make[Daemon], login: str, authority: Any, server_pair: Any
 ) -> None:
     """Each is told what its login service has for it, or what all are told, or nothing;
     and plays on.

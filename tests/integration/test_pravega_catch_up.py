@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from gateway.protocols.pravega.wire_segments import (
     SegmentRead,
     StreamSegmentInfo,
 )
+from making import Make
 from pravega_python import Streams
 from seaweeds import settings_of
 from small_s3 import small_s3
@@ -86,7 +87,7 @@ class Peer:
 
 
 @pytest.fixture
-def late(serve: Callable[..., Any]) -> Any:
+def late(serve: Make) -> Any:
     """A daemon that keeps little in memory, and publishes only when it stops."""
     return serve(
         options={"recent_bytes": "64KiB"},
@@ -141,7 +142,7 @@ def test_wherever_it_lies(late: Any) -> None:
     assert told.start_offset == start
 
 
-def test_where_the_spool_is_a_bucket(serve: Callable[..., Any]) -> None:
+def test_where_the_spool_is_a_bucket(serve: Make) -> None:
     """The same bytes, from the copies here, after a job has taken the files out of it."""
     with small_s3() as server:
         spool = {
@@ -203,7 +204,7 @@ class Counting(Daemon):
 
 
 @pytest.fixture
-def counting(tmp_path: Path) -> Iterator[Callable[..., Streams]]:
+def counting(tmp_path: Path) -> Iterator[Make[Streams]]:
     """Serve Pravega by a daemon that counts."""
     made: list[Counting] = []
 
@@ -219,7 +220,7 @@ def counting(tmp_path: Path) -> Iterator[Callable[..., Streams]]:
 
 @pytest.mark.needs_pravega
 def test_a_quiet_stream_among_busy_ones(
-    counting: Callable[..., Streams], pravega_client: Callable[..., Any]
+    counting: Make[Streams], pravega_client: Make
 ) -> None:
     """Whoever reads it has the payloads of those files decoded in which it has events,
     and of no other; of the others up to its end a few small columns, once.  So it is, too,
@@ -274,7 +275,7 @@ def test_a_quiet_stream_among_busy_ones(
 
 @pytest.mark.needs_pravega
 def test_the_published_client_comes_late(
-    late: Any, pravega_client: Callable[..., Any], eventually: Callable[..., Any]
+    late: Any, pravega_client: Make, eventually: Make
 ) -> None:
     """It reads a stream from its head, wherever that lies; also when its file has left
     the archive.

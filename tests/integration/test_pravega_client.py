@@ -12,6 +12,7 @@ import pytest
 
 from daemons import archiving
 from deadlines import rest
+from making import Make
 
 pytestmark = pytest.mark.needs_pravega
 
@@ -28,9 +29,7 @@ def keyed(events: Iterable[bytes]) -> list[tuple[bytes, str]]:
 
 
 @pytest.fixture
-def begun(
-    serve: Callable[..., Any], pravega_client: Callable[..., Any]
-) -> Callable[[int], tuple[Any, Any]]:
+def begun(serve: Make, pravega_client: Make) -> Callable[[int], tuple[Any, Any]]:
     """Start a daemon and a client, which makes the stream `s/t`, of so many segments."""
 
     def begin(segments: int) -> tuple[Any, Any]:
@@ -44,9 +43,7 @@ def begun(
 
 
 @pytest.mark.smoke
-def test_written_is_read_and_in_the_files(
-    serve: Callable[..., Any], pravega_client: Callable[..., Any]
-) -> None:
+def test_written_is_read_and_in_the_files(serve: Make, pravega_client: Make) -> None:
     """Text, bytes, with and without keys, waited for and flushed: every event is read
     back once, and is in the files once; those of one key are in order.
     """
@@ -78,9 +75,7 @@ def test_written_is_read_and_in_the_files(
     assert all(row["flaw"] is None for row in rows)
 
 
-def test_scaled_while_it_is_written_to(
-    begun: Callable[[int], tuple[Any, Any]],
-) -> None:
+def test_scaled_while_it_is_written_to(begun: Callable[[int], tuple[Any, Any]]) -> None:
     """A stream gets more segments and fewer again while one writer writes: every event is
     read once, those of a key in order, and each is in the files once.
     """
@@ -105,7 +100,7 @@ def test_scaled_while_it_is_written_to(
 
 
 def test_several_readers_of_one_group(
-    begun: Callable[[int], tuple[Any, Any]], pravega_client: Callable[..., Any]
+    begun: Callable[[int], tuple[Any, Any]], pravega_client: Make
 ) -> None:
     """Two readers in two processes share the segments: each event is read once over
     both.  What a reader left unread when it went is read by the other.
@@ -128,7 +123,7 @@ def test_several_readers_of_one_group(
 
 
 def test_a_reader_waits_at_the_tail(
-    begun: Callable[[int], tuple[Any, Any]], pravega_client: Callable[..., Any]
+    begun: Callable[[int], tuple[Any, Any]], pravega_client: Make
 ) -> None:
     """An event that is written while a reader waits reaches it."""
     streams, one = begun(1)
@@ -144,8 +139,7 @@ def test_a_reader_waits_at_the_tail(
 
 
 def test_transactions(
-    begun: Callable[[int], tuple[Any, Any]],
-    eventually: Callable[..., Any],
+    begun: Callable[[int], tuple[Any, Any]], eventually: Make
 ) -> None:
     """A committed one's events are in the table together and not before, those of one
     that was aborted never; and readers see the same.
@@ -193,9 +187,7 @@ def test_transactions(
     assert streams.daemon.listener("streams.controller")["events"] == 105
 
 
-def test_byte_streams(
-    serve: Callable[..., Any], pravega_client: Callable[..., Any]
-) -> None:
+def test_byte_streams(serve: Make, pravega_client: Make) -> None:
     """Bytes are written, sought, read, truncated; a row is a write, as it came."""
     streams = serve()
     client = pravega_client(streams.controller)
@@ -237,9 +229,7 @@ def test_a_large_event(begun: Callable[[int], tuple[Any, Any]]) -> None:
     assert streams.payloads() == events
 
 
-def test_streams_listed_sealed_and_deleted(
-    serve: Callable[..., Any], pravega_client: Callable[..., Any]
-) -> None:
+def test_streams_listed_sealed_and_deleted(serve: Make, pravega_client: Make) -> None:
     """Scopes and streams are listed with their tags; only a sealed stream is deleted,
     and only an empty scope; one that is made again begins anew.
     """
@@ -276,9 +266,7 @@ def test_streams_listed_sealed_and_deleted(
     assert manager.list_scope() == ["s"]
 
 
-def test_streams_that_come_and_go(
-    serve: Callable[..., Any], pravega_client: Callable[..., Any]
-) -> None:
+def test_streams_that_come_and_go(serve: Make, pravega_client: Make) -> None:
     """However many there were, there is room for more; and streams of the same names, in a
     scope that was deleted and made again, repeat no channel's number.
     """
@@ -299,7 +287,7 @@ def test_streams_that_come_and_go(
 
 
 def test_json_is_checked_where_events_are_said_to_be_json(
-    serve: Callable[..., Any], pravega_client: Callable[..., Any]
+    serve: Make, pravega_client: Make
 ) -> None:
     """What is none is stored, read as it was, and has a flaw, so that it goes to quarantine."""
     streams = serve(options={"content_type": "application/json"})
@@ -315,7 +303,7 @@ def test_json_is_checked_where_events_are_said_to_be_json(
 
 
 def test_without_a_spark_job_at_spool_max_bytes(
-    serve: Callable[..., Any], pravega_client: Callable[..., Any]
+    serve: Make, pravega_client: Make
 ) -> None:
     """Appends wait, and the log and the status say for what; reads and metadata go on.  Once
     files are taken away all is stored, once.
@@ -350,11 +338,7 @@ def test_without_a_spark_job_at_spool_max_bytes(
 
 
 def test_tls_and_passwords(
-    serve: Callable[..., Any],
-    pravega_client: Callable[..., Any],
-    eventually: Callable[..., Any],
-    authority: Any,
-    tmp_path: Any,
+    serve: Make, pravega_client: Make, eventually: Make, authority: Any, tmp_path: Any
 ) -> None:
     """Over TLS with a name and a password all goes as without; who has the wrong one,
     or none, gets nothing.
@@ -446,9 +430,7 @@ def test_empty_events(begun: Callable[[int], tuple[Any, Any]]) -> None:
 
 @pytest.mark.slow
 def test_a_group_that_pauses_longer_than_the_archive(
-    serve: Callable[..., Any],
-    pravega_client: Callable[..., Any],
-    eventually: Callable[..., Any],
+    serve: Make, pravega_client: Make, eventually: Make
 ) -> None:
     """Without a lake: when every file has left the archive, and after kill -9, it reads
     on where it was, and what comes then; a new group reads all.
@@ -484,9 +466,7 @@ def test_a_group_that_pauses_longer_than_the_archive(
 
 @pytest.mark.slow
 def test_what_streams_let_go_of_leaves_the_disk(
-    serve: Callable[..., Any],
-    pravega_client: Callable[..., Any],
-    eventually: Callable[..., Any],
+    serve: Make, pravega_client: Make, eventually: Make
 ) -> None:
     """By time, by size, truncated, deleted: soon the disk has what streams keep, and
     little more; all of that is read, what comes then, too.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from daemons import free_port, listener
 from gateway.protocols.pravega.commands.pravega import text_of
 from gateway.protocols.pravega.controller import messages
 from gateway.protocols.pravega.controller_client import ControllerClient
+from making import Make
 
 OF_JAVA = "H4sIAAAAAAAA/zOwKs7IL9DPL0pJLSq2MtAxAmJDK0NzHUtLAIe3BR0bAAAA"
 """What version 0.13.0 of its client writes."""
@@ -30,7 +30,7 @@ def test_the_text_is_that_of_java() -> None:
 
 @pytest.mark.slow
 def test_a_cut_and_a_truncation(
-    start: Callable[..., Any], gateway_command: Callable[..., Any], tmp_path: Path
+    start: Make, gateway_command: Make, tmp_path: Path
 ) -> None:
     """Before the events, and behind them; who may not is told, and who types nonsense."""
     secret = tmp_path / "secret"

@@ -29,6 +29,7 @@ from gateway.protocols.pravega.wire import (
     InvalidEventNumber,
     SetupAppend,
 )
+from making import Make
 
 SEED = int(os.environ.get("GATEWAY_KILL_SEED", "20261121"))
 HEADER = struct.Struct(">iI")
@@ -123,8 +124,8 @@ def fates(chance: random.Random, turns: int) -> Iterator[str]:
 
 @pytest.fixture
 def cut(
-    serve: Callable[..., Any], free_port: Callable[[], int]
-) -> Iterator[Callable[..., tuple[Any, Cutting]]]:
+    serve: Make, free_port: Callable[[], int]
+) -> Iterator[Make[tuple[Any, Cutting]]]:
     """A daemon, and a `Cutting` where its controller sends clients."""
     made: list[Cutting] = []
 
@@ -141,9 +142,7 @@ def cut(
 
 @pytest.mark.needs_pravega
 def test_connections_reset_around_the_store(
-    cut: Callable[..., tuple[Any, Cutting]],
-    pravega_client: Callable[..., Any],
-    gateway_command: Callable[..., Any],
+    cut: Make[tuple[Any, Cutting]], pravega_client: Make, gateway_command: Make
 ) -> None:
     """Appends whose connection is reset before the store, within, behind it, and in the
     acknowledgement; reads as well.  Every event is once in the segments as they are
@@ -231,7 +230,7 @@ def produce(writer: EventWriter, port: int, events: list[bytes], stop: int) -> N
 
 @pytest.mark.parametrize("kind", [V17Writer, DraftWriter])
 def test_a_producer_that_starts_anew(
-    serve: Callable[..., Any], kind: Callable[[bytes, str], EventWriter]
+    serve: Make, kind: Callable[[bytes, str], EventWriter]
 ) -> None:
     """With the same writer id and the same numbers it adds nothing twice; not when it
     vanished in the middle, nor when the gateway was killed in between.
@@ -247,7 +246,7 @@ def test_a_producer_that_starts_anew(
     assert streams.payloads() == events
 
 
-def test_a_zombie_connection(serve: Callable[..., Any]) -> None:
+def test_a_zombie_connection(serve: Make) -> None:
     """When another connection has written with its writer id, the old one is told so
     and closed: it can not write behind its successor's back.
     """

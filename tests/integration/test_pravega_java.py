@@ -22,6 +22,7 @@ import pytest
 import yaml
 
 from deadlines import excerpt, finish, next_line, run
+from making import Make
 from programs import ask_registry, built_once, program, running
 
 pytestmark = pytest.mark.needs_maven
@@ -77,10 +78,10 @@ class Streams:
 
     def __init__(
         self,
-        prepare: Callable[..., Any],
+        prepare: Make,
         free_port: Callable[[], int],
         java: list[str],
-        start: Callable[..., subprocess.Popen[str]],
+        start: Make[subprocess.Popen[str]],
         **more: Any,
     ) -> None:
         self.controller = free_port()
@@ -153,8 +154,8 @@ class Streams:
 
 @pytest.fixture
 def serve(
-    prepare: Callable[..., Any], free_port: Callable[[], int], java: list[str]
-) -> Iterator[Callable[..., Streams]]:
+    prepare: Make, free_port: Callable[[], int], java: list[str]
+) -> Iterator[Make[Streams]]:
     """Start a daemon; *more* are settings of its Pravega listener."""
     with running() as start:
         yield lambda **more: Streams(prepare, free_port, java, start, **more)
@@ -164,10 +165,7 @@ def numbered(what: str, count: int) -> list[bytes]:
     return [b"%s %d" % (what.encode(), n) for n in range(count)]
 
 
-def test_a_client_of_before_0_9(
-    prepare: Callable[..., Any],
-    free_port: Callable[[], int],
-) -> None:
+def test_a_client_of_before_0_9(prepare: Make, free_port: Callable[[], int]) -> None:
     """Version 0.8.0 keeps its connections, though each flush sends a KeepAlive; the group
     that it makes by itself reads each event once, and leaves nothing.
     """
@@ -179,14 +177,12 @@ def test_a_client_of_before_0_9(
     assert "KeepAlive" not in streams.log()
 
 
-def test_streams_with_tags_sealed_and_deleted(serve: Callable[..., Streams]) -> None:
+def test_streams_with_tags_sealed_and_deleted(serve: Make[Streams]) -> None:
     """Scopes and streams are made, found, listed by tags, sealed and deleted."""
     serve().run("streams")
 
 
-def test_every_event_is_read_once_and_in_the_files_once(
-    serve: Callable[..., Streams],
-) -> None:
+def test_every_event_is_read_once_and_in_the_files_once(serve: Make[Streams]) -> None:
     """Written with and without keys, together, over pooled connections, and one of nine
     MiB: two readers of a group read each once, in order; a row each.
     """
@@ -196,13 +192,13 @@ def test_every_event_is_read_once_and_in_the_files_once(
     assert max(Counter(stored).values()) == 1
 
 
-def test_back_to_a_checkpoint(serve: Callable[..., Streams]) -> None:
+def test_back_to_a_checkpoint(serve: Make[Streams]) -> None:
     """A checkpoint of two readers completes; set back to it they read on from there."""
     stored = serve().run("checkpoints")
     assert set(stored) == {*numbered("first", 200), *numbered("second", 200)}
 
 
-def test_transactions(serve: Callable[..., Streams]) -> None:
+def test_transactions(serve: Make[Streams]) -> None:
     """Committed ones are read and in the files, also one that was taken up again by its
     id; those of an aborted one never.
     """
@@ -210,23 +206,23 @@ def test_transactions(serve: Callable[..., Streams]) -> None:
     assert set(stored) == {*numbered("committed", 100), *numbered("resumed", 11)}
 
 
-def test_byte_streams(serve: Callable[..., Streams]) -> None:
+def test_byte_streams(serve: Make[Streams]) -> None:
     """Written, sought, read, truncated, sealed; the rows are the bytes."""
     stored = b"".join(serve().run("bytes"))
     assert stored == bytes((n * 31 + n // 251) & 255 for n in range(1_000_000))
 
 
-def test_a_reader_at_the_end(serve: Callable[..., Streams]) -> None:
+def test_a_reader_at_the_end(serve: Make[Streams]) -> None:
     """Who waits at the end of a stream gets each event as it comes."""
     assert serve().run("tail") == numbered("event", 20)
 
 
-def test_batch_reads(serve: Callable[..., Streams]) -> None:
+def test_batch_reads(serve: Make[Streams]) -> None:
     """A range for each segment, as Spark's and Hadoop's connectors read."""
     assert set(serve().run("batch")) == set(numbered("event", 500))
 
 
-def test_stream_cuts(serve: Callable[..., Streams]) -> None:
+def test_stream_cuts(serve: Make[Streams]) -> None:
     """A stream is read between places where it once ended, by ranges and by a group,
     and is truncated at one; the rows of what was truncated stay.
     """
@@ -235,7 +231,7 @@ def test_stream_cuts(serve: Callable[..., Streams]) -> None:
     assert set(serve().run("cuts")) == set(expected)
 
 
-def test_tls_and_passwords(serve: Callable[..., Streams], authority: Any) -> None:
+def test_tls_and_passwords(serve: Make[Streams], authority: Any) -> None:
     """Over TLS, with a password and tokens that must be renewed, all goes as without;
     with a wrong password nothing does.
     """
@@ -277,7 +273,7 @@ def shown(page: str) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 @pytest.mark.slow
-def test_what_a_job_of_flink_does(serve: Callable[..., Streams]) -> None:
+def test_what_a_job_of_flink_does(serve: Make[Streams]) -> None:
     """With the settings of its page: reader groups that stand at its checkpoints, and
     transactions that are committed after them, while the stream scales and the job fails
     twice; each event is copied once.
@@ -289,7 +285,7 @@ def test_what_a_job_of_flink_does(serve: Callable[..., Streams]) -> None:
     assert {row["principal"] for row in streams.daemon.rows()} == {"ops", "job"}
 
 
-def test_what_micro_batches_of_spark_do(serve: Callable[..., Streams]) -> None:
+def test_what_micro_batches_of_spark_do(serve: Make[Streams]) -> None:
     """With the settings of its page: ranges between two ends of a stream that scales, and
     transactions that another one commits by their ids; each event is copied once.
     """
@@ -300,7 +296,7 @@ def test_what_micro_batches_of_spark_do(serve: Callable[..., Streams]) -> None:
 
 
 def test_three_teams_that_may_do_different_things(
-    serve: Callable[..., Streams], eventually: Callable[..., Any]
+    serve: Make[Streams], eventually: Make
 ) -> None:
     """Each does what the rules say, with groups and transactions; all else is denied at
     once with the reason, also to a writer whose rule a reload takes away.
@@ -332,9 +328,7 @@ def test_three_teams_that_may_do_different_things(
 
 
 @pytest.mark.slow
-def test_killed_in_between(
-    serve: Callable[..., Streams], eventually: Callable[..., Any]
-) -> None:
+def test_killed_in_between(serve: Make[Streams], eventually: Make) -> None:
     """The gateway is killed twice while one writer writes and one reader reads: neither
     needs to be told, and every event is read once, and in the files once.
     """
@@ -359,9 +353,7 @@ def test_killed_in_between(
 
 
 @pytest.mark.slow
-def test_many_at_one_stream(
-    serve: Callable[..., Streams], eventually: Callable[..., Any]
-) -> None:
+def test_many_at_one_stream(serve: Make[Streams], eventually: Make) -> None:
     """Three writers tell the time, of which one falls silent and one leaves, and so does one
     of transactions; a group of eight readers loses two, batch jobs read what came between;
     all the while the stream is split and merged, and the gateway is killed.  Readers get each
@@ -386,7 +378,7 @@ def test_many_at_one_stream(
 
 
 @pytest.mark.slow
-def test_what_programs_share_does_not_expire(serve: Callable[..., Streams]) -> None:
+def test_what_programs_share_does_not_expire(serve: Make[Streams]) -> None:
     """A state synchronizer and a reader group go on where they were after the gateway
     was killed and retention has deleted every file: nothing of their state was in one.
     """
@@ -406,9 +398,7 @@ def test_what_programs_share_does_not_expire(serve: Callable[..., Streams]) -> N
 
 
 @pytest.mark.slow
-def test_a_group_that_is_never_empty(
-    serve: Callable[..., Streams], eventually: Callable[..., Any]
-) -> None:
+def test_a_group_that_is_never_empty(serve: Make[Streams], eventually: Make) -> None:
     """Readers join and leave it long after the files of its first days have left the
     archive, and after the gateway was killed; each event is read once.
     """
@@ -434,12 +424,12 @@ def test_a_group_that_is_never_empty(
 
 
 @pytest.mark.smoke
-def test_hello_world(serve: Callable[..., Streams]) -> None:
+def test_hello_world(serve: Make[Streams]) -> None:
     """The first thing that a user of Pravega runs."""
     assert serve().run("hello") == [b"hello world"]
 
 
-def test_scaled_while_it_is_written_to(serve: Callable[..., Streams]) -> None:
+def test_scaled_while_it_is_written_to(serve: Make[Streams]) -> None:
     """Split, merged, and scaled by updates, with a transaction open over that: no event
     is lost or there twice, for readers or in the files.
     """
@@ -449,7 +439,7 @@ def test_scaled_while_it_is_written_to(serve: Callable[..., Streams]) -> None:
 
 
 @pytest.mark.slow
-def test_readers_follow_a_scaling(serve: Callable[..., Streams]) -> None:
+def test_readers_follow_a_scaling(serve: Make[Streams]) -> None:
     """Two readers of a group read each event once, those of a key in order.  It takes
     this client up to half a minute to leave a segment that has ended.
     """
@@ -469,7 +459,7 @@ def test_readers_follow_a_scaling(serve: Callable[..., Streams]) -> None:
     ],
 )
 def test_commits_over_a_scaling_share_their_epochs(
-    serve: Callable[..., Streams], transactions: int, milliseconds: int, runs: int
+    serve: Make[Streams], transactions: int, milliseconds: int, runs: int
 ) -> None:
     """However many transactions are open while a stream is split: two epochs, which a
     reader gets over with two checkpoints, be they two seconds apart or Java's thirty.
@@ -478,19 +468,19 @@ def test_commits_over_a_scaling_share_their_epochs(
     assert Counter(Counter(stored).values()) == {runs: 200 + transactions * 10}
 
 
-def test_key_value_tables(serve: Callable[..., Streams]) -> None:
+def test_key_value_tables(serve: Make[Streams]) -> None:
     """Made, listed, filled on conditions, read in order, deleted; nothing is an event."""
     assert serve().run("tables") == []
 
 
 @pytest.mark.slow
-def test_time_windows(serve: Callable[..., Streams]) -> None:
+def test_time_windows(serve: Make[Streams]) -> None:
     """A reader knows the time that writers noted; marks are made every ten seconds."""
     serve().run("watermarks")
 
 
 @pytest.mark.slow
-def test_retention_by_consumption(serve: Callable[..., Streams]) -> None:
+def test_retention_by_consumption(serve: Make[Streams]) -> None:
     """What a subscribed group has released is deleted, at the gateway's next look, which
     is once a minute; the rows stay.
     """
@@ -506,7 +496,7 @@ def test_retention_by_consumption(serve: Callable[..., Streams]) -> None:
     ],
 )
 def test_an_event_that_is_too_large(
-    serve: Callable[..., Streams], size: int, limit: int
+    serve: Make[Streams], size: int, limit: int
 ) -> None:
     """The client fails at once, with the reason in its log, and goes on with others; so
     with what is the limit if nobody sets one.

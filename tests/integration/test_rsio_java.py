@@ -22,6 +22,7 @@ import planted
 import programs
 from daemons import listener, tls
 from deadlines import environment, eventually, finish, run
+from making import Make
 
 ROOT = Path(__file__).parents[2]
 PROJECT = ROOT / "clients" / "java"
@@ -54,7 +55,7 @@ def build(home: Path) -> None:
 
 
 @pytest.fixture
-def program(java: list[str]) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def program(java: list[str]) -> Iterator[Make[subprocess.Popen[str]]]:
     """Start a class of the client's tests; it is killed at the end."""
     with programs.running() as start:
         yield lambda name, *words, **more: start(
@@ -64,7 +65,7 @@ def program(java: list[str]) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         )
 
 
-def test_the_kit_judges_it(program: Callable[..., subprocess.Popen[str]]) -> None:
+def test_the_kit_judges_it(program: Make[subprocess.Popen[str]]) -> None:
     """As publisher and as subscriber its session passes all tests, and none is left out."""
     served = program("SmallServer", HELLO_MS="1500")
     assert kit.failures(served, hello_seconds=1.5) == []
@@ -72,7 +73,7 @@ def test_the_kit_judges_it(program: Callable[..., subprocess.Popen[str]]) -> Non
 
 @pytest.mark.slow
 def test_the_kit_notices_faults(
-    program: Callable[..., subprocess.Popen[str]], tmp_path: Path
+    program: Make[subprocess.Popen[str]], tmp_path: Path
 ) -> None:
     """Each fault that is planted in its session fails the test that names it."""
     sources, serve = planted.PLACES["java"], partial(program, "Planted")
@@ -81,9 +82,7 @@ def test_the_kit_notices_faults(
 
 @pytest.mark.slow
 def test_with_a_daemon_that_is_killed(
-    prepare: Callable[..., Any],
-    free_port: Callable[[], int],
-    program: Callable[..., subprocess.Popen[str]],
+    prepare: Make, free_port: Callable[[], int], program: Make[subprocess.Popen[str]]
 ) -> None:
     """A sender, a reader over HTTP/2, a kill -9, and a second sender of that name, over
     HTTP/2, too: all once.
@@ -130,9 +129,7 @@ WAYS = {
 
 @pytest.mark.slow
 def test_over_every_transport(
-    start: Callable[..., Any],
-    authority: Any,
-    program: Callable[..., subprocess.Popen[str]],
+    start: Make, authority: Any, program: Make[subprocess.Popen[str]]
 ) -> None:
     """What goes over TCP in blocks, over TLS, WebSocket and HTTP/2, packed too, is stored
     once and in order; a server whose certificate nobody signed gets nothing.
@@ -170,9 +167,7 @@ def test_over_every_transport(
 
 
 @pytest.mark.smoke
-def test_the_page_as_it_stands(
-    start: Callable[..., Any], java: list[str], tmp_path: Path
-) -> None:
+def test_the_page_as_it_stands(start: Make, java: list[str], tmp_path: Path) -> None:
     """The programs of docs/rsio.md compile and run, but for the gateway's address: what
     the one sends the other reads.
     """

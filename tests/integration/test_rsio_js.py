@@ -23,6 +23,7 @@ import programs
 from chromium import Chromium
 from daemons import listener, tls
 from deadlines import environment, eventually, finish, run
+from making import Make
 
 ROOT = Path(__file__).parents[2]
 PROJECT = ROOT / "clients" / "js"
@@ -39,7 +40,7 @@ def node() -> str:
 
 
 @pytest.fixture
-def program(node: str) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def program(node: str) -> Iterator[Make[subprocess.Popen[str]]]:
     """Start a program of the client's tests; it is killed at the end."""
     with programs.running() as start:
         yield lambda name, *words, **more: start(
@@ -49,7 +50,7 @@ def program(node: str) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         )
 
 
-def test_the_kit_judges_it(program: Callable[..., subprocess.Popen[str]]) -> None:
+def test_the_kit_judges_it(program: Make[subprocess.Popen[str]]) -> None:
     """As publisher and as subscriber its session passes all tests, and none is left out."""
     served = program("small-server.js", HELLO_MS="1500")
     assert kit.failures(served, hello_seconds=1.5) == []
@@ -57,7 +58,7 @@ def test_the_kit_judges_it(program: Callable[..., subprocess.Popen[str]]) -> Non
 
 @pytest.mark.slow
 def test_the_kit_notices_faults(
-    program: Callable[..., subprocess.Popen[str]], tmp_path: Path
+    program: Make[subprocess.Popen[str]], tmp_path: Path
 ) -> None:
     """Each fault that is planted in its session fails the test that names it."""
     parts = ("package.json", "src", "test/small-server.js")
@@ -67,9 +68,7 @@ def test_the_kit_notices_faults(
 
 @pytest.mark.slow
 def test_with_a_daemon_that_is_killed(
-    prepare: Callable[..., Any],
-    free_port: Callable[[], int],
-    program: Callable[..., subprocess.Popen[str]],
+    prepare: Make, free_port: Callable[[], int], program: Make[subprocess.Popen[str]]
 ) -> None:
     """A sender, a reader, a kill -9, and a second sender of that name, which fences the
     first: all that the second sends is stored once, behind what the first has stored.
@@ -120,10 +119,7 @@ WEBSOCKET = "--experimental-websocket"
 
 @pytest.mark.slow
 def test_over_every_transport(
-    start: Callable[..., Any],
-    authority: Any,
-    node: str,
-    program: Callable[..., subprocess.Popen[str]],
+    start: Make, authority: Any, node: str, program: Make[subprocess.Popen[str]]
 ) -> None:
     """What goes over TCP in blocks, packed over TLS, and over WebSocket with TLS where Node
     has that, is stored once and in order; a server whose certificate nobody signed gets
@@ -206,11 +202,11 @@ def site() -> Iterator[str]:
 
 @pytest.mark.slow
 def test_a_browser_watches(
-    start: Callable[..., Any],
+    start: Make,
     chromium: Chromium,
     site: str,
     authority: Any,
-    program: Callable[..., subprocess.Popen[str]],
+    program: Make[subprocess.Popen[str]],
 ) -> None:
     """The page of examples/live shows each event as a row, the latest first, over a
     WebSocket, what a browser sends in blocks over one with TLS as well; it says goodbye to
@@ -255,9 +251,7 @@ def test_a_browser_watches(
 
 
 @pytest.mark.smoke
-def test_the_page_as_it_stands(
-    start: Callable[..., Any], node: str, tmp_path: Path
-) -> None:
+def test_the_page_as_it_stands(start: Make, node: str, tmp_path: Path) -> None:
     """The programs of docs/rsio.md run, but for the gateway's address: what the one sends
     the other reads.
     """

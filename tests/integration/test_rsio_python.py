@@ -9,14 +9,13 @@ import sys
 import tomllib
 import venv
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from daemons import listener
 from deadlines import run
+from making import Make
 from wheels import borrow, clean, pip
 
 ROOT = Path(__file__).parents[2]
@@ -113,7 +112,7 @@ def test_the_page_of_an_index_has_whole_addresses(wheel: Path) -> None:
 
 
 def test_asyncio_in_an_environment_of_its_own(
-    start: Callable[..., Any], wheel: Path, tmp_path: Path
+    start: Make, wheel: Path, tmp_path: Path
 ) -> None:
     """With what it names as its needs, and nothing else, the programs of docs/rsio.md
     run as they stand, but for the gateway's address, and what one sends the other reads;
@@ -136,7 +135,7 @@ def test_asyncio_in_an_environment_of_its_own(
 
 
 @pytest.mark.long
-def test_on_twisted(start: Callable[..., Any], wheel: Path, tmp_path: Path) -> None:
+def test_on_twisted(start: Make, wheel: Path, tmp_path: Path) -> None:
     """With Twisted it sends and reads, and nothing of the daemon is imported."""
     port = start(listeners=[STREAMS]).address("streams")[1]
     python = environment(tmp_path / "venv", wheel)

@@ -20,6 +20,7 @@ from deadlines import eventually, finish
 from gateway.protocols.rsio.client import Outbox
 from gateway.protocols.rsio.client.on_asyncio import connect
 from gateway_testkit.certificates import Authority
+from making import Make
 
 REACTIVE = listener(
     "reactive", "rsio", options={"check_publishers": True, "window": 64}
@@ -62,10 +63,7 @@ def _address(daemon: Any, name: str) -> str:
 
 
 def test_exactly_once_through_a_kill(
-    prepare: Callable[..., Any],
-    free_port: Callable[[], int],
-    tmp_path: Path,
-    gateway_command: Callable[..., Any],
+    prepare: Make, free_port: Callable[[], int], tmp_path: Path, gateway_command: Make
 ) -> None:
     """The daemon is killed while all send; every event is there, and once."""
     listeners = [
@@ -105,8 +103,7 @@ def test_exactly_once_through_a_kill(
 
 
 def test_a_program_that_connects_again(
-    prepare: Callable[..., Any],
-    free_port: Callable[[], int],
+    prepare: Make, free_port: Callable[[], int]
 ) -> None:
     """The loop of docs/rsio.md: the daemon is killed twice, each reading is there once."""
     port, count = free_port(), 4000
@@ -168,11 +165,7 @@ except OSError:
 PLENTY = 1 << 40
 
 
-def test_over_pipes(
-    prepare: Callable[..., Any],
-    tmp_path: Path,
-    gateway_command: Callable[..., Any],
-) -> None:
+def test_over_pipes(prepare: Make, tmp_path: Path, gateway_command: Make) -> None:
     """A sender whose connection is its standard input and output, joined to the gateway
     by another process: however slow that is, all arrives; when the way back ends, or the
     process, the sender ends by itself and says why; when the sender is killed, the other
@@ -259,11 +252,7 @@ def test_over_pipes(
     ],
 )
 def test_conformance(
-    start: Callable[..., Any],
-    gateway_command: Callable[..., Any],
-    authority: Authority,
-    tmp_path: Path,
-    way: str,
+    start: Make, gateway_command: Make, authority: Authority, tmp_path: Path, way: str
 ) -> None:
     """All tests pass, none is left out, however the daemon is reached."""
     checked = {**CHECKED, "options": dict(CHECKED["options"])}

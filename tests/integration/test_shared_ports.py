@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from daemons import Daemon, free_port, listener, tls
 from deadlines import run
 from gateway_testkit.certificates import Authority, Pair
+from making import Make
 
 WAYS = ("plain", "encrypted", "web")
 EVENTS = 400
@@ -67,9 +67,7 @@ def ports(authority: Authority, server_pair: Pair) -> Ports:
 
 
 @pytest.fixture
-def gateways(
-    prepare: Callable[..., Daemon], ports: Ports
-) -> Callable[..., list[Daemon]]:
+def gateways(prepare: Make[Daemon], ports: Ports) -> Make[list[Daemon]]:
     """Two, not started."""
 
     def make(**more: Any) -> list[Daemon]:

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from daemons import Daemon, listener
 from deadlines import eventually, finish, next_line
 from gateway.protocols.rsio.client import StreamFailed
 from gateway.protocols.rsio.client.on_asyncio import connect
+from making import Make
 from seaweeds import settings_of
 from small_s3 import small_s3
 
@@ -42,7 +43,7 @@ _READERS = listener(
 class Gate:
     """A daemon with a port for readers, and what feeds and reads it."""
 
-    def __init__(self, daemon: Daemon, command: Callable[..., Any]) -> None:
+    def __init__(self, daemon: Daemon, command: Make) -> None:
         self.daemon = daemon
         self.command = command
         self.address = "{}:{}".format(*daemon.address("readers"))
@@ -64,9 +65,7 @@ class Gate:
 
 
 @pytest.fixture
-def gate(
-    start: Callable[..., Any], gateway_command: Callable[..., Any]
-) -> Iterator[Gate]:
+def gate(start: Make, gateway_command: Make) -> Iterator[Gate]:
     gate = Gate(
         start(listeners=[listener("beats", "lumberjack"), _READERS]), gateway_command
     )
@@ -101,7 +100,7 @@ def test_all_events_from_the_first_on(gate: Gate) -> None:
 
 
 def test_all_events_where_the_spool_is_a_bucket(
-    start: Callable[..., Any], gateway_command: Callable[..., Any]
+    start: Make, gateway_command: Make
 ) -> None:
     """Also what a job has taken out of it since, and over a restart: there are copies here."""
     with small_s3() as server:
@@ -186,7 +185,7 @@ def test_what_can_not_be_had(gate: Gate, words: list[str], says: str) -> None:
     assert errors.decode().startswith(f"gateway tap: {says} ")
 
 
-def test_nobody_there(gateway_command: Callable[..., Any], free_port: Any) -> None:
+def test_nobody_there(gateway_command: Make, free_port: Any) -> None:
     """A port where nothing listens: status 1, a sentence, no trace."""
     done = gateway_command("tap", f"127.0.0.1:{free_port()}")
     assert done.returncode == 1

@@ -34,6 +34,7 @@ from gateway.sdk.interfaces import Connection, Refusal
 from gateway.sdk.limits import Limits
 from gateway.sdk.protocol import Port
 from gateway_testkit.certificates import Authority
+from making import Make
 
 _NOTHING = os.open(os.devnull, os.O_RDONLY)
 
@@ -55,7 +56,7 @@ class MemoryTransport(StringTransport):
 class Recorder:
     """A server that remembers; `act` says what else it does with bytes."""
 
-    def __init__(self, connection: Connection, act: Callable[..., None]) -> None:
+    def __init__(self, connection: Connection, act: Make[None]) -> None:
         self.connection = connection
         self.act = act
         self.chunks: list[bytes] = []
@@ -66,7 +67,7 @@ class Recorder:
     def data(self) -> bytes:
         return b"".join(self.chunks)
 
-    def declare(self, base: type, **methods: Callable[..., None]) -> None:
+    def declare(self, base: type, **methods: Make[None]) -> None:
         """Have one more base of `interfaces`, with these methods."""
         own = {name: staticmethod(do) for name, do in methods.items()}
         self.__class__ = type(base.__name__, (type(self), base), own)
@@ -132,7 +133,7 @@ class Net:
     listener: Listener
     clock: Clock
     servers: list[Recorder] = field(default_factory=list)
-    act: Callable[..., None] = lambda connection, data: None
+    act: Make[None] = lambda connection, data: None
     _done: list[None] = field(default_factory=list)
 
     def connect(
@@ -190,7 +191,7 @@ def settings(**changes: Any) -> SimpleNamespace:
     return SimpleNamespace(limits=limited, **(defaults | changes))
 
 
-MakeNet = Callable[..., Net]
+MakeNet = Make[Net]
 
 _OF_PORT = {field.name for field in fields(Port)}
 
@@ -200,7 +201,7 @@ def make_net() -> MakeNet:
     """Make a listener; its server is a `Recorder`."""
 
     def make(
-        act: Callable[..., None] | None = None,
+        act: Make[None] | None = None,
         keywords: dict[str, Any] | None = None,
         **changes: Any,
     ) -> Net:
@@ -242,7 +243,7 @@ def peer(net: Net) -> Peer:
 
 
 @pytest.fixture
-def make_paused(make_net: MakeNet) -> Callable[..., tuple[Net, Peer]]:
+def make_paused(make_net: MakeNet) -> Make[tuple[Net, Peer]]:
     """Make a listener and a peer whose server pauses it at its first bytes."""
 
     def make(**keywords: Any) -> tuple[Net, Peer]:
@@ -261,7 +262,7 @@ def make_transport() -> type[MemoryTransport]:
 
 
 @pytest.fixture
-def refuse() -> Callable[..., None]:
+def refuse() -> Make[None]:
     """An `act` that finds fault with everything."""
 
     def act(connection: Connection, data: bytes) -> None:
@@ -294,7 +295,7 @@ def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
 
 
-MakeTls = Callable[..., SimpleNamespace]
+MakeTls = Make[SimpleNamespace]
 
 
 @pytest.fixture
@@ -322,10 +323,7 @@ class TlsPeer:
     """The standard library's TLS over a `Peer`, driven by hand."""
 
     def __init__(
-        self,
-        peer: Peer,
-        context: ssl.SSLContext,
-        session: ssl.SSLSession | None = None,
+        self, peer: Peer, context: ssl.SSLContext, session: ssl.SSLSession | None = None
     ) -> None:
         self.peer = peer
         self.context = context
@@ -354,7 +352,7 @@ class TlsPeer:
             if self.tls.version() is None:
                 self._try(self.tls.do_handshake)
 
-    def _try(self, what: Callable[..., Any], *arguments: Any) -> Any:
+    def _try(self, what: Make, *arguments: Any) -> Any:
         try:
             return what(*arguments)
         except ssl.SSLWantReadError:
@@ -383,7 +381,7 @@ class TlsPeer:
         self.pump()
 
 
-MakeTlsPeer = Callable[..., TlsPeer]
+MakeTlsPeer = Make[TlsPeer]
 
 
 @pytest.fixture
@@ -485,7 +483,7 @@ def run(talk):
 
 
 @pytest.fixture
-def with_reactor(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+def with_reactor(tmp_path: Path) -> Make[dict[str, Any]]:
     """Run a script that has a reactor; returns its `result`."""
 
     def run_script(script: str, **more: str) -> dict[str, Any]:

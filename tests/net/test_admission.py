@@ -13,9 +13,9 @@ from twisted.internet.address import IPv4Address, IPv6Address
 
 from gateway.config.listener import ProxyProtocol
 from gateway.net.proxy import SIGNATURE_V2
+from making import Make
 
-Make = Callable[..., Any]
-Run = Callable[..., dict[str, Any]]
+Run = Make[dict[str, Any]]
 Texts = Callable[[], list[str]]
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gateway.sdk.interfaces import Aging
-
-Make = Callable[..., Any]
+from making import Make
 
 
 def aging(net: Any) -> list[None]:

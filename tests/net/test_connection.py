@@ -10,8 +10,8 @@ from typing import Any
 from twisted.internet.address import IPv6Address, UNIXAddress
 
 from gateway.sdk.interfaces import Refusal
+from making import Make
 
-Make = Callable[..., Any]
 Texts = Callable[[], list[str]]
 
 

@@ -10,8 +10,8 @@ import pytest
 from wsproto.events import BytesMessage
 
 from gateway.sdk.interfaces import Publishing, Refusal
+from making import Make
 
-Make = Callable[..., Any]
 Texts = Callable[[], list[str]]
 WEBSOCKET = SimpleNamespace(path="/ws", origins=[])
 
@@ -27,7 +27,7 @@ class Unspeakable(Exception):
         raise Broken
 
 
-def raises(error: BaseException) -> Callable[..., None]:
+def raises(error: BaseException) -> Make[None]:
     """A callback that does just that."""
 
     def callback(*arguments: object) -> None:
@@ -252,7 +252,7 @@ def test_accept_on_a_port_for_both(make_net: Make) -> None:
     assert net.listener.connections == 0
 
 
-def test_real_sockets_are_closed(with_reactor: Callable[..., dict[str, Any]]) -> None:
+def test_real_sockets_are_closed(with_reactor: Make[dict[str, Any]]) -> None:
     """The peers see the end, the port goes on, the drain comes to its end."""
     result = with_reactor("""
         class Bad(Echo):

@@ -15,8 +15,8 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import Request
 
 from gateway.config.listener import ProxyProtocol
+from making import Make
 
-Make = Callable[..., Any]
 Texts = Callable[[], list[str]]
 WEBSOCKET = SimpleNamespace(path="/ws", origins=[])
 PROXY = ProxyProtocol(trusted=["10.0.0.0/8"])

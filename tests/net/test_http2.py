@@ -38,8 +38,8 @@ from gateway.sdk.interfaces import Publishing, Refusal, Yielding
 from gateway.testing import ManualJournal
 from gateway_testkit.settings import settings as settings_of
 from gateway_testkit.streams import damaged, slices
+from making import Make
 
-Make = Callable[..., Any]
 Texts = Callable[[], list[str]]
 #: As a protocol has it that is served over HTTP/2.
 PORT: dict[str, Any] = {
@@ -126,11 +126,11 @@ def client_of(peer: Any) -> Client:
 
 
 @pytest.fixture
-def met(make_net: Make) -> Callable[..., tuple[Any, Any, Client]]:
+def met(make_net: Make) -> Make[tuple[Any, Any, Client]]:
     """A listener, a peer, and its client; whose request is granted unless told."""
 
     def make(
-        act: Callable[..., None] | None = None, *, ask: bool = True, **changes: Any
+        act: Make[None] | None = None, *, ask: bool = True, **changes: Any
     ) -> tuple[Any, Any, Client]:
         net = make_net(act, {**PORT, **changes.pop("port", {})}, **changes)
         peer = net.peer()
@@ -560,7 +560,7 @@ def test_a_stop_lets_the_stream_end(met: Make) -> None:
 
 
 def test_a_refusal_reaches_the_peer_in_its_frames(
-    met: Make, refuse: Callable[..., None], warnings: Texts
+    met: Make, refuse: Make[None], warnings: Texts
 ) -> None:
     """The protocol's last words, the stream's end, GOAWAY, FIN."""
     net, peer, client = met(refuse)

@@ -11,9 +11,9 @@ import pytest
 from gateway.net.connection import AcceptedConnection
 from gateway.net.looks import Looks
 from gateway.sdk.interfaces import Refusal
+from making import Make
 
-Make = Callable[..., Any]
-Run = Callable[..., dict[str, Any]]
+Run = Make[dict[str, Any]]
 Texts = Callable[[], list[str]]
 
 

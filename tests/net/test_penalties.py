@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from twisted.internet.task import Clock
 
 from gateway.net import penalties
 from gateway.net.penalties import Penalties
 from gateway.sdk.interfaces import Connection, Refusal
+from making import Make
 
 Texts = Callable[[], list[str]]
 
@@ -44,9 +44,7 @@ def test_it_forgets_the_oldest_host() -> None:
     assert len(waits._hosts) == penalties._MOST_HOSTS
 
 
-def test_the_answer_to_a_guess_waits(
-    make_net: Callable[..., Any], warnings: Texts
-) -> None:
+def test_the_answer_to_a_guess_waits(make_net: Make, warnings: Texts) -> None:
     """All are counted, one is logged; what is sent meanwhile is not looked at."""
     told: list[str] = []
     net = make_net(deny, keywords={"on_wrong_credentials": told.append})
@@ -67,7 +65,7 @@ def test_the_answer_to_a_guess_waits(
     assert len(warnings()) == 1
 
 
-def test_who_leaves_before_the_answer_is_gone(make_net: Callable[..., Any]) -> None:
+def test_who_leaves_before_the_answer_is_gone(make_net: Make) -> None:
     """Nothing is written to a connection that is over."""
     net = make_net(deny)
     net.peer().send(b"guess")
@@ -79,7 +77,7 @@ def test_who_leaves_before_the_answer_is_gone(make_net: Callable[..., Any]) -> N
     assert net.listener.connections == 1
 
 
-def test_a_report_ends_nothing(make_net: Callable[..., Any], warnings: Texts) -> None:
+def test_a_report_ends_nothing(make_net: Make, warnings: Texts) -> None:
     """It is logged within the same quota as refusals are, and not counted as one."""
     told: list[str] = []
 
@@ -96,9 +94,7 @@ def test_a_report_ends_nothing(make_net: Callable[..., Any], warnings: Texts) ->
     assert len(told) == 500
 
 
-def test_a_report_says_how_long_the_answer_is_to_wait(
-    make_net: Callable[..., Any],
-) -> None:
+def test_a_report_says_how_long_the_answer_is_to_wait(make_net: Make) -> None:
     """On any connection of the address; what are no credentials costs nothing."""
     waits: list[float] = []
 

@@ -24,9 +24,8 @@ from gateway.testing import FakeConnection, ManualJournal
 from gateway_testkit.reactor import QueuedReactor
 from gateway_testkit.settings import settings
 from incarnations import A
+from making import Make
 from sections import journal_settings
-
-Make = Callable[..., Any]
 
 LIMIT = 1 << 20
 """`limits.read_ahead_bytes` of these listeners."""
@@ -97,7 +96,7 @@ def reads(peer: Any) -> bool:
 
 
 @pytest.fixture
-def held(make_paused: Make, room: Room) -> Callable[..., tuple[Any, Any]]:
+def held(make_paused: Make, room: Room) -> Make[tuple[Any, Any]]:
     """A listener and a peer whose server pauses at every byte that it gets, some seconds
     ago, and who has more to say.
     """
@@ -358,7 +357,7 @@ class Layered:
 @pytest.fixture(params=["tls", "websocket", "both"])
 def layered(
     make_net: Make, make_tls: Make, tls_peer: Make, request: Any, room: Room
-) -> Callable[..., Layered]:
+) -> Make[Layered]:
     def make(**keywords: Any) -> Layered:
         changes: dict[str, Any] = {}
         if request.param != "websocket":
@@ -392,9 +391,7 @@ def _message(client: Any, data: bytes) -> bytes:
     return bytes(client.send(BytesMessage(data)))
 
 
-def test_an_end_without_fin_is_seen(
-    layered: Callable[..., Layered], room: Room
-) -> None:
+def test_an_end_without_fin_is_seen(layered: Make[Layered], room: Room) -> None:
     """close_notify, or a Close: what is unread before it is dropped, as nobody listens."""
     made = layered()
     made.end()
@@ -404,9 +401,7 @@ def test_an_end_without_fin_is_seen(
     assert made.net.server.data == b"x"
 
 
-def test_an_end_without_fin_of_who_waits_for_no_answer(
-    layered: Callable[..., Layered],
-) -> None:
+def test_an_end_without_fin_of_who_waits_for_no_answer(layered: Make[Layered]) -> None:
     """It comes after all that was before it."""
     made = layered(acknowledges=False)
     made.end()
@@ -439,9 +434,7 @@ def test_the_rest_of_a_turn_is_before_the_end(
     assert peer.transport.finished
 
 
-def test_a_fin_without_close_notify(
-    layered: Callable[..., Layered], room: Room
-) -> None:
+def test_a_fin_without_close_notify(layered: Make[Layered], room: Room) -> None:
     """TLS and WebSocket can not be half closed: nobody is there any more."""
     made = layered()
     made.peer.fin()

@@ -4,7 +4,6 @@ nobody has to know them."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +14,8 @@ from wsproto.events import AcceptConnection, BytesMessage, Request
 
 import programs
 from gateway.protocols.rsio.messages import CONTENT_TYPE
+from making import Make
 
-Make = Callable[..., Any]
 #: As `gateway.protocols.rsio` has it.
 PORT: dict[str, Any] = {
     "subprotocols": ["rsio.v0"],
@@ -100,7 +99,7 @@ def test_websocket(
     assert bytes(answer.data) == ANSWER
 
 
-def test_unix(with_reactor: Callable[..., dict[str, Any]]) -> None:
+def test_unix(with_reactor: Make[dict[str, Any]]) -> None:
     """A socket in the file system, real server: greeted and asked for events."""
     result = with_reactor("""
         from gateway.protocols.rsio.options import Options
@@ -130,7 +129,7 @@ def test_unix(with_reactor: Callable[..., dict[str, Any]]) -> None:
 
 
 def test_a_subscriber_that_does_not_read_is_heard(
-    with_reactor: Callable[..., dict[str, Any]],
+    with_reactor: Make[dict[str, Any]],
 ) -> None:
     """We hold little for it, hear its cancel, and what it reads later is whole."""
     result = with_reactor("""
@@ -178,9 +177,7 @@ def test_a_subscriber_that_does_not_read_is_heard(
     assert result == {"little": True, "rest": 0, "heads": True}
 
 
-def test_curl_speaks_it_over_http2(
-    with_reactor: Callable[..., dict[str, Any]],
-) -> None:
+def test_curl_speaks_it_over_http2(with_reactor: Make[dict[str, Any]]) -> None:
     """A published client: curl, whose POST goes on while the answer comes, is greeted,
     asked for events and answered; both ends are clean.
     """

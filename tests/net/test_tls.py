@@ -29,10 +29,10 @@ from gateway.net.proxy import SIGNATURE_V2
 from gateway.net.reading import LAYERED_READ_BYTES
 from gateway.net.tls import ServerTls, UnusableCertificate, _note_why
 from gateway_testkit.certificates import Authority
+from making import Make
 
 TEST = x509.Name([x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, "Test")])
 WEB_1 = x509.Name([*TEST, x509.NameAttribute(x509.NameOID.COMMON_NAME, "web-1")])
-Make = Callable[..., Any]
 Texts = Callable[[], list[str]]
 
 

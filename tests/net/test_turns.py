@@ -10,8 +10,7 @@ import pytest
 
 from gateway.net import MemoryBudget
 from gateway.sdk.interfaces import Refusal
-
-Make = Callable[..., Any]
+from making import Make
 
 
 def hungry(

@@ -14,8 +14,8 @@ from wsproto.events import BytesMessage
 
 from gateway.net.reading import READ_BYTES
 from gateway.sdk.interfaces import Publishing
+from making import Make
 
-Make = Callable[..., Any]
 Texts = Callable[[], list[str]]
 
 
@@ -139,7 +139,7 @@ class Paused:
 
 
 @pytest.fixture
-def beside_a_socket(make_paused: Make) -> Iterator[Callable[..., Paused]]:
+def beside_a_socket(make_paused: Make) -> Iterator[Make[Paused]]:
     """Makes one; its sockets are closed in the end."""
     with contextlib.ExitStack() as sockets:
 
@@ -153,7 +153,7 @@ def beside_a_socket(make_paused: Make) -> Iterator[Callable[..., Paused]]:
 
 
 @pytest.fixture
-def paused(beside_a_socket: Callable[..., Paused]) -> Paused:
+def paused(beside_a_socket: Make[Paused]) -> Paused:
     return beside_a_socket()
 
 
@@ -216,7 +216,7 @@ def test_a_peer_that_is_read_again_is_not(paused: Paused) -> None:
 
 
 def test_a_peer_that_waits_for_no_acknowledgement_is_kept(
-    beside_a_socket: Callable[..., Paused],
+    beside_a_socket: Make[Paused],
 ) -> None:
     """All that it sent is to be stored, however long that takes."""
     paused = beside_a_socket(acknowledges=False)

@@ -17,8 +17,8 @@ from wsproto.events import (
 )
 
 from gateway.net.reading import LAYERED_READ_BYTES, READ_BYTES
+from making import Make
 
-Make = Callable[..., Any]
 Texts = Callable[[], list[str]]
 WEBSOCKET = SimpleNamespace(path="/ws", origins=[])
 HTTP = b"GET / HTTP/1.1\r\nHost: gw\r\n\r\n"

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import socket
 import struct
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import DataReceived, RequestReceived
 
+from making import Make
 from rsio_check import (
     TESTS,
     Http2Transport,
@@ -163,14 +163,14 @@ def test_both_may_write_at_once() -> None:
 
 
 @pytest.fixture
-def nobody() -> Callable[..., Any]:
+def nobody() -> Make:
     def connect() -> Any:
         raise ConnectionRefusedError("nobody there")
 
     return connect
 
 
-def test_nobody_there(nobody: Callable[..., Any]) -> None:
+def test_nobody_there(nobody: Make) -> None:
     """A target that does not listen fails each test with the reason."""
     [result] = run(Target(nobody), [TESTS["hello_is_answered"]])
     assert result.outcome is Outcome.FAILED

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from gateway.store.opening import Opened, Start, open_node
 from gateway.store.spool import uploads
 from gateway.store.system.machine import Machine
 from gateway_testkit.bucket import MemoryBucket
+from making import Make
 
 
 def split(body: bytes) -> Rows:
@@ -47,7 +47,7 @@ def _ids(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def start(directories: Directories) -> Callable[..., Opened]:
+def start(directories: Directories) -> Make[Opened]:
     """Opens the node with decoders for some protocols."""
 
     def start(*protocols: str, remembering: bool = False) -> Opened:
@@ -78,7 +78,7 @@ def publish_all(opened: Opened) -> None:
     opened.marker.write(opened.mark(opened.first_lsn - 1), now=True)
 
 
-def two_of_three_unpublished(start: Callable[..., Opened]) -> None:
+def two_of_three_unpublished(start: Make[Opened]) -> None:
     """lsn 1 is in a file; 2 and 3 are acknowledged, in a segment of their own."""
     opened = start("plain")
     store(opened, "plain", b"a")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from gateway.store.digests import NOTHING, EventsDigest, are_same, of_file
 from gateway.store.directories import Directories
 from gateway.store.node.mark import Mark
 from gateway.store.opening import Opened
+from making import Make
 
 TIME = pa.timestamp("us", "UTC")
 
@@ -58,7 +58,7 @@ def link(path: Path) -> str:
     return str(blake3(both.encode()).hexdigest())
 
 
-def test_a_file_says_the_digest_of_its_events(start: Callable[..., Opened]) -> None:
+def test_a_file_says_the_digest_of_its_events(start: Make[Opened]) -> None:
     """Empty payloads count, and so does where one ends and the next begins."""
     opened = start("plain")
     one = publish(opened, b"a,bc,,d", b"e" * 5000)
@@ -94,7 +94,7 @@ def test_the_digest_is_that_of_the_rows_however_they_come() -> None:
 
 @pytest.mark.parametrize("how", ["none", "snappy"])
 def test_the_same_events_are_the_same_whatever_their_bytes(
-    start: Callable[..., Opened], tmp_path: Path, how: str
+    start: Make[Opened], tmp_path: Path, how: str
 ) -> None:
     """Another compression, version and link of the file before; not another payload."""
     one = publish(start("plain"), b"a,bc,,d", b"e" * 5000)
@@ -112,7 +112,7 @@ def test_the_same_events_are_the_same_whatever_their_bytes(
 
 
 def test_each_file_has_the_link_of_the_one_before(
-    start: Callable[..., Opened], directories: Directories
+    start: Make[Opened], directories: Directories
 ) -> None:
     """The catalog has it too, and a restart goes on."""
     opened = start("plain")
@@ -131,7 +131,7 @@ def test_each_file_has_the_link_of_the_one_before(
 
 @pytest.mark.parametrize("where", ["spool", "archive", "poison"])
 def test_a_catalog_that_is_gone_breaks_no_chain(
-    start: Callable[..., Opened], directories: Directories, where: str
+    start: Make[Opened], directories: Directories, where: str
 ) -> None:
     """The newest file is read for its link."""
     opened = start("plain")
@@ -151,7 +151,7 @@ def test_a_catalog_that_is_gone_breaks_no_chain(
 
 @pytest.mark.parametrize("known", [True, False])
 def test_the_mark_has_the_link_when_catalog_and_file_are_gone(
-    start: Callable[..., Opened], directories: Directories, known: bool
+    start: Make[Opened], directories: Directories, known: bool
 ) -> None:
     """A file whose predecessor nobody knows says nothing of it."""
     opened = start("plain")
@@ -166,7 +166,7 @@ def test_the_mark_has_the_link_when_catalog_and_file_are_gone(
 
 @pytest.mark.parametrize("where", ["spool", "poison"])
 def test_the_mark_knows_better_than_a_file_that_was_damaged(
-    start: Callable[..., Opened], directories: Directories, where: str
+    start: Make[Opened], directories: Directories, where: str
 ) -> None:
     """The next file names what was published, so that the damage shows."""
     opened = start("plain")
@@ -181,7 +181,7 @@ def test_the_mark_knows_better_than_a_file_that_was_damaged(
 
 
 def test_what_was_hidden_in_a_crash_keeps_its_link(
-    start: Callable[..., Opened], directories: Directories
+    start: Make[Opened], directories: Directories
 ) -> None:
     """Killed between the catalog's line and the name."""
     path = publish(start("plain"), b"a,b")

@@ -16,6 +16,7 @@ from gateway.store.finder import Finder, segment_files, spool_files
 from gateway.store.journal import segment
 from gateway.store.spool import file_name
 from incarnations import A, segment_name
+from making import Make
 
 LISTENER = {"name": "l", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:0"}
 
@@ -30,7 +31,7 @@ def directories(tmp_path: Path) -> Directories:
 
 
 @pytest.fixture
-def publish(directories: Directories) -> Callable[..., Path]:
+def publish(directories: Directories) -> Make[Path]:
     """Puts a file of one node with these lsns into the spool, or elsewhere."""
 
     def make(first: int, last: int, *, to: Path | None = None, of: str = "gw") -> Path:
@@ -51,9 +52,7 @@ def journal(directories: Directories, *firsts: int) -> None:
         )
 
 
-def test_files_follow_each_other(
-    directories: Directories, publish: Callable[..., Path]
-) -> None:
+def test_files_follow_each_other(directories: Directories, publish: Make[Path]) -> None:
     """From the file with an lsn on, wherever each lies, up to the first hole; other
     nodes' files and hidden ones are not there."""
     publish(1, 4, to=directories.archive)
@@ -71,9 +70,7 @@ def test_files_follow_each_other(
     assert list(found.files(21)) == []
 
 
-def test_files_that_overlap(
-    directories: Directories, publish: Callable[..., Path]
-) -> None:
+def test_files_that_overlap(directories: Directories, publish: Make[Path]) -> None:
     """As a crash leaves them that was before a part of a larger file was removed."""
     publish(1, 30)
     publish(11, 20)
@@ -105,7 +102,7 @@ def test_segments(directories: Directories) -> None:
     assert found.segment(0) is None
 
 
-def test_the_oldest(directories: Directories, publish: Callable[..., Path]) -> None:
+def test_the_oldest(directories: Directories, publish: Make[Path]) -> None:
     """Of all places, from an lsn on; None where there is nothing."""
     found = Finder(directories, "gw")
     assert found.oldest() is None
@@ -117,9 +114,7 @@ def test_the_oldest(directories: Directories, publish: Callable[..., Path]) -> N
 
 
 def test_what_moves_while_we_look(
-    directories: Directories,
-    publish: Callable[..., Path],
-    ambush: list[Callable[[], object]],
+    directories: Directories, publish: Make[Path], ambush: list[Callable[[], object]]
 ) -> None:
     """An event that is in its next place before it leaves the one before is met,
     however its moves fall between the listings."""
@@ -136,9 +131,7 @@ def test_what_moves_while_we_look(
     assert found.file(5) is not None
 
 
-def test_opened_wherever_it_is(
-    directories: Directories, publish: Callable[..., Path]
-) -> None:
+def test_opened_wherever_it_is(directories: Directories, publish: Make[Path]) -> None:
     """A file that Spark has taken since is opened in the archive; one that is nowhere
     is FileNotFoundError."""
     path = publish(1, 5)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -16,12 +15,13 @@ from gateway.store.opening import MissingJournal, Opened
 from gateway.store.spool import file_name
 from incarnations import A, segment_name
 from losses import damage, losses
+from making import Make
 
 from .conftest import public, publish_all, store, two_of_three_unpublished
 
 
 def test_a_journal_that_is_missing_stops_the_start(
-    start: Callable[..., Opened], directories: Directories, tmp_path: Path
+    start: Make[Opened], directories: Directories, tmp_path: Path
 ) -> None:
     """Its disk is not mounted, say; with it everything is there, as if nothing was."""
     two_of_three_unpublished(start)
@@ -44,7 +44,7 @@ def test_a_journal_that_is_missing_stops_the_start(
 @pytest.mark.parametrize("what", ["the journal", "its last segment"])
 @pytest.mark.parametrize("remembering", [True, False])
 def test_what_was_published_as_lost_and_comes_back_is_kept(
-    start: Callable[..., Opened],
+    start: Make[Opened],
     directories: Directories,
     tmp_path: Path,
     what: str,
@@ -88,7 +88,7 @@ def test_what_was_published_as_lost_and_comes_back_is_kept(
 
 
 def test_a_segment_that_is_missing_between_others_is_published_as_lost(
-    start: Callable[..., Opened], directories: Directories
+    start: Make[Opened], directories: Directories
 ) -> None:
     """A row for each of its events; put back, it is kept and not published again."""
     opened = start("plain")
@@ -119,7 +119,7 @@ def test_a_segment_that_is_missing_between_others_is_published_as_lost(
 @pytest.mark.parametrize("durable", [0, 2])
 @pytest.mark.parametrize("starts", [1, 3])
 def test_what_nobody_was_given_is_not_published_as_lost(
-    start: Callable[..., Opened], directories: Directories, durable: int, starts: int
+    start: Make[Opened], directories: Directories, durable: int, starts: int
 ) -> None:
     """A damaged segment kept a lsn for each of its bytes, was removed by hand, and the
     daemon killed before what lies behind it was published: rows are for what the mark
@@ -150,7 +150,7 @@ def test_what_nobody_was_given_is_not_published_as_lost(
 
 @pytest.mark.parametrize("fault", ["damaged", "cut"])
 def test_a_damaged_segment_is_kept_after_a_crash_too(
-    start: Callable[..., Opened], directories: Directories, fault: str
+    start: Make[Opened], directories: Directories, fault: str
 ) -> None:
     """The power went when its file was public, and it was not set aside; of one that is
     cut nothing is left to keep."""
@@ -179,7 +179,7 @@ def test_a_damaged_segment_is_kept_after_a_crash_too(
 
 @pytest.mark.parametrize("remembering", [True, False])
 def test_damaged_metadata_is_told_and_keeps_no_lsns(
-    start: Callable[..., Opened], directories: Directories, remembering: bool
+    start: Make[Opened], directories: Directories, remembering: bool
 ) -> None:
     """It has no events: a file that is set aside would hold a lsn for each of its bytes."""
     opened = start("plain", remembering=remembering)

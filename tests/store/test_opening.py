@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +35,12 @@ from gateway.store.system.lock import Locked
 from gateway.store.system.machine import Machine
 from incarnations import A, segment_name
 from losses import damage, losses
+from making import Make
 
 from .conftest import public, publish_all, split, store
 
 
-def test_nothing_is_there(start: Callable[..., Opened]) -> None:
+def test_nothing_is_there(start: Make[Opened]) -> None:
     """The first start of all makes the directories, and begins with lsn 1."""
     opened = start()
     assert (opened.log.next_lsn, opened.published_lsn) == (1, 0)
@@ -49,7 +50,7 @@ def test_nothing_is_there(start: Callable[..., Opened]) -> None:
 
 @pytest.mark.parametrize("where", ["spool", "archive"])
 def test_file_names_outlive_the_journal(
-    start: Callable[..., Opened], directories: Directories, where: str
+    start: Make[Opened], directories: Directories, where: str
 ) -> None:
     """Where the journal's directory was lost, no lsn is given twice."""
     start()
@@ -61,7 +62,7 @@ def test_file_names_outlive_the_journal(
 
 @pytest.mark.parametrize("count", [1, 0])
 def test_batches_of_a_protocol_that_is_not_installed_stop_the_start(
-    start: Callable[..., Opened], directories: Directories, count: int
+    start: Make[Opened], directories: Directories, count: int
 ) -> None:
     """With events or with metadata alone.  The sentence says which protocol, where, and
     what to do; with the package installed everything is still there."""
@@ -86,7 +87,7 @@ def test_batches_of_a_protocol_that_is_not_installed_stop_the_start(
 
 
 def test_losses_are_told_even_if_the_start_fails(
-    start: Callable[..., Opened], directories: Directories
+    start: Make[Opened], directories: Directories
 ) -> None:
     """Before anything is changed; and the next start tells them again."""
     opened = start("plain")
@@ -112,7 +113,7 @@ def test_losses_are_told_even_if_the_start_fails(
     assert {path: path.read_bytes() for path in journal.iterdir()} == before
 
 
-def test_what_is_published_and_kept_is_needed_too(start: Callable[..., Opened]) -> None:
+def test_what_is_published_and_kept_is_needed_too(start: Make[Opened]) -> None:
     """No checkpoint may have it: a memory that is not installed would forget it."""
     opened = start("syslog", remembering=True)
     store(opened, "syslog", b"a")
@@ -124,9 +125,7 @@ def test_what_is_published_and_kept_is_needed_too(start: Callable[..., Opened]) 
     assert start("plain").segments != [], "not needed, for nothing remembers"
 
 
-def test_metadata_goes_behind_the_events_before_it(
-    start: Callable[..., Opened],
-) -> None:
+def test_metadata_goes_behind_the_events_before_it(start: Make[Opened]) -> None:
     """A checkpoint is told of segments in their order after a start, too: what is rebuilt
     of the second alone is a state that takes nothing of the first any more."""
     opened = start("syslog", remembering=True)
@@ -140,9 +139,7 @@ def test_metadata_goes_behind_the_events_before_it(
     assert again.unpublished == again.segments[3:]
 
 
-def test_damage_is_no_protocol(
-    start: Callable[..., Opened], directories: Directories
-) -> None:
+def test_damage_is_no_protocol(start: Make[Opened], directories: Directories) -> None:
     """Batches whose origin the disk did not give back stop nothing."""
     opened = start("plain")
     store(opened, "plain", b"a")
@@ -153,7 +150,7 @@ def test_damage_is_no_protocol(
 
 
 def test_the_mark_knows_how_far_the_journal_went(
-    start: Callable[..., Opened], directories: Directories
+    start: Make[Opened], directories: Directories
 ) -> None:
     """Its end is cut, or all of it is gone: that is told, and no lsn is given twice."""
     opened = start("plain")
@@ -185,7 +182,7 @@ class Forbidden(RealDisk):
 
 
 def test_poison_that_may_not_be_searched_refuses_no_start(
-    start: Callable[..., Opened], directories: Directories
+    start: Make[Opened], directories: Directories
 ) -> None:
     """The newest file's link is unknown then."""
     opened = start("plain")
@@ -203,7 +200,7 @@ def test_poison_that_may_not_be_searched_refuses_no_start(
 
 
 def test_what_may_have_been_given_is_not_what_was_acknowledged(
-    start: Callable[..., Opened], directories: Directories
+    start: Make[Opened], directories: Directories
 ) -> None:
     """A segment that is no segment any more keeps as many lsns as it has bytes; whoever
     puts it back misses nothing.
@@ -225,7 +222,7 @@ def test_what_may_have_been_given_is_not_what_was_acknowledged(
 
 
 def test_the_mark_knows_what_was_published(
-    start: Callable[..., Opened], directories: Directories
+    start: Make[Opened], directories: Directories
 ) -> None:
     """Where the catalog lost its last lines, nothing is published again."""
     opened = start("plain", remembering=True)
@@ -253,9 +250,7 @@ def test_the_mark_knows_what_was_published(
         assert len(kept) == (2 if rest == other else 1)
 
 
-def test_a_damaged_mark_is_told(
-    start: Callable[..., Opened], directories: Directories
-) -> None:
+def test_a_damaged_mark_is_told(start: Make[Opened], directories: Directories) -> None:
     """It is no reason not to start."""
     (directories.state_of("gw")).mkdir(parents=True)
     (directories.state_of("gw") / "mark").write_bytes(b"?")
@@ -265,7 +260,7 @@ def test_a_damaged_mark_is_told(
 
 
 def test_files_that_are_not_ours_are_left_alone(
-    directories: Directories, start: Callable[..., Opened]
+    directories: Directories, start: Make[Opened]
 ) -> None:
     """And named: a FIFO is not waited for, an impossible lsn is not believed."""
     assert start().foreign == []
@@ -299,7 +294,7 @@ class Listed(RealDisk):
 
 
 def test_the_archive_is_listed_once(
-    directories: Directories, start: Callable[..., Opened]
+    directories: Directories, start: Make[Opened]
 ) -> None:
     """It may have millions of files."""
     opened = start("plain")

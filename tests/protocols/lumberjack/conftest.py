@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +22,7 @@ from gateway.protocols.lumberjack.session import Figures, Limits, Session
 from gateway.sdk.batches import Ready
 from gateway.sdk.interfaces import Refusal
 from gateway_testkit.settings import settings as settings_of
+from making import Make
 
 
 @dataclass
@@ -81,7 +82,7 @@ def take(result: Outcome, ready: Ready) -> None:
 
 
 @pytest.fixture(scope="session", name="outcome")
-def _outcome() -> Callable[..., Outcome]:
+def _outcome() -> Make[Outcome]:
     """`outcome(pieces, limits, pauses=False) -> Outcome`."""
     return outcome
 
@@ -108,7 +109,7 @@ def settings(**changes: Any) -> Any:
 
 
 @pytest.fixture
-def make_reader() -> Callable[..., OneConnection]:
+def make_reader() -> Make[OneConnection]:
     """Makes a server with other limits or options; `figures` is what it counts."""
 
     def make(**changes: Any) -> OneConnection:

@@ -10,6 +10,7 @@ import pytest
 from gateway.protocols.lumberjack import wire
 from gateway.protocols.lumberjack.events import decode
 from gateway.protocols.lumberjack.session import Session
+from making import Make
 
 _V1, _V2 = b"12"
 _RECEIVED = 1 << 18
@@ -82,9 +83,7 @@ class Metered:
 
 
 @pytest.fixture
-def metered(
-    make_reader: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> Metered:
+def metered(make_reader: Make, monkeypatch: pytest.MonkeyPatch) -> Metered:
     """With the default limits."""
     found = Metered(
         make_reader(
@@ -133,7 +132,7 @@ def test_turns_and_the_journal_are_bounded(metered: Metered, attack: str) -> Non
     assert reader.server.held_bytes <= len(unit) + (16 << 20)
 
 
-def test_windows_without_events(make_reader: Callable[..., Any]) -> None:
+def test_windows_without_events(make_reader: Make) -> None:
     """So many are answered; whoever sends no end of them is refused, with the key."""
     reader = make_reader(control_messages=100)
     for _ in range(50):
@@ -149,7 +148,7 @@ def test_windows_without_events(make_reader: Callable[..., Any]) -> None:
     assert refused.key == "limits.control_messages"
 
 
-def test_tiny_windows_are_one_batch(make_reader: Callable[..., Any]) -> None:
+def test_tiny_windows_are_one_batch(make_reader: Make) -> None:
     """Each is acknowledged, once all are stored; larger ones keep their own, and order."""
     reader = make_reader()
     reader.deliver(_window(b"{}") * 10 + _window(b'{"n":1}') + _window(b"[]", b"1"))

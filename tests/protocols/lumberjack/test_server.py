@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from gateway.protocols.lumberjack import wire
 from gateway.protocols.lumberjack.events import decode
 from gateway.sdk.interfaces import Refusal
+from making import Make
 
 _V1, _V2 = b"12"
 _KEEPALIVE = b"2A\0\0\0\0"
@@ -152,7 +152,7 @@ def test_a_full_journal_stops_new_connections(reader: Any) -> None:
     assert len(reader.journal.submitted) == 1
 
 
-def test_unacknowledged_bytes(make_reader: Callable[..., Any]) -> None:
+def test_unacknowledged_bytes(make_reader: Make) -> None:
     """A connection that is owed too much is not read until half of it is settled."""
     reader = make_reader(unacknowledged_bytes=12_000)
     while not reader.connection.paused:
@@ -168,9 +168,7 @@ def test_unacknowledged_bytes(make_reader: Callable[..., Any]) -> None:
     assert reader.server.unacknowledged_bytes == 0
 
 
-def test_a_connection_has_so_many_batches_under_way(
-    make_reader: Callable[..., Any],
-) -> None:
+def test_a_connection_has_so_many_batches_under_way(make_reader: Make) -> None:
     """Each takes time in a group commit that others wait for, however small it is."""
     reader = make_reader(unacknowledged_bytes=32 << 20)
     while not reader.connection.paused:
@@ -180,7 +178,7 @@ def test_a_connection_has_so_many_batches_under_way(
     assert not reader.connection.paused
 
 
-def test_a_window_larger_than_the_debt_limit(make_reader: Callable[..., Any]) -> None:
+def test_a_window_larger_than_the_debt_limit(make_reader: Make) -> None:
     """One window may be larger than what may be unacknowledged: it is not stuck."""
     reader = make_reader(unacknowledged_bytes=1000)
     event = wire.json(_V2, 1, b"{%s}" % (b" " * 900))
@@ -256,7 +254,7 @@ def test_a_keepalive_that_finds_the_peer_gone(reader: Any) -> None:
 
 
 @pytest.mark.parametrize("version", [_V1, _V2])
-def test_stalled(make_reader: Callable[..., Any], version: int) -> None:
+def test_stalled(make_reader: Make, version: int) -> None:
     """Without progress for `stall_timeout` we hang up: others may be healthier."""
     reader = make_reader(stall_timeout=10.0)
     reader.deliver(_window(1, version=version) + _window(2, version=version))
@@ -273,9 +271,7 @@ def test_stalled(make_reader: Callable[..., Any], version: int) -> None:
     assert reader.sent == b""
 
 
-def test_nobody_is_stalled_while_it_is_known_why(
-    make_reader: Callable[..., Any],
-) -> None:
+def test_nobody_is_stalled_while_it_is_known_why(make_reader: Make) -> None:
     """While the spool is full, others are no healthier; the time begins after that."""
     reader = make_reader(stall_timeout=10.0)
     reader.deliver(_window(1))
@@ -360,7 +356,7 @@ def test_an_old_connection_ends_behind_its_window(reader: Any, begun: int) -> No
     assert reader.connection.closed
 
 
-def test_an_old_connection_in_full_swing(make_reader: Callable[..., Any]) -> None:
+def test_an_old_connection_in_full_swing(make_reader: Make) -> None:
     """There is always a next window: it is not taken, and its writer sends it again."""
     reader = make_reader(unacknowledged_bytes=64 << 20)
     reader.connection.stepwise = True
@@ -552,7 +548,7 @@ def test_a_new_writer_hears_that_we_live(reader: Any, version: int) -> None:
     assert connection.sent.endswith(wire.ack(version, 1))
 
 
-def test_an_idle_connection_is_not_stalled(make_reader: Callable[..., Any]) -> None:
+def test_an_idle_connection_is_not_stalled(make_reader: Make) -> None:
     """It is paused with all the others, and waits for nothing."""
     reader = make_reader(stall_timeout=10.0)
     reader.deliver(_window(1))
@@ -580,7 +576,7 @@ def test_a_turn_ends_between_two_windows(reader: Any) -> None:
     assert reader.server.held_bytes == 0
 
 
-def test_the_limit_holds_within_one_read(make_reader: Callable[..., Any]) -> None:
+def test_the_limit_holds_within_one_read(make_reader: Make) -> None:
     """`unacknowledged_bytes` is looked at after every window, not after every read."""
     reader = make_reader(unacknowledged_bytes=8000)
     reader.deliver(_window(1) * 1000)
@@ -779,7 +775,7 @@ def test_whole_windows_are_no_parts(reader: Any) -> None:
     assert (reader.figures.parts, reader.figures.cut_events) == (0, 0)
 
 
-def test_idle_windows_may_not_flood(make_reader: Callable[..., Any]) -> None:
+def test_idle_windows_may_not_flood(make_reader: Make) -> None:
     """`W` again, of a window of which nothing came, is no fault; without end it is."""
     reader = make_reader(control_messages=100)
     reader.deliver(_part(1, 2, of=2) + wire.window(_V1, 2) * 3)
@@ -790,9 +786,7 @@ def test_idle_windows_may_not_flood(make_reader: Callable[..., Any]) -> None:
     assert reader.connection.refused.key == "limits.control_messages"
 
 
-def test_no_keepalive_before_a_large_frame_of_v1_is_stored(
-    make_reader: Callable[..., Any],
-) -> None:
+def test_no_keepalive_before_a_large_frame_of_v1_is_stored(make_reader: Make) -> None:
     """Its pieces are acknowledged with the last one, and nothing is said before."""
     reader = make_reader(inflated_bytes=1 << 20, unacknowledged_bytes=64 << 20)
     body = b"0123456789" * 100
@@ -807,7 +801,7 @@ def test_no_keepalive_before_a_large_frame_of_v1_is_stored(
     assert reader.sent == wire.ack(_V1, 4000)
 
 
-def test_a_large_frame_waits_for_the_disk(make_reader: Callable[..., Any]) -> None:
+def test_a_large_frame_waits_for_the_disk(make_reader: Make) -> None:
     """No more of its pieces is made than may be unacknowledged; a v2 writer hears of each."""
     reader = make_reader(inflated_bytes=1 << 20, unacknowledged_bytes=200_000)
     chance = random.Random(1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import tracemalloc
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from gateway.protocols.lumberjack.events import decode, head
 from gateway.protocols.lumberjack.session import Figures, Limits, Session
 from gateway.sdk.batches import Ready
 from gateway.sdk.interfaces import Refusal
+from making import Make
 from samples import some_of
 
 _V1, _V2 = b"12"
@@ -28,9 +28,7 @@ def _events(*seqs: int) -> bytes:
 
 @given(st.data())
 @settings(max_examples=some_of(400, 100), deadline=None)
-def test_any_slicing(
-    outcome: Callable[..., Any], strategies: Any, data: st.DataObject
-) -> None:
+def test_any_slicing(outcome: Make, strategies: Any, data: st.DataObject) -> None:
     """However the network slices a stream: same events, same acknowledgements."""
     pieces = data.draw(strategies.sliced(strategies.streams))
     assert outcome(pieces) == outcome([b"".join(pieces)])
@@ -39,7 +37,7 @@ def test_any_slicing(
 @given(st.data())
 @settings(max_examples=some_of(400, 100), deadline=None)
 def test_any_slicing_of_broken_streams(
-    outcome: Callable[..., Any], strategies: Any, data: st.DataObject
+    outcome: Make, strategies: Any, data: st.DataObject
 ) -> None:
     """… same refusal too, when bytes of it are wrong."""
     stream = bytearray(data.draw(strategies.streams))
@@ -56,7 +54,7 @@ def test_any_slicing_of_broken_streams(
 @given(st.data())
 @settings(max_examples=some_of(300, 75), deadline=None)
 def test_compression_changes_nothing(
-    outcome: Callable[..., Any], strategies: Any, data: st.DataObject
+    outcome: Make, strategies: Any, data: st.DataObject
 ) -> None:
     """A window comes to the same events compressed, bare, or half and half."""
     frames = data.draw(st.lists(strategies.frames, min_size=1, max_size=8))
@@ -376,7 +374,7 @@ def test_zeros_are_counted_over_pauses() -> None:
 @given(st.data())
 @settings(max_examples=some_of(200, 50), deadline=None)
 def test_pauses_change_no_event(
-    outcome: Callable[..., Any], strategies: Any, data: st.DataObject
+    outcome: Make, strategies: Any, data: st.DataObject
 ) -> None:
     """Wherever a writer pauses: same events, and the same acknowledgement at the end."""
     pieces = data.draw(strategies.sliced(strategies.streams))

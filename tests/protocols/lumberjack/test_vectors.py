@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from making import Make
+
 pytestmark = pytest.mark.usefixtures("each_way")
 
 
@@ -37,25 +39,21 @@ def _check(found: Any, vector: dict[str, Any]) -> None:
         assert found.refusal is None
 
 
-def test_whole(outcome: Callable[..., Any], vectors: list[dict[str, Any]]) -> None:
+def test_whole(outcome: Make, vectors: list[dict[str, Any]]) -> None:
     """Each stream, in one piece, is acknowledged, stored or refused as wanted."""
     assert len(vectors) > 70
     for vector in vectors:
         _check(outcome([bytes.fromhex(vector["hex"])]), vector)
 
 
-def test_byte_by_byte(
-    outcome: Callable[..., Any], vectors: list[dict[str, Any]]
-) -> None:
+def test_byte_by_byte(outcome: Make, vectors: list[dict[str, Any]]) -> None:
     """… byte by byte as well."""
     for vector in vectors:
         stream = bytes.fromhex(vector["hex"])
         _check(outcome([stream[at : at + 1] for at in range(len(stream))]), vector)
 
 
-def test_every_split(
-    outcome: Callable[..., Any], vectors: list[dict[str, Any]]
-) -> None:
+def test_every_split(outcome: Make, vectors: list[dict[str, Any]]) -> None:
     """… and in two pieces, cut anywhere."""
     for vector in vectors:
         stream = bytes.fromhex(vector["hex"])
@@ -71,7 +69,7 @@ def test_the_rows_are_all_there(vectors: list[dict[str, Any]]) -> None:
 
 @pytest.mark.parametrize("cut", ["whole", "bytes"])
 def test_through_the_server(
-    make_reader: Callable[..., Any], vectors: list[dict[str, Any]], cut: str
+    make_reader: Make, vectors: list[dict[str, Any]], cut: str
 ) -> None:
     """The server sends those acknowledgements once all is durable, then refuses."""
     for vector in vectors:

@@ -6,7 +6,6 @@ import base64
 import json
 import zlib
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,8 +17,8 @@ from gateway.event import Origin
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.options import Backend as BackendOptions
 from gateway.testing import FakeConnection
+from making import Make
 
-Make = Callable[..., Any]
 OK = b'{"code":200}'
 LATE = b'{"code":504,"msg":"no answer"}'
 

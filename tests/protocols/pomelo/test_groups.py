@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,8 +19,7 @@ from gateway.protocols.pomelo.options import Backend as BackendOptions
 from gateway.protocols.pomelo.push.page import page, parse
 from gateway.protocols.pomelo.push.row import change
 from gateway.protocols.pomelo.registry import Registry
-
-Make = Callable[..., Any]
+from making import Make
 
 
 class Rooms:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from typing import Any
 
 import jwt
@@ -21,6 +20,7 @@ from gateway.protocols.pomelo.listener import _backend
 from gateway.protocols.pomelo.options import Jwt
 from gateway.sdk.http_client import Backend, Unreachable
 from gateway.testing import FakeConnection
+from making import Make
 
 URL = "http://login.test/game"
 ASK = wire.request(1, "a", b"{}")
@@ -29,9 +29,7 @@ ASK = wire.request(1, "a", b"{}")
 class Login:
     """A listener with the hook, and its service."""
 
-    def __init__(
-        self, make_reader: Callable[..., Any], requests: int = 32, **options: Any
-    ) -> None:
+    def __init__(self, make_reader: Make, requests: int = 32, **options: Any) -> None:
         self.reader = make_reader(
             authenticate=URL, session_events=True, heartbeat=0, **options
         )
@@ -43,7 +41,7 @@ class Login:
 
 
 @pytest.fixture
-def login(make_reader: Callable[..., Any]) -> Login:
+def login(make_reader: Make) -> Login:
     """One client, who has said nothing."""
     return Login(make_reader)
 
@@ -78,7 +76,7 @@ def test_who_is_admitted(login: Login, pomelo: Any) -> None:
     ],
 )
 def test_what_it_tells_the_client(
-    make_reader: Callable[..., Any], pomelo: Any, said: bytes, user: bytes
+    make_reader: Make, pomelo: Any, said: bytes, user: bytes
 ) -> None:
     """Its `user`, as it is, in ASCII, in place of the one for all."""
     login = Login(make_reader, handshake_user={"motd": "hi"})
@@ -88,9 +86,7 @@ def test_what_it_tells_the_client(
     assert login.connection.sent == wire.package(wire.HANDSHAKE, expected)
 
 
-def test_it_may_tell_as_much_as_the_options_say(
-    make_reader: Callable[..., Any], pomelo: Any
-) -> None:
+def test_it_may_tell_as_much_as_the_options_say(make_reader: Make, pomelo: Any) -> None:
     """However long the answer is that has it."""
     login = Login(make_reader, handshake_bytes=1 << 18)
     backend = _backend(login.reader.listener.options, login.reader.clock)
@@ -194,7 +190,7 @@ def test_a_connection_that_the_service_has_just_closed(
     assert len(login.agent.asked) == 2
 
 
-def test_many_at_once(make_reader: Callable[..., Any], pomelo: Any) -> None:
+def test_many_at_once(make_reader: Make, pomelo: Any) -> None:
     """So many are asked about as the option says; the others wait, and are not read."""
     login = Login(make_reader, requests=2)
     clients = [login.reader.connect()[0] for _ in range(6)]
@@ -213,7 +209,7 @@ def test_many_at_once(make_reader: Callable[..., Any], pomelo: Any) -> None:
     assert login.hook.outcomes["admitted"] == 5
 
 
-def test_one_address_with_many(make_reader: Callable[..., Any], pomelo: Any) -> None:
+def test_one_address_with_many(make_reader: Make, pomelo: Any) -> None:
     """Those who wait take turns by address: nobody waits behind all of another's."""
     login = Login(make_reader, requests=1)
     for number in range(6):
@@ -266,7 +262,7 @@ def test_a_session_that_expires(login: Login, pomelo: Any) -> None:
     assert login.connection.sent.endswith(wire.kick("token expired"))
 
 
-def test_a_token_comes_first(make_reader: Callable[..., Any], pomelo: Any) -> None:
+def test_a_token_comes_first(make_reader: Make, pomelo: Any) -> None:
     """Who does not know it is not asked about."""
     reader = make_reader(authenticate=URL, token="t0k")
     agent = FakeAgent()
@@ -287,7 +283,7 @@ def test_a_token_comes_first(make_reader: Callable[..., Any], pomelo: Any) -> No
     ],
 )
 def test_what_a_token_proved_stays(
-    make_reader: Callable[..., Any], pomelo: Any, said: Any, uid: str, end: float
+    make_reader: Make, pomelo: Any, said: Any, uid: str, end: float
 ) -> None:
     """The service may name another uid; whichever of the two ends first, ends it."""
     reader = make_reader(authenticate=URL, jwt=Jwt(key="k" * 32))

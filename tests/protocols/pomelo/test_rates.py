@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,8 +13,8 @@ from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.options import Rate as RateOptions
 from gateway.protocols.pomelo.options import Rates
 from gateway.protocols.pomelo.rates import Bucket, Buckets, Rate, Verdict, judge
+from making import Make
 
-Make = Callable[..., Any]
 OK = b'{"code":200}'
 TOO_MANY = b'{"code":429,"msg":"too many messages"}'
 KICK = wire.kick(

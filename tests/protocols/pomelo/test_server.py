@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.session import HEARTBEAT
+from making import Make
 
 from .conftest import ALICE
 
@@ -44,7 +44,7 @@ def test_answers_follow_durability(reader: Any) -> None:
     assert not reader.connection.waiting
 
 
-def test_one_message_per_package(make_reader: Callable[..., Any]) -> None:
+def test_one_message_per_package(make_reader: Make) -> None:
     """Over WebSocket each response is written for itself; over TCP they go together."""
     reader = make_reader()
     for framed in (False, True):
@@ -77,7 +77,7 @@ def test_what_can_not_be_stored(reader: Any) -> None:
     assert reader.connection.counted == 1
 
 
-def test_an_answer_that_can_not_say_so(make_reader: Callable[..., Any]) -> None:
+def test_an_answer_that_can_not_say_so(make_reader: Make) -> None:
     """On a route whose responses have no code, a request that is not stored ends in a
     kick, and has no response: that would say what it says of a stored one, and nothing
     else is said in the place of a code.
@@ -204,7 +204,7 @@ def test_refused_at_once(reader: Any, stream: bytes) -> None:
     assert reader.connection.closed
 
 
-def test_a_refused_handshake(make_reader: Callable[..., Any], pomelo: Any) -> None:
+def test_a_refused_handshake(make_reader: Make, pomelo: Any) -> None:
     """Its reply is a handshake; the client never counts as one."""
     reader = make_reader(token="secret")
     reader.deliver(pomelo.hello(None, {"token": "x"}))
@@ -258,7 +258,7 @@ def test_a_full_journal_stops_reading(reader: Any) -> None:
     assert len(reader.journal.submitted) == 2
 
 
-def test_debt_stops_reading(make_reader: Callable[..., Any]) -> None:
+def test_debt_stops_reading(make_reader: Make) -> None:
     """One connection may have so much waiting for the disk, and no more."""
     reader = make_reader(unacknowledged_bytes=1000)
     reader.greet()
@@ -333,9 +333,7 @@ def test_the_timer_rests_while_nobody_is_here(reader: Any) -> None:
     assert len(reader.clock.getDelayedCalls()) == 1
 
 
-def test_what_we_have_not_read_is_not_late(
-    make_reader: Callable[..., Any], pomelo: Any
-) -> None:
+def test_what_we_have_not_read_is_not_late(make_reader: Make, pomelo: Any) -> None:
     """Neither half a handshake, nor a client whose heartbeats wait for us."""
     reader = make_reader(handshake_timeout=5.0)
     reader.deliver(pomelo.handshake())
@@ -349,7 +347,7 @@ def test_what_we_have_not_read_is_not_late(
     assert reader.connection.closed
 
 
-def test_who_does_not_get_to_work(make_reader: Callable[..., Any], pomelo: Any) -> None:
+def test_who_does_not_get_to_work(make_reader: Make, pomelo: Any) -> None:
     """Half a handshake is refused in time; a silent probe is closed without a word."""
     reader = make_reader(handshake_timeout=5.0)
     silent, _ = reader.connect()
@@ -450,7 +448,7 @@ def test_a_push_counts_as_word_from_us(reader: Any) -> None:
     assert HEARTBEAT not in reader.connection.written
 
 
-def test_slow_clients_lose_pushes(make_reader: Callable[..., Any]) -> None:
+def test_slow_clients_lose_pushes(make_reader: Make) -> None:
     """Above the cap pushes are dropped, responses are not."""
     reader = make_reader(push_bytes=100)
     reader.greet()
@@ -464,7 +462,7 @@ def test_slow_clients_lose_pushes(make_reader: Callable[..., Any]) -> None:
     assert reader.listener.registry.push([reader.server], "onX", b"{}").sent == 1
 
 
-def test_what_matters_least_is_dropped_first(make_reader: Callable[..., Any]) -> None:
+def test_what_matters_least_is_dropped_first(make_reader: Make) -> None:
     """A low priority waits behind a quarter of the cap, a high one behind twice as much."""
     reader = make_reader(push_bytes=100, push_policy="kick")
     reader.greet()
@@ -482,7 +480,7 @@ def test_what_matters_least_is_dropped_first(make_reader: Callable[..., Any]) ->
     assert reader.connection.closed
 
 
-def test_slow_clients_are_kicked(make_reader: Callable[..., Any]) -> None:
+def test_slow_clients_are_kicked(make_reader: Make) -> None:
     """… or, if the policy says so, the client has to go, its requests answered."""
     reader = make_reader(push_bytes=100, push_policy="kick")
     reader.greet()
@@ -501,7 +499,7 @@ def test_slow_clients_are_kicked(make_reader: Callable[..., Any]) -> None:
 # Definitions
 
 
-def test_files_are_read_again(make_reader: Callable[..., Any], tmp_path: Path) -> None:
+def test_files_are_read_again(make_reader: Make, tmp_path: Path) -> None:
     """A changed file holds for the next client; one that is broken changes nothing."""
     path = tmp_path / "dictionary.json"
     path.write_text('["a.b.c"]')
@@ -530,13 +528,13 @@ def test_files_are_read_again(make_reader: Callable[..., Any], tmp_path: Path) -
     assert told() == {"n.e.w": 1}
 
 
-def test_mistakes_are_found_at_the_start(make_reader: Callable[..., Any]) -> None:
+def test_mistakes_are_found_at_the_start(make_reader: Make) -> None:
     """Definitions that can not be used prevent the listener."""
     with pytest.raises(ValueError, match=r"options\.routes"):
         make_reader(routes=["a", "a"])
 
 
-def test_many_are_ticked_in_turns(make_reader: Callable[..., Any], pomelo: Any) -> None:
+def test_many_are_ticked_in_turns(make_reader: Make, pomelo: Any) -> None:
     """Others are served between two parts of a tick; everybody gets one heartbeat."""
     reader = make_reader(heartbeat=3)
     clients = [reader.connect() for _ in range(600)]
@@ -555,9 +553,7 @@ def test_many_are_ticked_in_turns(make_reader: Callable[..., Any], pomelo: Any) 
     assert {one.sent for one, _ in clients} == {HEARTBEAT}
 
 
-def test_clients_of_one_kind_share_what_is_kept(
-    make_reader: Callable[..., Any], pomelo: Any
-) -> None:
+def test_clients_of_one_kind_share_what_is_kept(make_reader: Make, pomelo: Any) -> None:
     """… with each of their events, and nobody else has it."""
     reader = make_reader()
     origins = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,8 +14,7 @@ from gateway.protocols.pomelo.auth import Admitted
 from gateway.protocols.pomelo.lobby.lobby import Lobby
 from gateway.protocols.pomelo.push.page import page
 from gateway.protocols.pomelo.push.row import kick
-
-Make = Callable[..., Any]
+from making import Make
 
 
 def told(reader: Any) -> list[tuple[str, dict[str, Any]]]:

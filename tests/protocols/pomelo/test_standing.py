@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,7 @@ import pytest
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.protobuf import Unusable
 from gateway.protocols.pomelo.standing import standing
-
-Make = Callable[..., Any]
+from making import Make
 
 
 class Guilds:

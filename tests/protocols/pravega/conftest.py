@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,13 @@ from gateway.protocols.pravega.server import PravegaListener
 from gateway.protocols.pravega.wire import NEVER, AppendSetup, Hello, SetupAppend
 from gateway.testing import FakeConnection, ManualJournal
 from gateway_testkit.settings import settings as settings_of
+from making import Make
 
 from .places import Places
 
 W, X = b"w" * 16, b"x" * 16
 """Two writers."""
-Block = Callable[..., bytes]
+Block = Make[bytes]
 
 
 def block(*events: bytes) -> bytes:
@@ -82,7 +82,7 @@ def model() -> Model:
 
 
 @pytest.fixture(scope="session", name="block")
-def _block() -> Callable[..., bytes]:
+def _block() -> Make[bytes]:
     """`block(*events)`."""
     return block
 
@@ -211,13 +211,13 @@ def store() -> Store:
 
 
 @pytest.fixture(scope="session")
-def make_store() -> Callable[..., Store]:
+def make_store() -> Make[Store]:
     """Makes a container with other limits, a state, a reader."""
     return Store
 
 
 @pytest.fixture(scope="session", name="pravega_settings")
-def _settings() -> Callable[..., Any]:
+def _settings() -> Make:
     """A listener's configuration, with other limits or options."""
     return settings
 

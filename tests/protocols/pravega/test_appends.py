@@ -6,7 +6,6 @@ Numbers in the names are those of the list of behaviours in docs/pravega.md.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -40,6 +39,7 @@ from gateway.protocols.pravega.wire_segments import (
     SegmentRead,
     SegmentSealed,
 )
+from making import Make
 
 from .blocks import bare, blocked, content, padding, partial
 from .conftest import Block, W, X
@@ -158,7 +158,7 @@ def test_15_event_exactly_filling_the_block(store: Any, block: Block) -> None:
 @settings(max_examples=60)
 @given(st.data())
 def test_16_blocks_cut_anywhere(
-    make_store: Callable[..., Any], block: Block, data: st.DataObject
+    make_store: Make, block: Block, data: st.DataObject
 ) -> None:
     """Wherever a block's end cuts its last event, the event is whole again."""
     store = make_store()
@@ -498,7 +498,7 @@ def test_setup_and_append_on_nothing(store: Any, block: Block) -> None:
     assert peer.ask(bare(block(b"a"), 4)) == [NoSuchSegment(9, "s", "", 4)]
 
 
-def test_40_bad_token(make_store: Callable[..., Any]) -> None:
+def test_40_bad_token(make_store: Make) -> None:
     """What is not allowed is refused with its code, and closes."""
     store = make_store(
         check=lambda token, segment, need: (
@@ -512,9 +512,7 @@ def test_40_bad_token(make_store: Callable[..., Any]) -> None:
     assert "token not good for 's'" in peer.refused
 
 
-def test_40_a_token_expires(
-    make_store: Callable[..., Any], block: Callable[..., bytes]
-) -> None:
+def test_40_a_token_expires(make_store: Make, block: Make[bytes]) -> None:
     """A writer's token ends while it is connected: nothing more of it is stored."""
     ends = 1_700_000_060
 

@@ -5,7 +5,6 @@ Numbers in the names are those of the list of behaviours in docs/pravega.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -29,6 +28,7 @@ from gateway.protocols.pravega.wire_segments import (
     ReadSegment,
     SegmentCreated,
 )
+from making import Make
 
 from .blocks import bare, blocked, content, padding, partial
 from .conftest import Block, W, X
@@ -71,7 +71,7 @@ def test_gaps_are_fine(store: Any, block: Block) -> None:
     assert peer.ask(bare(block(b"2"), 10)) == [DataAppended(W, 10, 3, 9, 18)]
 
 
-def test_too_many_writers(make_store: Callable[..., Any]) -> None:
+def test_too_many_writers(make_store: Make) -> None:
     """One connection sets up so many and no more."""
     peer = make_store(writers=1).peer()
     peer.setup()
@@ -94,7 +94,7 @@ def test_62_63_bytes_that_stop_anywhere(store: Any, block: Block) -> None:
 @settings(max_examples=60)
 @given(st.integers(0, 200), st.integers(0, 255), st.integers(0, 300))
 def test_63_flipped_bytes(
-    make_store: Callable[..., Any], block: Block, at: int, value: int, cut: int
+    make_store: Make, block: Block, at: int, value: int, cut: int
 ) -> None:
     """Any byte may be wrong: an answer, or a refusal, and never anything else."""
     store = make_store()
@@ -118,7 +118,7 @@ def test_63_flipped_bytes(
     assert lengths[0] == lengths[1]
 
 
-def test_56_pressure(make_store: Callable[..., Any], block: Block) -> None:
+def test_56_pressure(make_store: Make, block: Block) -> None:
     """We stop reading over the limit, and go on below it."""
     store = make_store(unacknowledged_bytes=5000)
     peer, other = store.peer(), store.peer()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -18,10 +17,9 @@ from gateway.protocols.pravega.wire_segments import (
     MergeSegments,
     SegmentsMerged,
 )
+from making import Make
 
 from .conftest import W
-
-Make = Callable[..., Any]
 
 TXN = "s#transaction.0000000000000000000000000000000a"
 EVENT = (1000).to_bytes(8) + b"x" * 1000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from gateway.protocols.pravega.wire_segments import (
 )
 from gateway.sdk.interfaces import NotStored
 from gateway.testing import ManualJournal
+from making import Make
 
 from .conftest import W, X
 
@@ -28,7 +28,7 @@ def bare(data: bytes, last: int, writer: bytes = W) -> AppendBlockEnd:
     return AppendBlockEnd(writer, len(data), data, 1, last, 9)
 
 
-def test_idle_writers_expire(make_store: Callable[..., Any]) -> None:
+def test_idle_writers_expire(make_store: Make) -> None:
     """A writer that does nothing for the retention is forgotten, within twice of it."""
     store = make_store(writer_retention=100.0)
     store.container.start()
@@ -50,9 +50,7 @@ def test_idle_writers_expire(make_store: Callable[..., Any]) -> None:
     assert not store.clock.getDelayedCalls()
 
 
-def test_nobody_is_forgotten_in_the_middle_of_a_snapshot(
-    make_store: Callable[..., Any],
-) -> None:
+def test_nobody_is_forgotten_in_the_middle_of_a_snapshot(make_store: Make) -> None:
     """All segments change then: each would have to be encoded first, in one turn.  They
     are as soon as it is made, though the next one is asked for.
     """
@@ -77,7 +75,7 @@ def test_nobody_is_forgotten_in_the_middle_of_a_snapshot(
     assert not store.clock.getDelayedCalls()
 
 
-def test_retention_counts_over_restarts(make_store: Callable[..., Any]) -> None:
+def test_retention_counts_over_restarts(make_store: Make) -> None:
     """A gateway that restarts often forgets writers all the same."""
     store = make_store(writer_retention=100.0)
     store.container.start()
@@ -93,7 +91,7 @@ def test_retention_counts_over_restarts(make_store: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("later", [365 * 86400.0, -86400.0])
 def test_a_start_with_a_wrong_clock_forgets_nobody(
-    make_store: Callable[..., Any], later: float
+    make_store: Make, later: float
 ) -> None:
     """What a writer sends again, that nobody acknowledged, would be there twice; its time
     counts from that start on, also where the clock was ahead before and is right now.
@@ -130,7 +128,7 @@ def test_a_snapshot_of_what_was_not_stored_fails(store: Any) -> None:
     assert [bool(failure.check(NotStored)) for failure in failures] == [True, True]
 
 
-def test_it_begins_with_a_snapshot(store: Any, make_store: Callable[..., Any]) -> None:
+def test_it_begins_with_a_snapshot(store: Any, make_store: Make) -> None:
     """What `snapshot` gave makes another container the same, before any replay."""
     store.peer().setup()
     got: list[bytes] = []
@@ -165,9 +163,7 @@ def test_snapshot_waits_for_the_disk(store: Any) -> None:
     assert again.peer().setup() == 2
 
 
-def test_what_is_rebuilt_has_what_is_durable(
-    store: Any, make_store: Callable[..., Any]
-) -> None:
+def test_what_is_rebuilt_has_what_is_durable(store: Any, make_store: Make) -> None:
     """Of a snapshot and what came since; the container itself goes on with all of it."""
     peer = store.peer()
     peer.setup()
@@ -277,7 +273,7 @@ class Stopping(ManualJournal):
         return super().submit(batch)
 
 
-def test_a_journal_that_stops(make_store: Callable[..., Any]) -> None:
+def test_a_journal_that_stops(make_store: Make) -> None:
     """A change that is refused on the spot closes its connection on the spot."""
     store = make_store()
     store.container.journal = journal = Stopping()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from gateway.protocols.pravega import draft_wire as wire
 from gateway.protocols.pravega.client import DraftWriter
 from gateway.protocols.pravega.frames import Frames, frame
+from making import Make
 from pravega_draft import decode_segment_read, partial, read_segment
 
 from .conftest import Block, W, X
@@ -84,7 +85,7 @@ def content(store: Any, name: str = "s") -> bytes:
     [json.loads(line) for line in VECTORS.read_text().splitlines()],
     ids=lambda vector: vector["name"],
 )
-def test_vectors(make_store: Callable[..., Any], vector: dict[str, Any]) -> None:
+def test_vectors(make_store: Make, vector: dict[str, Any]) -> None:
     """What tests/vectors/pravega-draft.jsonl says: bytes there, bytes back, events."""
     store = make_store()
     peer = store.peer(hello=False)
@@ -252,7 +253,7 @@ def outcome(store: Any, peer: Peer) -> tuple[Any, ...]:
     return sorted(peer.got), store.rows, content(store, "s"), content(store, "t")
 
 
-def test_split_at_every_byte(make_store: Callable[..., Any], block: Block) -> None:
+def test_split_at_every_byte(make_store: Make, block: Block) -> None:
     """A scripted session comes to the same wherever the stream is cut."""
     stream = b"".join(scripted(block))
     wants = None
@@ -284,7 +285,7 @@ def in_parts(message: bytes, sizes: Iterator[int]) -> bytes:
 @pytest.mark.parametrize("sizes", [[1], [2, 3], [1000]])
 @pytest.mark.parametrize("first", range(10))
 def test_partial_around_every_message(
-    make_store: Callable[..., Any], block: Block, sizes: list[int], first: int
+    make_store: Make, block: Block, sizes: list[int], first: int
 ) -> None:
     """Each message may come in parts, alone or with all behind it."""
     wants = make_store()
@@ -338,7 +339,7 @@ def in_two(message: bytes, cut: int) -> bytes:
     return first + partial(wire.END, message[cut:])
 
 
-def played(make_store: Callable[..., Any], *streams: bytes) -> tuple[Any, ...]:
+def played(make_store: Make, *streams: bytes) -> tuple[Any, ...]:
     store = make_store()
     peer = Peer(store)
     for stream in streams:
@@ -347,9 +348,7 @@ def played(make_store: Callable[..., Any], *streams: bytes) -> tuple[Any, ...]:
     return outcome(store, peer)
 
 
-def test_every_message_in_two_parts(
-    make_store: Callable[..., Any], block: Block
-) -> None:
+def test_every_message_in_two_parts(make_store: Make, block: Block) -> None:
     """Each message may be parted at each of its bytes, header and all."""
     session = pieces(block)
     plain = [message for message, _ in session]
@@ -365,7 +364,7 @@ def test_every_message_in_two_parts(
 
 @pytest.mark.parametrize("odd", [0, 1])
 def test_partial_around_every_other_message(
-    make_store: Callable[..., Any], block: Block, odd: int
+    make_store: Make, block: Block, odd: int
 ) -> None:
     """Every second message comes in parts, wherever the stream is cut as well."""
     session = pieces(block)
@@ -381,7 +380,7 @@ def test_partial_around_every_other_message(
 
 
 def test_keepalive_between_two_parts(
-    make_store: Callable[..., Any], peer: Peer, block: Block
+    make_store: Make, peer: Peer, block: Block
 ) -> None:
     """A peer that takes long for a message shows that it is there meanwhile: between the
     parts of any message, wherever it is parted, also within a block.
@@ -471,7 +470,7 @@ def test_bad_blocks(
     assert store.rows == []
 
 
-def test_tails_that_do_not_fit(make_store: Callable[..., Any], block: Block) -> None:
+def test_tails_that_do_not_fit(make_store: Make, block: Block) -> None:
     """A tail too long, too short, of no event, or two ends: refused."""
     data = block(b"abcdef")
     begin = wire.block(wire.BEGIN_BLOCK, W, 0, wire.OPEN)
@@ -494,7 +493,7 @@ def test_tails_that_do_not_fit(make_store: Callable[..., Any], block: Block) -> 
         assert store.rows == []
 
 
-def test_inside_an_open_block(make_store: Callable[..., Any]) -> None:
+def test_inside_an_open_block(make_store: Make) -> None:
     """No setup and no other block come between begin and end."""
     for bad in (wire.setup_append(X, "s"), wire.block(wire.BEGIN_BLOCK, W, 0, 0)):
         peer = Peer(make_store())
@@ -503,7 +502,7 @@ def test_inside_an_open_block(make_store: Callable[..., Any]) -> None:
         assert "inside an append block" in peer.refused
 
 
-def test_open_blocks_are_bounded(make_store: Callable[..., Any]) -> None:
+def test_open_blocks_are_bounded(make_store: Make) -> None:
     """An open block may not grow for ever, nor may a message in parts."""
     peer = Peer(make_store(message_bytes=100))
     peer.setup()
@@ -550,7 +549,7 @@ def test_reads(store: Any, peer: Peer, block: Block) -> None:
     assert store.container.waiting == 0
 
 
-def test_no_way_around_tokens(make_store: Callable[..., Any]) -> None:
+def test_no_way_around_tokens(make_store: Make) -> None:
     """Where a token is required, clients of the draft, which has none, get nothing."""
     store = make_store(
         check=lambda token, segment, need: None if segment == "open" else 0
@@ -572,7 +571,7 @@ def test_truncated_is_the_end(store: Any, peer: Peer, block: Block) -> None:
     assert decode_segment_read(payload).end
 
 
-def test_limits(make_store: Callable[..., Any]) -> None:
+def test_limits(make_store: Make) -> None:
     """So many segments, so many appends on one connection."""
     store = make_store(segments=2, writers=2)
     peer = Peer(store)
@@ -587,7 +586,7 @@ def test_limits(make_store: Callable[..., Any]) -> None:
 
 @settings(max_examples=100)
 @given(st.data())
-def test_any_bytes(make_store: Callable[..., Any], data: st.DataObject) -> None:
+def test_any_bytes(make_store: Make, data: st.DataObject) -> None:
     """Whatever comes, in whatever order: an answer or a refusal, nothing else."""
     store = make_store()
     peer = Peer(store)

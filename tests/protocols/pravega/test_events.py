@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -19,6 +18,7 @@ from gateway.protocols.pravega.events import (
     split,
 )
 from gateway.protocols.pravega.segment import StagedData
+from making import Make
 
 pytestmark = pytest.mark.usefixtures("each_way")
 
@@ -89,7 +89,7 @@ def test_pieces_cut_anywhere(events: list[bytes], tail: bytes, cuts: list[int]) 
 
 
 @pytest.mark.parametrize("kind", [1, -1, 1 << 24])
-def test_a_type_that_is_not_an_events(block: Callable[..., bytes], kind: int) -> None:
+def test_a_type_that_is_not_an_events(block: Make[bytes], kind: int) -> None:
     """One other header, and it is all bytes and no events, for good."""
     staged = StagedData(block(b"a"))
     staged.add(struct.pack(">ii", kind, 0))
@@ -99,7 +99,7 @@ def test_a_type_that_is_not_an_events(block: Callable[..., bytes], kind: int) ->
 
 @pytest.mark.parametrize("sizes", [(5,), (5, 6)])
 def test_events_are_counted_a_bit_at_a_time(
-    block: Callable[..., bytes], sizes: tuple[int, ...]
+    block: Make[bytes], sizes: tuple[int, ...]
 ) -> None:
     """Of one size or of many, in an append or in a transaction; the same in the end."""
     data = block(*map(bytes, sizes)) * 100_000
@@ -128,7 +128,7 @@ def test_a_scan_finds_what_a_cut_does(several: list[bytes], tail: bytes) -> None
     assert scan.found == cut(data, 0)
 
 
-def test_staged_bytes_are_read_anywhere(block: Callable[..., bytes]) -> None:
+def test_staged_bytes_are_read_anywhere(block: Make[bytes]) -> None:
     """A staged segment gives what is asked for, and not more than there is."""
     staged = StagedData(block(b"abc"))
     staged.add(block(b"defg"))

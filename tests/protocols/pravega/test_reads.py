@@ -6,7 +6,6 @@ Numbers in the names are those of the list of behaviours in docs/pravega.md.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -29,6 +28,7 @@ from gateway.protocols.pravega.wire_segments import (
     SegmentRead,
     TruncateSegment,
 )
+from making import Make
 
 from .conftest import Block, W
 
@@ -224,7 +224,7 @@ def test_52_disconnect_frees(store: Any, writer: Writer, block: Block) -> None:
     assert peer.got == []
 
 
-def test_too_many_reads(make_store: Callable[..., Any]) -> None:
+def test_too_many_reads(make_store: Make) -> None:
     """One connection waits for so many and no more."""
     peer = make_store(reads=2).peer()
     peer.send(read(0), read(0), read(0))
@@ -251,9 +251,7 @@ class Files:
 class Archived:
     """A segment of some blocks of 256 KiB, of which the newest is in memory as well."""
 
-    def __init__(
-        self, make_store: Callable[..., Any], block: Block, blocks: int
-    ) -> None:
+    def __init__(self, make_store: Make, block: Block, blocks: int) -> None:
         self.files = Files()
         self.store = make_store(reader=self.files, recent_bytes=300_000)
         self.peer = self.store.peer()
@@ -265,7 +263,7 @@ class Archived:
             writer.append(data)
 
 
-def test_old_data_is_fetched(make_store: Callable[..., Any], block: Block) -> None:
+def test_old_data_is_fetched(make_store: Make, block: Block) -> None:
     """What memory has no more is read from files, up to what memory has."""
     files = Files()
     store = make_store(reader=files, recent_bytes=1500)
@@ -283,7 +281,7 @@ def test_old_data_is_fetched(make_store: Callable[..., Any], block: Block) -> No
     assert peer.got == [SegmentRead("s", 400, True, False, data, 7)]
 
 
-def test_old_data_that_is_gone(make_store: Callable[..., Any], block: Block) -> None:
+def test_old_data_that_is_gone(make_store: Make, block: Block) -> None:
     """What the archive has dropped is truncated, up to where there is something."""
     archived = Archived(make_store, block, 3)
     files, peer = archived.files, archived.peer
@@ -293,7 +291,7 @@ def test_old_data_that_is_gone(make_store: Callable[..., Any], block: Block) -> 
     assert files.asked == []
 
 
-def test_where_a_segment_begins(make_store: Callable[..., Any], block: Block) -> None:
+def test_where_a_segment_begins(make_store: Make, block: Block) -> None:
     """Whoever is told that it is truncated asks where it begins, and is told the same;
     what memory still has is not gone, whatever became of its file.
     """
@@ -315,7 +313,7 @@ def test_where_a_segment_begins(make_store: Callable[..., Any], block: Block) ->
     assert peer.got == [SegmentIsTruncated(7, "s", 2 * archived.size, "", 0)]
 
 
-def test_a_slow_segment(make_store: Callable[..., Any], block: Block) -> None:
+def test_a_slow_segment(make_store: Make, block: Block) -> None:
     """Where little is written, retention takes little: what is an hour younger than the
     last file that is gone can be read, also after a restart.
     """
@@ -337,9 +335,7 @@ def test_a_slow_segment(make_store: Callable[..., Any], block: Block) -> None:
     assert saved.find("s").first_offset_from(3) == 3 * len(data)
 
 
-def test_old_data_that_goes_meanwhile(
-    make_store: Callable[..., Any], block: Block
-) -> None:
+def test_old_data_that_goes_meanwhile(make_store: Make, block: Block) -> None:
     """What retention takes while it is fetched is truncated, as if it had been before."""
     archived = Archived(make_store, block, 3)
     files, peer = archived.files, archived.peer
@@ -356,9 +352,7 @@ def test_old_data_that_goes_meanwhile(
     assert len(files.answers) == 2
 
 
-def test_old_data_that_can_not_be_read(
-    make_store: Callable[..., Any], block: Block
-) -> None:
+def test_old_data_that_can_not_be_read(make_store: Make, block: Block) -> None:
     """The connection is closed: another try may do better; a gone peer hears nothing."""
     files = Files()
     store = make_store(reader=files, recent_bytes=1500)
@@ -374,9 +368,7 @@ def test_old_data_that_can_not_be_read(
     assert gone.got == []
 
 
-def test_old_data_that_nobody_waits_for(
-    make_store: Callable[..., Any], block: Block
-) -> None:
+def test_old_data_that_nobody_waits_for(make_store: Make, block: Block) -> None:
     """What a peer asked for that has gone is not looked for."""
     archived = Archived(make_store, block, 3)
     archived.peer.send(read(0))
@@ -387,7 +379,7 @@ def test_old_data_that_nobody_waits_for(
     assert archived.peer.got == []
 
 
-def test_no_files_at_all(make_store: Callable[..., Any], block: Block) -> None:
+def test_no_files_at_all(make_store: Make, block: Block) -> None:
     """Without a reader, what memory has dropped is truncated."""
     store = make_store(recent_bytes=1500)
     writer, peer = Writer(store), store.peer()
@@ -405,7 +397,7 @@ def test_after_a_restart(store: Any, writer: Writer, block: Block) -> None:
     assert peer.got == [SegmentRead("s", 0, True, False, block(b"abc"), 7)]
 
 
-def test_marks_of_what_is_gone_go(make_store: Callable[..., Any], block: Block) -> None:
+def test_marks_of_what_is_gone_go(make_store: Make, block: Block) -> None:
     """Where events lay that retention took is not saved for ever; the rest is read."""
     archived = Archived(make_store, block, 9)
     files, peer = archived.files, archived.peer

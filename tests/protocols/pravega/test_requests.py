@@ -5,7 +5,6 @@ Numbers in the names are those of the list of behaviours in docs/pravega.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -43,6 +42,7 @@ from gateway.protocols.pravega.wire_segments import (
     UpdateSegmentAttribute,
     UpdateSegmentPolicy,
 )
+from making import Make
 
 from .conftest import Block, W, X
 
@@ -175,7 +175,7 @@ def test_41_transients_go_with_their_connection(store: Any, block: Block) -> Non
     ]
 
 
-def test_staged_data_is_bounded(make_store: Callable[..., Any], block: Block) -> None:
+def test_staged_data_is_bounded(make_store: Make, block: Block) -> None:
     """Open transactions together hold so much and no more."""
     store = make_store(transaction_bytes=20)
     peer = store.peer()
@@ -361,7 +361,7 @@ def test_ranges_of_keys(store: Any) -> None:
     assert refused == wire.TableKeyBadVersion(6, "t")
 
 
-def test_replies_fit_into_a_frame(make_store: Callable[..., Any]) -> None:
+def test_replies_fit_into_a_frame(make_store: Make) -> None:
     """What is asked for in one reply must fit into it."""
     peer = make_store(table_bytes=1 << 25).peer()
     peer.ask(wt.CreateTableSegment(1, "t"))
@@ -383,7 +383,7 @@ def test_names_are_bounded(store: Any, name: str) -> None:
     assert "segment name" in peer.refused
 
 
-def test_segments_and_tables_are_bounded(make_store: Callable[..., Any]) -> None:
+def test_segments_and_tables_are_bounded(make_store: Make) -> None:
     """There are so many segments, and tables of such a size, and no more."""
     store = make_store(segments=2, table_bytes=5)
     peer = store.peer()
@@ -420,7 +420,7 @@ def test_replies_that_wait_are_bounded(store: Any) -> None:
     assert "replies that wait" in peer.refused
 
 
-def test_tables_are_bounded_together(make_store: Callable[..., Any]) -> None:
+def test_tables_are_bounded_together(make_store: Make) -> None:
     """Many tables hold no more than one, small entries count, what goes makes room."""
     store = make_store(table_bytes=1000)
     peer = store.peer()
@@ -436,7 +436,7 @@ def test_tables_are_bounded_together(make_store: Callable[..., Any]) -> None:
     assert "options.table_bytes" in peer.refused
 
 
-def test_writers_and_attributes_are_bounded(make_store: Callable[..., Any]) -> None:
+def test_writers_and_attributes_are_bounded(make_store: Make) -> None:
     """So many are remembered and no more; those that are known go on."""
     store = make_store(numbers=3)
     peer, other, third = store.peer(), store.peer(), store.peer()

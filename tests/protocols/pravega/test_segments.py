@@ -5,7 +5,6 @@ Numbers in the names are those of the list of behaviours in docs/pravega.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from gateway.protocols.pravega.segment import EVENT_COUNT, MARK_BYTES
 from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.tables import ENTRY_BYTES, Table
 from gateway.protocols.pravega.wire import NEVER
+from making import Make
 
 from .conftest import W, X
 
@@ -29,7 +29,7 @@ def test_28_a_new_writer_has_no_number(model: Any) -> None:
     assert model.state.find("s").number_of(W) == NEVER
 
 
-def test_29_numbers_survive_a_restart(model: Any, block: Callable[..., bytes]) -> None:
+def test_29_numbers_survive_a_restart(model: Any, block: Make[bytes]) -> None:
     """What a writer had stored is known to the next run, with length and count."""
     model.append(block(b"a", b"b"), 2, claimed=2)
     again = model.replayed().find("s")
@@ -38,9 +38,7 @@ def test_29_numbers_survive_a_restart(model: Any, block: Callable[..., bytes]) -
     assert again.attribute(EVENT_COUNT) == 2
 
 
-def test_34_another_connection_has_written(
-    model: Any, block: Callable[..., bytes]
-) -> None:
+def test_34_another_connection_has_written(model: Any, block: Make[bytes]) -> None:
     """Who does not know the last number is fenced, and stores nothing."""
     model.append(block(b"a"), 1)
     with pytest.raises(errors.Fenced):
@@ -48,7 +46,7 @@ def test_34_another_connection_has_written(
     assert model.state.find("s").length == 9
 
 
-def test_35_conditional_on_the_length(model: Any, block: Callable[..., bytes]) -> None:
+def test_35_conditional_on_the_length(model: Any, block: Make[bytes]) -> None:
     """An append at the wrong offset changes nothing; a right one after it does."""
     with pytest.raises(errors.ConditionFailed):
         model.append(block(b"a"), 1, offset=5)
@@ -56,14 +54,14 @@ def test_35_conditional_on_the_length(model: Any, block: Callable[..., bytes]) -
     assert model.state.find("s").length == 9
 
 
-def test_38_append_to_sealed(model: Any, block: Callable[..., bytes]) -> None:
+def test_38_append_to_sealed(model: Any, block: Make[bytes]) -> None:
     """A sealed segment takes no more."""
     model.keep(model.state.seal("s", 0))
     with pytest.raises(errors.Sealed):
         model.append(block(b"a"), 1)
 
 
-def test_45_truncation_is_checked(model: Any, block: Callable[..., bytes]) -> None:
+def test_45_truncation_is_checked(model: Any, block: Make[bytes]) -> None:
     """Only to where there is data."""
     model.append(block(b"a"), 1)
     for offset in (-1, 10):
@@ -88,7 +86,7 @@ def test_53_twice(model: Any) -> None:
     assert not model.replayed().segments
 
 
-def test_54_merge(model: Any, block: Callable[..., bytes]) -> None:
+def test_54_merge(model: Any, block: Make[bytes]) -> None:
     """A transaction's events become rows when it is merged, all at once."""
     model.append(block(b"a"), 1)
     model.create(TXN)
@@ -137,9 +135,7 @@ def test_54_conditional_merge(model: Any) -> None:
     assert model.replayed().find("s").attribute(X) == 5
 
 
-def test_merges_of_several_are_one_change(
-    model: Any, block: Callable[..., bytes]
-) -> None:
+def test_merges_of_several_are_one_change(model: Any, block: Make[bytes]) -> None:
     """A transaction over several segments is one batch, rows under their own names."""
     model.create("t")
     other = TXN.replace("s#", "t#")
@@ -176,7 +172,7 @@ def test_merges_are_remembered_for_a_while(
         assert [state.was_merged(name) for name in names] == [False, True, True]
 
 
-def test_two_sources_into_one_target(model: Any, block: Callable[..., bytes]) -> None:
+def test_two_sources_into_one_target(model: Any, block: Make[bytes]) -> None:
     """They lie one behind the other."""
     other = TXN[:-1] + "b"
     for name in (TXN, other):
@@ -197,7 +193,7 @@ def test_attributes(model: Any) -> None:
     assert model.state.find("s").attribute(X) == NEVER
 
 
-def test_idle_writers_are_forgotten(model: Any, block: Callable[..., bytes]) -> None:
+def test_idle_writers_are_forgotten(model: Any, block: Make[bytes]) -> None:
     """Who wrote since the last time is kept, who did not is not."""
     model.append(block(b"a"), 1, writer=W)
     model.append(block(b"a"), 1, writer=X)
@@ -249,7 +245,7 @@ def test_tables_with_keys_of_one_size(model: Any) -> None:
         model.state.put("t", [Entry(b"abc", NEVER)], 0)
 
 
-def test_reading_waits_for_the_disk(model: Any, block: Callable[..., bytes]) -> None:
+def test_reading_waits_for_the_disk(model: Any, block: Make[bytes]) -> None:
     """What is not durable is neither readable nor sealed for readers."""
     state: Segments = model.state
     appended = state.append("s", W, 1, block(b"a"), 0, claimed=1, last=NEVER)
@@ -263,7 +259,7 @@ def test_reading_waits_for_the_disk(model: Any, block: Callable[..., bytes]) -> 
     assert state.durable == state.number
 
 
-def test_a_name_that_lives_twice(model: Any, block: Callable[..., bytes]) -> None:
+def test_a_name_that_lives_twice(model: Any, block: Make[bytes]) -> None:
     """What becomes durable of a deleted segment is none of its successor's business."""
     state: Segments = model.state
     changes = [
@@ -276,7 +272,7 @@ def test_a_name_that_lives_twice(model: Any, block: Callable[..., bytes]) -> Non
     assert state.find("s").readable == 0
 
 
-def test_a_body_is_applied_once(model: Any, block: Callable[..., bytes]) -> None:
+def test_a_body_is_applied_once(model: Any, block: Make[bytes]) -> None:
     """Replaying a journal again, or on top of a snapshot of its middle, is harmless."""
     model.append(block(b"a"), 1)
     middle = snapshot.save(model.state)
@@ -290,7 +286,7 @@ def test_a_body_is_applied_once(model: Any, block: Callable[..., bytes]) -> None
     assert snapshot.restore(whole).durable == model.state.number
 
 
-def test_a_snapshot_has_everything(model: Any, block: Callable[..., bytes]) -> None:
+def test_a_snapshot_has_everything(model: Any, block: Make[bytes]) -> None:
     """Tables, staged data, attributes, idle writers, marks: all come back."""
     state: Segments = model.state
     model.append(block(b"x" * MARK_BYTES), 1)
@@ -310,7 +306,7 @@ def test_a_snapshot_has_everything(model: Any, block: Callable[..., bytes]) -> N
     assert records.decode(merged.body).payloads == [b"z"]
 
 
-def test_marks(model: Any, block: Callable[..., bytes]) -> None:
+def test_marks(model: Any, block: Make[bytes]) -> None:
     """From an offset to an lsn shortly before it, and back; truncation drops them."""
     for number in range(6):
         model.append(block(b"x" * (MARK_BYTES // 2), b"y"), number + 1, claimed=2)
@@ -334,7 +330,7 @@ def test_transients_are_found(model: Any) -> None:
     assert len(model.state.transients()) == 1
 
 
-def test_lost_records_lose_no_more(model: Any, block: Callable[..., bytes]) -> None:
+def test_lost_records_lose_no_more(model: Any, block: Make[bytes]) -> None:
     """A journal that lost a body is replayed all the same, offsets as they were."""
     model.append(block(b"a"), 1)
     model.append(block(b"b"), 2)
@@ -390,7 +386,7 @@ def test_18_rows_are_the_events(events: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("count", [3, 63, 64, 1000])
-def test_rows_of_one_size(model: Any, block: Callable[..., bytes], count: int) -> None:
+def test_rows_of_one_size(model: Any, block: Make[bytes], count: int) -> None:
     """Many or few events of one size: the same rows."""
     events = [b"%08d" % n for n in range(count)]
     model.append(block(b"before"), 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from gateway.protocols.pravega.errors import SegmentError
 from gateway.protocols.pravega.segment import MARK_BYTES
 from gateway.protocols.pravega.segments import Change, Segments
 from gateway.protocols.pravega.wire import NEVER
+from making import Make
 
 from .conftest import W
 
@@ -275,7 +275,7 @@ def test_who_asks_meanwhile_gets_the_next(store: Any) -> None:
     assert third is second
 
 
-def test_where_the_newest_lie_is_in_it(model: Any, block: Callable[..., bytes]) -> None:
+def test_where_the_newest_lie_is_in_it(model: Any, block: Make[bytes]) -> None:
     """What was on its way to the disk can be found after a restart from a snapshot."""
     state = model.state
     change = state.append("s", W, 1, block(b"x" * MARK_BYTES), 0, claimed=1, last=NEVER)
@@ -288,7 +288,7 @@ def test_where_the_newest_lie_is_in_it(model: Any, block: Callable[..., bytes]) 
 
 
 def test_marks_of_deleted_events_go_a_bit_in_each_step(
-    model: Any, block: Callable[..., bytes]
+    model: Any, block: Make[bytes]
 ) -> None:
     """However many segments there are; so snapshots do not grow for ever."""
     state = model.state

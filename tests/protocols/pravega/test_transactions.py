@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -36,6 +35,7 @@ from gateway.protocols.pravega.wire_segments import (
     SegmentRead,
     SegmentsMerged,
 )
+from making import Make
 
 from .conftest import Block, W, X
 
@@ -114,9 +114,7 @@ def test_no_row_of_an_aborted_one(store: Any, block: Block) -> None:
 
 
 @pytest.mark.parametrize("end", ["commit", "abort"])
-def test_a_crash_anywhere(
-    make_store: Callable[..., Any], block: Block, end: str
-) -> None:
+def test_a_crash_anywhere(make_store: Make, block: Block, end: str) -> None:
     """After a crash behind any batch, with or without a checkpoint of any earlier
     moment, the transaction is open and can be ended, or it is ended already.
     """
@@ -172,7 +170,7 @@ def finish(store: Any, end: str) -> None:
     sizes=st.lists(st.integers(0, 30), max_size=12), cuts=st.lists(st.integers(1, 9))
 )
 def test_rows_do_not_depend_on_the_appends(
-    make_store: Callable[..., Any], block: Block, sizes: list[int], cuts: list[int]
+    make_store: Make, block: Block, sizes: list[int], cuts: list[int]
 ) -> None:
     """However a transaction's bytes are cut into appends, its rows are its events."""
     events = [bytes([size]) * size for size in sizes]
@@ -212,7 +210,7 @@ def test_reading_an_open_one(store: Any, block: Block) -> None:
     assert reader.got == [SegmentRead("s", 0, True, False, data, 4)]
 
 
-def test_memory_has_a_limit(make_store: Callable[..., Any], block: Block) -> None:
+def test_memory_has_a_limit(make_store: Make, block: Block) -> None:
     """What goes over it is refused by name, what was before it is acknowledged, and
     there is room again when a transaction ends, and after a restart all the same.
     """
@@ -240,9 +238,7 @@ def test_memory_has_a_limit(make_store: Callable[..., Any], block: Block) -> Non
     assert again.container.state.staged_bytes == 0
 
 
-def test_nobody_merges_what_is_not_his(
-    make_store: Callable[..., Any], block: Block
-) -> None:
+def test_nobody_merges_what_is_not_his(make_store: Make, block: Block) -> None:
     """A token must be good for the source as well: data do not change their owner."""
     store = make_store(
         check=lambda token, segment, need: None if segment[0] in token else 0,
@@ -290,9 +286,7 @@ def test_a_large_event(store: Any, block: Block) -> None:
     assert peer.setup() == 7
 
 
-def test_an_event_that_is_larger_than_all_room(
-    make_store: Callable[..., Any], block: Block
-) -> None:
+def test_an_event_that_is_larger_than_all_room(make_store: Make, block: Block) -> None:
     """Its writer is told at once, with the reason and by a reply that says not to try
     again; what had come of it is gone, and there is room for others.
     """

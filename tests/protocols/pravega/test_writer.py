@@ -23,6 +23,7 @@ from gateway.protocols.pravega.wire import (
 from gateway.protocols.pravega.writer import Writer
 from gateway.sdk.interfaces import Refusal
 from gateway.sdk.sender import Batch
+from making import Make
 
 from .conftest import W
 
@@ -101,7 +102,7 @@ def test_the_window(store: Any, kind: Callable[[bytes, str], EventWriter]) -> No
 @settings(max_examples=40, deadline=None)
 @given(turns=st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(0, 5))))
 def test_exactly_once(
-    make_store: Callable[..., Any],
+    make_store: Make,
     kind: Callable[[bytes, str], EventWriter],
     turns: list[tuple[bool, bool, int]],
 ) -> None:
@@ -184,7 +185,7 @@ def test_what_can_not_be(answer: Any) -> None:
     )
 )
 def test_what_is_set_aside(
-    make_store: Callable[..., Any],
+    make_store: Make,
     kind: Callable[[bytes, str], EventWriter],
     turns: list[tuple[bool, str]],
 ) -> None:

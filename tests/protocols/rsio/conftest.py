@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from gateway.protocols.rsio.session import Session
 from gateway.protocols.rsio.streams import Consumed
 from gateway.sdk.interfaces import Refusal
 from gateway_testkit.settings import settings as settings_of
+from making import Make
 from rsio_check import Target
 
 HELLO = messages.ClientHello(0, ())
@@ -168,13 +168,13 @@ def gate() -> Gate:
 
 
 @pytest.fixture
-def make_gate() -> Callable[..., Gate]:
+def make_gate() -> Make[Gate]:
     """Makes one with other options."""
     return Gate
 
 
 @pytest.fixture
-def make_target() -> Callable[..., Target]:
+def make_target() -> Make[Target]:
     """Makes targets for the conformance tests, each with a listener of its own."""
 
     def make(**changes: Any) -> Target:
@@ -185,15 +185,15 @@ def make_target() -> Callable[..., Target]:
 
 
 @pytest.fixture(scope="session", name="opened")
-def _opened() -> Callable[..., Session]:
+def _opened() -> Make[Session]:
     return opened
 
 
 @pytest.fixture(scope="session", name="read")
-def _read() -> Callable[..., list[Any]]:
+def _read() -> Make[list[Any]]:
     return read
 
 
 @pytest.fixture(scope="session", name="happened")
-def _happened() -> Callable[..., Any]:
+def _happened() -> Make:
     return happened

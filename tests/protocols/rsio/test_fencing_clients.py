@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from gateway.protocols.rsio import messages, wire
 from gateway.protocols.rsio.client import CanNotResume, Fenced, Outbox
 from gateway.protocols.rsio.client.on_twisted import connect
 from gateway.protocols.rsio.client.sender import Sender
+from making import Make
 from rsio_clients import Endpoint, Running
 
 from .announcing import (
@@ -75,7 +76,7 @@ class Fleet:
 
 
 @pytest.fixture
-def make_fleet() -> Iterator[Callable[..., Fleet]]:
+def make_fleet() -> Iterator[Make[Fleet]]:
     """Fleets whose senders stop when the test is over."""
     made: list[Fleet] = []
 
@@ -106,7 +107,7 @@ def _each_once(fleet: Fleet, gate: Any) -> None:
     "who", [{"name": "m"}, {"token": "s"}, {"name": "m", "token": "s"}]
 )
 def test_live_senders_of_one_name(
-    make_gate: Any, make_fleet: Callable[..., Fleet], count: int, who: dict[str, str]
+    make_gate: Any, make_fleet: Make[Fleet], count: int, who: dict[str, str]
 ) -> None:
     """All but the last are told, and nothing that one of them has acknowledged is lost."""
     gate = make_gate(tokens={"meters": "s"} if "token" in who else {})
@@ -129,9 +130,7 @@ def test_live_senders_of_one_name(
     ]  # fmt: skip
 
 
-def test_a_fleet_with_one_token(
-    make_gate: Any, make_fleet: Callable[..., Fleet]
-) -> None:
+def test_a_fleet_with_one_token(make_gate: Any, make_fleet: Make[Fleet]) -> None:
     """With a name for each, all publish side by side."""
     gate = make_gate(tokens={"meters": "s"})
     fleet, elements = make_fleet(gate, token="s"), _elements_named()
@@ -145,7 +144,7 @@ def test_a_fleet_with_one_token(
     assert all(one.connections == 1 for one in senders)
 
 
-def test_rolling_restarts(gate: Any, make_fleet: Callable[..., Fleet]) -> None:
+def test_rolling_restarts(gate: Any, make_fleet: Make[Fleet]) -> None:
     """The old one runs until the new one has begun, sixty times; and the gateway loses
     connections all the while.
     """

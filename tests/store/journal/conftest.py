@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 from gateway.event import Batch, Origin
 from gateway_testkit.reactor import QueuedReactor
 from journals import FailingDisk, Running
+from making import Make
 
 
 @pytest.fixture
@@ -19,7 +20,7 @@ def origin() -> Origin:
 
 
 @pytest.fixture
-def make(origin: Origin) -> Callable[..., Batch]:
+def make(origin: Origin) -> Make[Batch]:
     def make(body: bytes = b"x", count: int = 1, of: Origin = origin) -> Batch:
         return Batch(of, 1_763_700_000_000_000, count, body, len(body))
 
@@ -39,7 +40,7 @@ def turns() -> QueuedReactor:
 
 
 @pytest.fixture
-def start(directory: Path, turns: Any) -> Iterator[Callable[..., Running]]:
+def start(directory: Path, turns: Any) -> Iterator[Make[Running]]:
     made: list[Running] = []
 
     def start(*, wait: bool = False, **settings: Any) -> Running:

@@ -15,6 +15,7 @@ from gateway.store.journal.spares import Spares
 from gateway.store.system.disk import RealDisk
 from gateway_testkit.disk import Fault, RecordingDisk
 from incarnations import A, examine
+from making import Make
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def names(directory: Path) -> list[str]:
 
 
 def test_the_file_of_a_published_segment_is_the_next_ones(
-    directory: Path, log: Log, spares: Spares, make: Callable[..., Batch]
+    directory: Path, log: Log, spares: Spares, make: Make[Batch]
 ) -> None:
     """Under a new name, cut to what it has in the end."""
     first = rolled(log, make(b"long" * 1000))
@@ -80,11 +81,7 @@ def test_the_file_of_a_published_segment_is_the_next_ones(
 
 
 def test_what_is_behind_the_open_segment_is_none_of_it(
-    directory: Path,
-    log: Log,
-    spares: Spares,
-    disk: RealDisk,
-    make: Callable[..., Batch],
+    directory: Path, log: Log, spares: Spares, disk: RealDisk, make: Make[Batch]
 ) -> None:
     """A crash leaves it there; a start cuts it off."""
     old = rolled(log, *[make(b"old" * 100) for _ in range(9)])
@@ -102,9 +99,7 @@ def test_what_is_behind_the_open_segment_is_none_of_it(
     assert found.next_lsn == log.next_lsn
 
 
-def test_longer_segments_grow(
-    log: Log, spares: Spares, make: Callable[..., Batch]
-) -> None:
+def test_longer_segments_grow(log: Log, spares: Spares, make: Make[Batch]) -> None:
     spares.keep(rolled(log, make(b"short")).path)
     log.commit([make(b"a")])
     log.commit([make(b"b" * 5000)])
@@ -114,7 +109,7 @@ def test_longer_segments_grow(
 
 
 def test_a_write_that_fails_cuts_off_the_old_ones_too(
-    recorded: Recorded, make: Callable[..., Batch]
+    recorded: Recorded, make: Make[Batch]
 ) -> None:
     """A scan of the segment ends with what is durable; the next one has what comes then."""
     disk, spares, log = recorded
@@ -131,7 +126,7 @@ def test_a_write_that_fails_cuts_off_the_old_ones_too(
 
 
 def test_one_whose_sync_failed_is_not_sound(
-    directory: Path, recorded: Recorded, make: Callable[..., Batch]
+    directory: Path, recorded: Recorded, make: Make[Batch]
 ) -> None:
     """Nor is one of an earlier run, of which nobody knows."""
     disk, _, log = recorded
@@ -149,7 +144,7 @@ def test_not_too_many_are_kept(
     directory: Path,
     log: Log,
     spares: Spares,
-    make: Callable[..., Batch],
+    make: Make[Batch],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """By their size; others are removed, and all of them when there is need."""
@@ -174,7 +169,7 @@ def test_one_that_can_not_be_opened_is_removed(
     log: Log,
     spares: Spares,
     disk: RealDisk,
-    make: Callable[..., Batch],
+    make: Make[Batch],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As where there are too many descriptors."""
@@ -193,7 +188,7 @@ def test_they_give_way_when_the_disk_is_full(
     log: Log,
     spares: Spares,
     disk: RealDisk,
-    make: Callable[..., Batch],
+    make: Make[Batch],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What they take is room for what has to be stored."""
@@ -206,7 +201,7 @@ def test_they_give_way_when_the_disk_is_full(
 
 
 def test_they_give_way_to_a_quota(
-    directory: Path, recorded: Recorded, make: Callable[..., Batch]
+    directory: Path, recorded: Recorded, make: Make[Batch]
 ) -> None:
     """Of which only a write that fails tells."""
     disk, spares, log = recorded
@@ -222,7 +217,7 @@ def test_they_give_way_to_a_quota(
 
 
 def test_one_that_is_gone_is_not_missed(
-    log: Log, spares: Spares, directory: Path, make: Callable[..., Batch]
+    log: Log, spares: Spares, directory: Path, make: Make[Batch]
 ) -> None:
     """Somebody has tidied up."""
     spares.keep(rolled(log, make()).path)
@@ -232,11 +227,7 @@ def test_one_that_is_gone_is_not_missed(
 
 
 def test_a_start_removes_them(
-    directory: Path,
-    log: Log,
-    spares: Spares,
-    disk: RealDisk,
-    make: Callable[..., Batch],
+    directory: Path, log: Log, spares: Spares, disk: RealDisk, make: Make[Batch]
 ) -> None:
     """And nothing else that looks similar."""
     spares.keep(rolled(log, make()).path)
@@ -250,7 +241,7 @@ def test_who_reads_a_segment_that_is_written_over_is_told_it_is_gone(
     directory: Path,
     log: Log,
     spares: Spares,
-    make: Callable[..., Batch],
+    make: Make[Batch],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its events are in a file by then: half of it would look like damage."""
@@ -288,7 +279,7 @@ def test_who_reads_the_open_segment_beside_its_writer_sees_no_damage(
     directory: Path,
     log: Log,
     spares: Spares,
-    make: Callable[..., Batch],
+    make: Make[Batch],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Old bytes were read where the next group is by now, and behind them newer ones."""
@@ -314,7 +305,7 @@ def test_who_reads_the_open_segment_beside_its_writer_sees_no_damage(
 
 
 def test_what_is_damaged_for_good_is_told(
-    directory: Path, log: Log, make: Callable[..., Batch]
+    directory: Path, log: Log, make: Make[Batch]
 ) -> None:
     """Also of the newest segment, if nobody writes it."""
     log.commit([make(b"a" * 100)])
@@ -336,7 +327,7 @@ def test_old_bytes_under_a_new_name_are_no_segment(
     log: Log,
     spares: Spares,
     disk: RealDisk,
-    make: Callable[..., Batch],
+    make: Make[Batch],
     also: int | None,
 ) -> None:
     """The disk has lost what it called synced, and maybe *also* a bit of the old header:
@@ -361,11 +352,7 @@ def test_old_bytes_under_a_new_name_are_no_segment(
 
 
 def test_a_damaged_header_before_old_bytes_is_no_loss(
-    directory: Path,
-    log: Log,
-    spares: Spares,
-    disk: RealDisk,
-    make: Callable[..., Batch],
+    directory: Path, log: Log, spares: Spares, disk: RealDisk, make: Make[Batch]
 ) -> None:
     """Nothing was written in it yet: it goes, as one does that has no more than that."""
     old = rolled(log, *[make(b"old" * 100) for _ in range(50)])

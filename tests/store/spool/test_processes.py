@@ -9,7 +9,7 @@ import pickle
 import signal
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from multiprocessing import Pipe
@@ -30,6 +30,7 @@ from gateway.store.spool import process
 from gateway.store.spool.processes import Lost, Processes, usual_number
 from gateway.store.spool.writing import Here, Progress, Task
 from gateway.store.system.disk import RealDisk
+from making import Make
 
 PROTOCOL = "lumberjack"
 
@@ -44,7 +45,7 @@ def body(*events: bytes) -> bytes:
 
 
 @pytest.fixture
-def make() -> Iterator[Callable[..., Processes]]:
+def make() -> Iterator[Make[Processes]]:
     with contextlib.ExitStack() as stack:
 
         def made(most: int = 1, **more: Any) -> Processes:
@@ -56,7 +57,7 @@ def make() -> Iterator[Callable[..., Processes]]:
 
 
 @pytest.fixture
-def sealed(place: Any) -> Callable[..., Segment]:
+def sealed(place: Any) -> Make[Segment]:
     """A segment with one window of these events."""
 
     def made(*events: bytes) -> Segment:
@@ -90,7 +91,7 @@ def is_there(pid: int) -> bool:
 
 @pytest.mark.lowest
 def test_the_file_is_the_one_that_the_daemon_would_write(
-    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment]
+    place: Any, make: Make[Processes], sealed: Make[Segment]
 ) -> None:
     """Byte by byte, and so are its digests; nothing else lies beside it."""
     one = sealed(b'{"a":1}', b"[1]")
@@ -103,7 +104,7 @@ def test_the_file_is_the_one_that_the_daemon_would_write(
 
 
 def test_files_that_are_written_at_once_make_one_chain(
-    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment]
+    place: Any, make: Make[Processes], sealed: Make[Segment]
 ) -> None:
     """The publisher begins with several; each file has the link of the one before."""
     segments = [sealed(b'{"a":%d}' % n) for n in range(4)]
@@ -125,7 +126,7 @@ def test_files_that_are_written_at_once_make_one_chain(
 
 
 def test_one_that_is_killed_costs_nothing_but_time(
-    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment]
+    place: Any, make: Make[Processes], sealed: Make[Segment]
 ) -> None:
     """Whatever it was doing; its successor writes the file, and what it left goes."""
     one, two = sealed(b"{}"), sealed(b"{}")
@@ -145,7 +146,7 @@ def test_one_that_is_killed_costs_nothing_but_time(
 
 
 def test_one_that_hangs_is_replaced(
-    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment]
+    place: Any, make: Make[Processes], sealed: Make[Segment]
 ) -> None:
     """A segment whose file system does not answer, as a FIFO that nobody writes."""
     one, two = sealed(b"{}"), sealed(b"{}")
@@ -169,7 +170,7 @@ for _ in range(60):
 
 
 def test_one_that_starts_slowly_does_not_hang(
-    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment],
+    place: Any, make: Make[Processes], sealed: Make[Segment],
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """It reads modules for longer than one may get nowhere."""
@@ -182,7 +183,7 @@ def test_one_that_starts_slowly_does_not_hang(
 
 
 def test_what_is_synced_may_take_as_long_as_a_slow_disk_does(
-    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment]
+    place: Any, make: Make[Processes], sealed: Make[Segment]
 ) -> None:
     """So many bytes a second; one that is stopped meanwhile hangs, a little later."""
     processes = make(hung_seconds=0.1)
@@ -209,7 +210,7 @@ def test_what_is_synced_may_take_as_long_as_a_slow_disk_does(
 
 
 def test_one_that_is_stopped_is_named_while_it_is_waited_for(
-    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment],
+    place: Any, make: Make[Processes], sealed: Make[Segment],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """And no longer."""
@@ -237,7 +238,7 @@ def test_one_that_is_stopped_is_named_while_it_is_waited_for(
 
 
 def test_one_that_is_stopped_does_not_hold_up_a_stop_for_long(
-    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment],
+    place: Any, make: Make[Processes], sealed: Make[Segment],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """It is waited for while it starts and works, and then is ended."""
@@ -254,7 +255,7 @@ def test_one_that_is_stopped_does_not_hold_up_a_stop_for_long(
 
 
 def test_what_is_wanted_now_goes_before_what_was_begun(
-    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment]
+    place: Any, make: Make[Processes], sealed: Make[Segment]
 ) -> None:
     """Whoever has one process, and has it write what comes later."""
     one, two = task(place, sealed(b"{}")), task(place, sealed(b"{}"))
@@ -266,7 +267,7 @@ def test_what_is_wanted_now_goes_before_what_was_begun(
 
 
 def test_one_has_the_next_file_in_hand_too(
-    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment]
+    place: Any, make: Make[Processes], sealed: Make[Segment]
 ) -> None:
     """It is decoded while the end of the one before is encoded and synced; no third is."""
     tasks = [task(place, sealed(b"{}")) for _ in range(3)]
@@ -280,7 +281,7 @@ def test_one_has_the_next_file_in_hand_too(
 
 
 def test_one_that_is_killed_leaves_nothing_of_the_next_file(
-    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment]
+    place: Any, make: Make[Processes], sealed: Make[Segment]
 ) -> None:
     """It is begun anew."""
     one, two = task(place, sealed(b"{}")), task(place, sealed(b"{}"))
@@ -301,7 +302,7 @@ def test_one_that_is_killed_leaves_nothing_of_the_next_file(
 
 
 def test_a_next_file_that_fails_stops_no_other(
-    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment]
+    place: Any, make: Make[Processes], sealed: Make[Segment]
 ) -> None:
     """Whether it was begun before or behind it; that it failed is told with it."""
     processes = make()
@@ -317,7 +318,7 @@ def test_a_next_file_that_fails_stops_no_other(
 
 
 def test_what_the_disk_refuses_is_told_as_it_is(
-    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment]
+    place: Any, make: Make[Processes], sealed: Make[Segment]
 ) -> None:
     """With its number: a full disk is told from a missing file.  The process goes on."""
     one, two = sealed(b"{}"), sealed(b"{}")
@@ -332,9 +333,7 @@ def test_what_the_disk_refuses_is_told_as_it_is(
     assert pids(processes) == [pid]
 
 
-def test_it_ends_with_the_daemon_and_with_nothing_else(
-    make: Callable[..., Processes],
-) -> None:
+def test_it_ends_with_the_daemon_and_with_nothing_else(make: Make[Processes]) -> None:
     """A service is signalled as a whole; what is in hand is still to be published."""
     processes = make()
     processes.start()
@@ -356,7 +355,7 @@ def ignored(pid: int) -> str:
 
 
 def test_a_protocol_that_is_gone_flaws_no_rows(
-    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment]
+    place: Any, make: Make[Processes], sealed: Make[Segment]
 ) -> None:
     """Packages are exchanged below a daemon that runs: its events wait, unflawed."""
     one = sealed(b"{}")
@@ -368,7 +367,7 @@ def test_a_protocol_that_is_gone_flaws_no_rows(
 
 
 def test_a_file_whose_entry_failed_is_not_written_again(
-    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment]
+    place: Any, make: Make[Processes], sealed: Make[Segment]
 ) -> None:
     """The catalog's disk is full for a while; its process is free meanwhile."""
     one = sealed(b"{}")
@@ -383,7 +382,7 @@ def test_a_file_whose_entry_failed_is_not_written_again(
 
 
 def test_what_was_begun_is_let_go_of(
-    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment]
+    place: Any, make: Make[Processes], sealed: Make[Segment]
 ) -> None:
     """With its room; whatever is finished then is written anew."""
     tasks = [task(place, sealed(b'{"a":1}')) for _ in range(4)]
@@ -405,7 +404,7 @@ def full(_: object) -> None:
 
 
 def test_options_that_can_not_be_read_flaw_no_rows(
-    place: Any, sealed: Callable[..., Segment], make: Callable[..., Processes]
+    place: Any, sealed: Make[Segment], make: Make[Processes]
 ) -> None:
     """A plug-in's class that is not there in another process: it is said, and waits."""
     one, processes = sealed(b"{}"), make()

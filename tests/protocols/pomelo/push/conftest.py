@@ -12,12 +12,13 @@ from gateway.protocols.pomelo.push.folder import Folder
 from gateway.protocols.pomelo.push.pushed import PushedNames
 from gateway.sdk.disk import Disk
 from gateway.store.system.disk import RealDisk
+from making import Make
 
 DAY = 86_400.0
 
 
 @pytest.fixture
-def open_folder(tmp_path: Path) -> Callable[..., Folder]:
+def open_folder(tmp_path: Path) -> Make[Folder]:
     """Opens the outbox directory, as a start of the daemon does."""
 
     def opened(
@@ -33,7 +34,7 @@ def open_folder(tmp_path: Path) -> Callable[..., Folder]:
 
 
 @pytest.fixture
-def folder(open_folder: Callable[..., Folder]) -> Folder:
+def folder(open_folder: Make[Folder]) -> Folder:
     """An empty one that keeps nothing."""
     return open_folder()
 

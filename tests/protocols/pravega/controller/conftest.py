@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,7 @@ from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.wire import NEVER
 from gateway.testing import FakeConnection, ManualJournal
 from gateway_testkit.settings import settings
+from making import Make
 from pravega_messages import decode, new
 
 from .scaled import Scaled
@@ -272,7 +273,7 @@ class Service:
 
 
 @pytest.fixture
-def make_service() -> Callable[..., Service]:
+def make_service() -> Make[Service]:
     """Makes a controller with users, limits and so on."""
     return lambda **more: Service(**more).start()
 
@@ -290,13 +291,13 @@ def peer(service: Service) -> Peer:
 
 
 @pytest.fixture
-def stream_info() -> Callable[..., Any]:
+def stream_info() -> Make:
     """`StreamInfo` of a stream in `sc`."""
     return lambda stream="st", scope="sc": new("StreamInfo", scope=scope, stream=stream)
 
 
 @pytest.fixture
-def config(stream_info: Callable[..., Any]) -> Callable[..., Any]:
+def config(stream_info: Make) -> Make:
     """`StreamConfig` of a stream in `sc`."""
 
     def make(stream: str = "st", segments: int = 1, *tags: str) -> Any:
@@ -311,7 +312,7 @@ def config(stream_info: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def stream(peer: Peer, config: Callable[..., Any]) -> Peer:
+def stream(peer: Peer, config: Make) -> Peer:
     """A client of `service`, who has made `sc/st` with two segments."""
     assert peer.status("createScope", new("ScopeInfo", scope="sc")) == 0
     assert peer.status("createStream", config("st", 2)) == 0

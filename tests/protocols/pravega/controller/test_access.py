@@ -40,10 +40,9 @@ from gateway.protocols.pravega.options import Rule
 from gateway.protocols.pravega.server import PravegaListener
 from gateway.sdk.costs import Turn
 from gateway.testing import FakeConnection
+from making import Make
 from pravega_draft import read_segment
 from pravega_messages import new
-
-Make = Callable[..., Any]
 
 ORDERS = "shop/orders/0.#epoch.0"
 RULES = [
@@ -263,7 +262,7 @@ class Client:
 
 
 @pytest.fixture
-def client(pravega_settings: Callable[[], Any]) -> Callable[..., Client]:
+def client(pravega_settings: Callable[[], Any]) -> Make[Client]:
     """`client(service, certificate)`: one that has said Hello."""
 
     def make(service: Any, principal: str | None = None) -> Client:

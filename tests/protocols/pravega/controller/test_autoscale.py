@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from gateway.protocols.pravega.wire import NEVER
+from making import Make
 from pravega_messages import new
 
-Make = Callable[..., Any]
 BY_BYTES, BY_EVENTS = 1, 2
 W = b"w" * 16
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -14,6 +13,7 @@ from gateway.protocols.pravega.controller import scaling as scaling_module
 from gateway.protocols.pravega.controller.grpc import Code
 from gateway.protocols.pravega.controller.names import segment
 from gateway.protocols.pravega.errors import Sealed
+from making import Make
 from pravega_messages import new
 
 from .scaled import (
@@ -29,7 +29,6 @@ from .scaled import (
     staged,
 )
 
-Make = Callable[..., Any]
 COMMITTING, COMMITTED, ABORTED = 2, 3, 5
 NO_TRANSACTION = 3
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import struct
 from base64 import b64encode
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from gateway.protocols.pravega.controller.grpc import Code
 from gateway.protocols.pravega.events import STEP_EVENTS
+from making import Make
 from pravega_messages import decode, new
-
-Make = Callable[..., Any]
 
 OPEN, COMMITTED, ABORTED = 1, 3, 5
 

@@ -12,9 +12,8 @@ import pytest
 from gateway.protocols.pravega.controller.grpc import Code
 from gateway.protocols.pravega.controller.tokens import DelegationTokens
 from gateway.protocols.pravega.need import Need
+from making import Make
 from pravega_messages import new
-
-Make = Callable[..., Any]
 
 SEGMENT = "sc/st/0.#epoch.0"
 EXISTS = new("ScopeInfo", scope="sc").SerializeToString()

@@ -10,7 +10,7 @@ the gateway is killed again and again.  The model knows what each of them must s
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -25,6 +25,7 @@ from gateway.protocols.pravega.controller.watermarks import decoded
 from gateway.protocols.pravega.errors import Sealed
 from gateway.protocols.pravega.records import decode
 from gateway.testing import ManualJournal
+from making import Make
 from pravega_messages import new
 
 from .scaled import E1, event, staged
@@ -90,7 +91,7 @@ class Reader:
 class Crowd:
     """The gateway, and all who use the stream `sc/st`."""
 
-    def __init__(self, seed: int, make_service: Callable[..., Any]) -> None:
+    def __init__(self, seed: int, make_service: Make) -> None:
         self.random = Random(seed)
         self.make = make_service
         self.clock = Clock()
@@ -519,7 +520,7 @@ def live(crowd: Crowd, seconds: int) -> None:
 # Seeds are found by chance; of what fails the seed is in the test's name.
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2 * LONG or 1))
-def test_many_at_one_stream(make_service: Callable[..., Any], seed: int) -> None:
+def test_many_at_one_stream(make_service: Make, seed: int) -> None:
     """Readers get each event once, those of a key in order, and what two of eight took
     with them again; a time that they are told is past for all who counted then; a batch job
     gets what was written between two ends: whatever is scaled, and whoever is killed.

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from gateway.protocols.pravega.controller.grpc import Code
 from gateway.protocols.pravega.need import Need
+from making import Make
 from pravega_messages import new
 
-Make = Callable[..., Any]
 EXISTS, NO_SCOPE, BAD_NAME, NOT_FOUND = 2, 3, 4, 2
 
 

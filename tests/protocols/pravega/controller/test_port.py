@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import ssl
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,9 +23,6 @@ from gateway.net.listen import Listener
 from gateway.sdk.endpoint import parse_endpoint
 from gateway.sdk.protocol import Port
 from gateway_testkit.certificates import Authority
-
-Make = Callable[..., Any]
-
 
 _NOTHING = os.open(os.devnull, os.O_RDONLY)
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from making import Make
 from pravega_messages import new
-
-Make = Callable[..., Any]
 
 
 @pytest.fixture

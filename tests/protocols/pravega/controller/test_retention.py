@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,9 +10,8 @@ from twisted.internet.task import Clock
 from gateway.protocols.pravega import snapshot
 from gateway.protocols.pravega.controller import rounds
 from gateway.protocols.pravega.controller.names import segment
+from making import Make
 from pravega_messages import decode, new
-
-Make = Callable[..., Any]
 
 HOUR = 3600
 KIB = 1 << 10
@@ -277,9 +275,7 @@ def test_the_policy_is_given_back(world: World) -> None:
 
 
 def test_one_that_fails_stops_no_other(
-    by_default: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    logged: list[dict[str, Any]],
+    by_default: Any, monkeypatch: pytest.MonkeyPatch, logged: list[dict[str, Any]]
 ) -> None:
     """Nor the rounds that follow; the log tells it once."""
     state = by_default.container.state
@@ -303,9 +299,7 @@ def test_one_that_fails_stops_no_other(
 
 
 def test_a_round_that_fails_is_not_the_last(
-    by_default: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    logged: list[dict[str, Any]],
+    by_default: Any, monkeypatch: pytest.MonkeyPatch, logged: list[dict[str, Any]]
 ) -> None:
     """Without knowing what all groups have read nothing is truncated; then it goes on."""
     name = "plant/a/0.#epoch.0"

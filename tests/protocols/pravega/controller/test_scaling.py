@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 from twisted.logger import capturedLogs
 
 from gateway.protocols.pravega import snapshot
 from gateway.protocols.pravega.controller import catalog as catalog_module
 from gateway.protocols.pravega.controller.grpc import Code
+from making import Make
 from pravega_messages import new
 
 from .scaled import E1, E2, STARTED, Scaled, begun
 
-Make = Callable[..., Any]
 PRECONDITION = 2
 TIME = 1
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,9 +11,8 @@ from gateway.protocols.pravega import snapshot
 from gateway.protocols.pravega.controller import catalog as catalog_module
 from gateway.protocols.pravega.controller import methods
 from gateway.protocols.pravega.controller.grpc import Code
+from making import Make
 from pravega_messages import new
-
-Make = Callable[..., Any]
 
 
 def scope(name: str) -> Any:

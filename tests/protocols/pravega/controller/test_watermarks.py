@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,11 +10,11 @@ import pytest
 from gateway.protocols.pravega.controller import watermarks
 from gateway.protocols.pravega.controller.epochs import Part
 from gateway.protocols.pravega.controller.watermarks import decoded, encoded
+from making import Make
 from pravega_messages import new
 
 from .scaled import Scaled, event, staged
 
-Make = Callable[..., Any]
 E1 = 1 << 32
 BAD_TIME, BAD_POSITION, INTERNAL = 1, 2, 3
 

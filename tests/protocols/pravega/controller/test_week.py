@@ -36,6 +36,7 @@ from gateway.store.spool.retained import Retained
 from gateway.store.system.disk import RealDisk
 from gateway.store.system.machine import Machine
 from gateway.testing import ManualJournal
+from making import Make
 from pravega_messages import new
 
 STEP = 120
@@ -164,7 +165,7 @@ class Written:
 class Week:
     """The gateway, and all who use it."""
 
-    def __init__(self, seed: int, make_service: Callable[..., Any], root: Path) -> None:
+    def __init__(self, seed: int, make_service: Make, root: Path) -> None:
         self.random = random.Random(seed)
         self.make = make_service
         self.clock = Clock()
@@ -531,10 +532,7 @@ DAYS = 7 if "WEEKS" in os.environ else 1
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(int(os.environ.get("WEEKS", "1"))))
 def test_a_week(
-    make_service: Callable[..., Any],
-    seed: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    make_service: Make, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing that the policies keep is lost, and nothing that they drop stays on the disk
     longer than an hour, whoever is killed, scaled, joined or left.
