@@ -15,7 +15,7 @@ import pytest
 
 import warm
 from daemons import Daemon, archiving, listener
-from deadlines import environment, eventually, excerpt, finish, rest
+from deadlines import eventually, finish, rest
 from gateway.protocols.rsio.client import Outbox
 from gateway.protocols.rsio.client.on_asyncio import connect
 from making import Make
@@ -180,42 +180,4 @@ def test_a_full_spool_suspends_senders(world: World) -> None:
         world.finish()
     daemon.settled()
     daemon.terminate()
-    world.assert_there_once()
-
-
-@pytest.mark.slow
-@pytest.mark.long
-@pytest.mark.spark
-@pytest.mark.timeout(900)
-def test_the_spark_job_is_down_and_comes_back(
-    world: World, gateway_command: Make, tmp_path: Path
-) -> None:
-    """The same with the real job: what was held back is in the table, once."""
-    daemon = world.daemon
-    world.stuck()
-    world.assert_suspended()
-    log = (tmp_path / "spark.log").open("wb")
-    command = ["spark", "--config", str(daemon.config)]
-    with log, subprocess.Popen(
-        [sys.executable, "-m", "gateway.cli", *command],
-        stdout=log, stderr=log, env=environment(),
-    ) as job:  # fmt: skip
-        try:
-            world.finish()
-            daemon.settled()
-            daemon.terminate()
-            spool: Path = daemon.spool
-            eventually(lambda: not [*spool.glob("events-*")], "the job takes all", 300)
-            job.terminate()
-            finish(job)
-            assert job.returncode == 0, excerpt(Path(log.name))
-        finally:
-            job.kill()
-    audit = gateway_command(
-        "audit", "--config", daemon.config, "--json", "--acknowledged", world.acked
-    )
-    assert audit.returncode == 0, audit.stdout + audit.stderr
-    report = json.loads(audit.stdout)
-    (node,) = report["nodes"]
-    assert node["in_lake"] == node["last"] == 18_000
     world.assert_there_once()

@@ -5,13 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import random
 import shutil
-import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,12 +19,10 @@ import pytest
 
 from daemons import Daemon, listener
 from deadlines import eventually, finish, run
-from gateway.audit.acknowledged import read_ids, search
-from gateway.plugins import decoders
+from gateway.audit.acknowledged import read_ids
 from gateway.spark.bucket.inbox import Inbox
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Ledger, Ranges
-from gateway.store.directories import Directories
 from gateway.store.names import Life, file_name, parse_file_name
 from gateway.store.node.incarnation import KEY
 from gateway.store.objects.bucket import AlreadyThere, Changed, commit, probe
@@ -40,8 +35,6 @@ from programs import running
 from seaweeds import bucket_at, keep_versions, settings_of
 from small_s3 import SmallS3, small_s3
 
-MINUTE = 60.0
-
 
 def _ids(path: Path) -> list[str]:
     return read_ids(path.read_text().splitlines()) if path.exists() else []
@@ -53,7 +46,6 @@ def in_bucket(
     url: str,
     roll: str,
     *name: str,
-    ack: str = "spool",
 ) -> tuple[Daemon, int]:
     """A daemon without a disk of its own, started, and its port."""
     port = free_port()
@@ -63,7 +55,7 @@ def in_bucket(
         "roll_interval": roll,
     }
     beats = listener("beats", "lumberjack", listen=f"tcp:127.0.0.1:{port}")
-    return prepare(*name, ack=ack, spool=spool, listeners=[beats]).start(), port
+    return prepare(*name, ack="spool", spool=spool, listeners=[beats]).start(), port
 
 
 @contextlib.contextmanager
@@ -84,43 +76,6 @@ def audited(daemon: Daemon, acked: Path) -> str:
     done = run(sys.executable, "-m", "gateway.cli", *words)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_a_machine_that_is_lost_takes_nothing_acknowledged_with_it(
-    prepare: Make[Daemon], free_port: Callable[[], int], tmp_path: Path
-) -> None:
-    """Killed while files are on their way and the bucket fails, then its disk is gone:
-    what was acknowledged is in the bucket, and a new machine goes on at once.
-    """
-    acked = tmp_path / "acked"
-    with small_s3() as server:
-        daemon, port = in_bucket(prepare, free_port, server.url, "50ms")
-        with sending(port, acked, "--rate", "2000") as sender:
-            eventually(lambda: _ids(acked), "acknowledgements")
-            server.faults = [503, 0, -1]
-            daemon.kill()
-            server.faults = []
-            daemon.start()
-            server.faults = [503, 0, -1]
-            before = len(_ids(acked))
-            eventually(lambda: len(_ids(acked)) > before, "acknowledgements")
-            daemon.kill()
-            shutil.rmtree(daemon.data)
-            lost = _ids(acked)
-            found = search(
-                Directories.under(daemon.data),
-                lost,
-                decoders(),
-                bucket_at(server.url),
-            )
-            assert found.missing == []
-            assert lost
-            daemon.start()
-            finish(sender)
-        daemon.terminate()
-        assert "complete: " in audited(daemon, acked)
 
 
 def _words(server: SmallS3) -> dict[str, NodeRecord]:
@@ -203,143 +158,6 @@ def test_a_disk_is_lost_and_nobody_gives_its_names_again(
             assert f"lsn {first}-{before.lsn}" in incomplete(daemon)
         server.objects |= removed
         assert "complete: " in audited(daemon, theirs)
-
-
-@pytest.mark.slow
-@pytest.mark.long
-@pytest.mark.parametrize("way", ["killed", "stopped"])
-def test_what_was_acknowledged_before_a_disk_was_lost_is_missing(
-    prepare: Make[Daemon], free_port: Callable[[], int], tmp_path: Path, way: str
-) -> None:
-    """With `ack: journal`, while the bucket takes no files: the next one goes on, and the
-    audit names what is missing, or says that nobody knows."""
-    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-
-    def refuse(method: str, path: str) -> int:
-        return 503 if method == "PUT" and "/events-" in path else 0
-
-    with small_s3() as server:
-        daemon, port = in_bucket(prepare, free_port, server.url, "50ms", ack="journal")
-        more = ("--generate", "1000000")  # than it can send until it is stopped
-        with sending(port, ours, "--rate", "500", "--window", "50", *more):
-            eventually(lambda: _lsns(server.objects), "a file")
-            server.refuse = refuse
-            heard = len(_ids(ours)) + 200
-            eventually(lambda: len(_ids(ours)) > heard, "acknowledgements")
-        getattr(daemon, "kill" if way == "killed" else "terminate")()
-        server.refuse = lambda method, path: 0
-        [before] = _words(server).values()
-        assert not before.exact  # files were on their way, still
-        last = max(_lsns(server.objects)[before.incarnation])
-        shutil.rmtree(daemon.data)
-        daemon.start()
-        with sending(port, theirs, "--rate", "2000") as sender:
-            finish(sender)
-        daemon.terminate()
-        now = _lsns(server.objects)
-        assert max(now.pop(before.incarnation)) == last
-        [new] = now.values()
-        assert sorted(new) == list(range(1, 2001))
-        _age(server, before.incarnation)
-        said = incomplete(daemon)
-        if way == "stopped":  # it has said how far it was
-            assert before.lsn >= len(_ids(ours)) > last
-            assert f"lsn {last + 1}-{before.lsn}: acknowledged by gw-1" in said
-            last = before.lsn
-        assert f"unknown: gw-1 (incarnation {before.incarnation[:8]}" in said
-        assert f"is known up to lsn {last} when last heard" in said
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_a_bucket_that_fails_for_a_minute(
-    prepare: Make[Daemon], free_port: Callable[[], int], tmp_path: Path
-) -> None:
-    """500, 503 SlowDown, hung up on before the object was stored and after: senders wait,
-    and then all is there once.
-    """
-    acked = tmp_path / "acked"
-    with small_s3() as server:
-        daemon, port = in_bucket(prepare, free_port, server.url, "200ms")
-        with sending(port, acked, "--rate", "200", "--window", "50") as sender:
-            eventually(lambda: _ids(acked), "acknowledgements")
-            dice = random.Random(13)
-            end = time.monotonic() + MINUTE
-            while time.monotonic() < end:
-                server.faults = dice.choices((500, 503, 0, -1), k=100)
-                time.sleep(0.1)
-            server.faults = []
-            finish(sender)
-        assert sender.returncode == 0
-        assert len(_ids(acked)) == 2000
-        assert 'gateway_bucket_uploads_total{outcome="failed"} 0.0' not in (
-            daemon.get("/metrics").decode()
-        )
-        daemon.terminate()
-        assert "senders: 2000 of 2000 acknowledged events found" in audited(
-            daemon, acked
-        )
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_a_gateway_that_stood_still_puts_its_files_where_they_belong(
-    prepare: Make[Daemon], free_port: Callable[[], int], tmp_path: Path
-) -> None:
-    """Stopped within a request while another one begins under its name, and sends: both go
-    on, and what either acknowledged is in the bucket once, for the job to take."""
-    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-    held: list[str] = []
-    going_on = threading.Event()
-
-    def hold(method: str, path: str) -> None:
-        if method == "PUT" and "/events-" in path and not going_on.is_set():
-            held.append(path)
-            assert going_on.wait(600)
-
-    with small_s3() as server, contextlib.ExitStack() as stack:
-        first, port = in_bucket(prepare, free_port, server.url, "50ms", "first")
-        with sending(port, ours, "--rate", "500", "--window", "10") as sender:
-            eventually(lambda: _ids(ours), "acknowledgements")
-            server.before = hold
-            eventually(lambda: held, "a request that is under way")
-            os.kill(first.pid, signal.SIGSTOP)
-            stack.callback(os.kill, first.pid, signal.SIGCONT)
-            server.before = lambda method, path: None
-            second, port = in_bucket(prepare, free_port, server.url, "50ms", "second")
-            with sending(port, theirs, "--rate", "1000", "--window", "7") as other:
-                finish(other)
-            going_on.set()
-            os.kill(first.pid, signal.SIGCONT)
-            finish(sender)
-        assert Path(held[0]).name in {Path(name).name for name in server.objects}
-        stack.pop_all()
-        first.terminate()
-        second.terminate()
-        assert len(_words(server)) == 2
-        for lsns in _lsns(server.objects).values():  # some may have been sent again
-            assert sorted(lsns) == list(range(1, len(lsns) + 1))
-            assert len(lsns) >= 2000
-        inbox = _job_of(server.url, tmp_path / "inbox")
-        inbox.look()
-        names = {name for name in server.objects if "/events-" in name}
-        assert {path.name for path in (tmp_path / "inbox").iterdir()} == {
-            Path(name).name for name in names
-        }
-        where = Directories.under(second.data)
-        ids = _ids(ours) + _ids(theirs)
-        assert len(ids) == 4000
-        assert not search(where, ids, decoders(), bucket_at(server.url)).missing
-        assert "complete: " in audited(second, ours)
-
-
-def _job_of(url: str, folder: Path) -> Inbox:
-    """What fetches files for a job that has committed nothing."""
-    inbox = Inbox(
-        bucket_at(url), folder, Lake(), Ledger, archived=True, most_bytes=1 << 30
-    )
-    inbox.copies.recover()
-    return inbox
 
 
 def test_two_gateways_of_one_name(prepare: Make[Daemon]) -> None:

@@ -4,8 +4,6 @@ one clear line about each, and a well-behaved client beside them notices nothing
 
 from __future__ import annotations
 
-import json
-import socket
 import struct
 import threading
 import zlib
@@ -180,27 +178,6 @@ def test_lies_about_sizes_are_refused(start: Make, connect: Make) -> None:
     assert grown(daemon, before) < 64 * MiB
 
 
-@pytest.mark.long
-def test_half_windows_share_the_memory(start: Make, connect: Make) -> None:
-    """Forty peers, each with seven MiB of a window whose last frame never ends: all together
-    do not pass `journal.memory_bytes`, as they are read one after the other, and those that
-    stand go.
-    """
-    daemon = start(journal={"memory_bytes": "64MiB"})
-    piece = frame(b"2J", 1, MiB - 10) + bytes(MiB - 10)
-    address = daemon.address()
-    with friend(daemon) as before:
-        peers = [connect(address, f"127.0.2.{n}") for n in range(1, 41)]
-        with ThreadPoolExecutor(len(peers)) as pool:
-            for peer in peers:
-                pool.submit(peer.send, (frame(b"2W", 100) + piece * 7)[:-10])
-            eventually(lambda: let_go(daemon, "beats") >= 2, "two are let go", 300)
-            for peer in peers:
-                with suppress(OSError):  # it was closed
-                    peer.socket.shutdown(socket.SHUT_RDWR)
-    assert grown(daemon, before) < 64 * MiB + 64 * MiB
-
-
 def test_a_slow_handshake_ends(start: Make, connect: Make, authority: Any) -> None:
     """Peers that send a TLS hello byte by byte are cut off at `limits.handshake`."""
     pair = authority.issue("gateway.example")
@@ -249,48 +226,6 @@ def test_slow_writers_cost_little(start: Make, connect: Make) -> None:
     (line,) = lines_about(daemon, "127.0.4.1")
     assert "limit 200 (limits.connections_per_peer)" in line
     assert grown(daemon, before) < 64 * MiB
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.long
-def test_who_does_not_read_is_cut_off(start: Make, connect: Make) -> None:
-    """Peers that ask for acknowledgements without end and read none: we stop reading,
-    then hang up with one line in the log; what waits for them is bounded.
-    """
-    daemon = start()
-    address = daemon.address()
-    one = frame(b"2W", 1) + frame(b"2J", 1, 2) + b"{}"
-    asking = frame(b"2C", len(packed := zlib.compress(one * 10_000))) + packed
-
-    def ask(peer: Any) -> None:
-        try:
-            while True:
-                peer.send(asking)
-        except OSError:
-            return
-
-    with friend(daemon) as before:
-        peers = [connect(address, "127.0.5.1") for _ in range(3)]
-        for peer in peers:
-            # What the kernel takes for it is not ours to bound, and takes long to fill.
-            peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
-            threading.Thread(target=ask, args=[peer], daemon=True).start()
-        eventually(
-            lambda: daemon.listener()["rejected"].get("unread") == 3,
-            "all of them are cut off",
-            300,
-        )
-        eventually(
-            lambda: daemon.listener()["connections"] == 1, "only the friend is left"
-        )
-    first, *later = lines_about(daemon, "127.0.5.1")
-    assert "refused: peer does not read what we send, limit 524288" in first
-    # A slow machine: a minute after the first line, one that counts the others.
-    assert all("in the last minute: peer does not read" in line for line in later)
-    assert len(later) <= 1
-    assert grown(daemon, before) < 64 * MiB
-    assert json.loads(daemon.get("/api/status"))["ready"]
 
 
 # Memory, whatever it is taken with

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import signal
-import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterator
@@ -211,64 +209,6 @@ def test_a_client_on_asyncio(gate: Gate) -> None:
     found, why = asyncio.run(look())
     assert found == list(range(1, 201))
     assert why.startswith("E416 ")
-
-
-@pytest.mark.fresh
-@pytest.mark.slow
-@pytest.mark.long
-def test_two_of_many_taps_are_stuck(gate: Gate) -> None:
-    """The others get every event; the daemon does not grow; who comes back is told
-    what it missed.
-    """
-    rounds, size = 80, 400  # of 4 kB each: eight times what taps may hold
-    filling = "x" * 4000
-
-    async def publish(publisher: Any, turn: int) -> None:
-        for number in range(size):
-            event = {"n": turn * size + number, "more": filling}
-            await publisher.send(json.dumps(event).encode())
-        await publisher.flush()
-
-    async def take(tap: Any, found: list[int]) -> None:
-        while len(found) % size or not found:
-            event = json.loads(await anext(tap))
-            found.append(event.get("lsn", -1))  # that would be a gap
-
-    async def look() -> None:
-        address = gate.daemon.address("readers")
-        async with contextlib.AsyncExitStack() as stack:
-            peers = [
-                await stack.enter_async_context(connect(*address)) for _ in "x" * 9
-            ]
-            taps = [peer.subscribe("tap") for peer in peers]
-            found: list[list[int]] = [[] for _ in taps]
-            idle = await stack.enter_async_context(connect(*address))
-            not_taken = idle.subscribe("tap", window=16)
-            deaf = socket.create_connection(address)  # asks for all, reads nothing
-            stack.callback(deaf.close)
-            deaf.sendall(b"\x01\0\0" + b"\x10\x03tap\x01" + b"\xff" * 8 + b"\x7f")
-            source = await stack.enter_async_context(connect(*address))
-            publisher = await stack.enter_async_context(source.publisher("events"))
-            early = 0
-            for turn in range(rounds):
-                await publish(publisher, turn)
-                fresh: list[list[int]] = [[] for _ in taps]
-                await asyncio.gather(*map(take, taps, fresh))
-                for whole, part in zip(found, fresh, strict=True):
-                    whole.extend(part)
-                if turn == rounds // 4:
-                    early = gate.daemon.memory()
-            assert found == [list(range(1, rounds * size + 1))] * len(taps)
-            # Less than what each of the two has missed since.
-            assert gate.daemon.memory() - early < 64 << 20
-            events = [json.loads(await anext(not_taken)) for _ in range(17)]
-            assert [event["lsn"] for event in events[:16]] == list(range(1, 17))
-            gap = events[16]["gap"]
-            assert gap == {"from": 17, "to": rounds * size}
-            await publish(publisher, rounds)  # it goes on with what is new
-            assert json.loads(await anext(not_taken))["lsn"] == gap["to"] + 1
-
-    asyncio.run(look())
 
 
 def test_the_page(gate: Gate) -> None:
