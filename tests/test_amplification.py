@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from attacks import ATTACKS
-from gateway_testkit.attacks import Attack, Trial
+from gateway_testkit.attacks import Trial
 
 KiB = 1 << 10
 MOST_ROWS = 1 << 16
@@ -16,7 +14,7 @@ MOST_ROWS = 1 << 16
 @pytest.mark.parametrize(
     "attack", ATTACKS, ids=lambda attack: f"{attack.protocol}: {attack.name}"
 )
-def test_amplification(attack: Attack, tmp_path: Path) -> None:
+def test_amplification(attack, tmp_path):
     """Bounded are the journal, and each turn; what makes no progress is refused."""
     trial = Trial(attack, tmp_path, limits={"control_messages": 1000})
     trial.run()
@@ -32,7 +30,7 @@ def test_amplification(attack: Attack, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "attack", ATTACKS, ids=lambda attack: f"{attack.protocol}: {attack.name}"
 )
-def test_what_was_stored_can_be_decoded(attack: Attack, tmp_path: Path) -> None:
+def test_what_was_stored_can_be_decoded(attack, tmp_path):
     """However it is stored, it has as many rows as were acknowledged."""
     trial = Trial(attack, tmp_path)
     trial.run(min(attack.most, 8 * KiB), keep=True)

@@ -34,7 +34,7 @@ RESULTS = re.compile(r"(\d[\d,]*(?:\.\d+)?)<!-- bench/RESULTS.md -->")
 HERE = {"day": "2026-11-23", "cpu": "one", "cores": "2", "run": "whole"}
 
 
-def test_benchmarks_take_what_there_is() -> None:
+def test_benchmarks_take_what_there_is():
     """Some take an hour, and nobody runs them each day: a name that the gateway has no
     more is missed here.
     """
@@ -63,7 +63,7 @@ def of(line: _lines.Line, value: float = 1.0) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_page_has_the_figures_of_record(page: Path) -> None:
+def test_a_page_has_the_figures_of_record(page):
     """Table and sentences are what the script makes of results.json, to the letter; if
     not, `python bench/table.py --pages`.
     """
@@ -71,7 +71,7 @@ def test_a_page_has_the_figures_of_record(page: Path) -> None:
     assert _pages.written(text, table.recorded()) == text
 
 
-def test_the_readme_has_five_lines_and_one_page_has_them_all() -> None:
+def test_the_readme_has_five_lines_and_one_page_has_them_all():
     readme = (ROOT / "README.md").read_text("utf-8")
     assert _lines.short(table.recorded()) in readme
     assert _lines.short(table.recorded()).count("\n") == 2 + 5
@@ -79,14 +79,14 @@ def test_the_readme_has_five_lines_and_one_page_has_them_all() -> None:
     assert _lines.table(table.recorded()) in whole
 
 
-def test_pages_for_users_say_figures_in_sentences_too() -> None:
+def test_pages_for_users_say_figures_in_sentences_too():
     """So that what holds them is no test of nothing."""
     having = {page.name for page in PAGES if [*_pages.figures(page.read_text("utf-8"))]}
     assert {"sizing.md", "scale.md", "comparison.md", "CHANGELOG.md"} <= having
 
 
 @pytest.mark.parametrize("page", CLAIMING, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_rate_on_a_page_says_where_it_is_from(page: Path) -> None:
+def test_a_rate_on_a_page_says_where_it_is_from(page):
     """One that no comment follows is an example, and a round number.  Decisions, and what
     the design was made of, say what was measured then.
     """
@@ -98,7 +98,7 @@ def test_a_rate_on_a_page_says_where_it_is_from(page: Path) -> None:
     assert not found
 
 
-def test_what_only_results_md_has_stands_there() -> None:
+def test_what_only_results_md_has_stands_there():
     """Figures of benchmarks that are no lines of the table."""
     results = (ROOT / "bench" / "RESULTS.md").read_text("utf-8")
     found = [
@@ -111,12 +111,12 @@ def test_what_only_results_md_has_stands_there() -> None:
         assert re.search(rf"(?<![\d.,]){re.escape(number)}(?!\d|[.,]\d)", results), page
 
 
-def test_a_figure_of_no_line_is_an_error() -> None:
+def test_a_figure_of_no_line_is_an_error():
     with pytest.raises(_pages.Unknown, match=r"beats\.speed"):
         _pages.written("1<!-- beats.speed -->", table.recorded())
 
 
-def test_a_figure_in_a_sentence_is_written_times_its_factor() -> None:
+def test_a_figure_in_a_sentence_is_written_times_its_factor():
     record = {FIRST.case: {**HERE, "values": of(FIRST, 3.35)}}
     text = "so 9<!-- beats.cpu --> µs, or 9,999.9<!-- beats.cpu * 0.1 --> cores"
     wanted = "so 3.4<!-- beats.cpu --> µs, or 0.34<!-- beats.cpu * 0.1 --> cores"
@@ -124,19 +124,19 @@ def test_a_figure_in_a_sentence_is_written_times_its_factor() -> None:
 
 
 @pytest.mark.parametrize("line", _lines.LINES, ids=lambda line: line.case)
-def test_a_line_says_all_its_numbers_and_has_a_measurement(line: _lines.Line) -> None:
+def test_a_line_says_all_its_numbers_and_has_a_measurement(line):
     templates = [line.figure, *line.beside]
     assert set().union(*map(_lines.needed, templates)) == line.fields.keys()
     assert line.measurement in _lines.MEASUREMENTS
     assert "{" not in line.said(of(line))
 
 
-def test_no_two_lines_are_of_one_case() -> None:
+def test_no_two_lines_are_of_one_case():
     for names in zip(*((line.key, line.case) for line in _lines.LINES), strict=True):
         assert len(names) == len(set(names))
 
 
-def test_every_number_of_a_line_is_one_that_its_benchmark_names() -> None:
+def test_every_number_of_a_line_is_one_that_its_benchmark_names():
     """As far as its source says: names are made of a case and of what is there."""
     for line in _lines.LINES:
         script = _lines.MEASUREMENTS[line.measurement].script
@@ -153,7 +153,7 @@ def sources(script: str) -> str:
     return "".join((ROOT / "bench" / f"{name}.py").read_text("utf-8") for name in names)
 
 
-def test_what_was_not_measured_beside_it_is_left_out() -> None:
+def test_what_was_not_measured_beside_it_is_left_out():
     """Without Go there is no go-lumber to compare with, and still a rate."""
     numbers = {
         field.name: 2.0
@@ -166,7 +166,7 @@ def test_what_was_not_measured_beside_it_is_left_out() -> None:
     assert "go-lumber" not in FIRST.said(values)
 
 
-def test_a_figure_that_was_not_measured_is_no_line() -> None:
+def test_a_figure_that_was_not_measured_is_no_line():
     assert FIRST.values({}) is None
 
 
@@ -178,9 +178,7 @@ def test_a_figure_that_was_not_measured_is_no_line() -> None:
         (float("inf"), "∞"),
     ],
 )  # fmt: skip
-def test_numbers_are_said_with_as_many_digits_as_they_are_good_for(
-    number: float, text: str
-) -> None:
+def test_numbers_are_said_with_as_many_digits_as_they_are_good_for(number, text):
     assert _lines.said(number) == text
 
 
@@ -192,9 +190,7 @@ def test_numbers_are_said_with_as_many_digits_as_they_are_good_for(
         (0, 1.0, False), (0, 1000.0, False),
     ],
 )  # fmt: skip
-def test_worse_is_what_is_more_than_a_tenth_worse(
-    better: int, now: float, worse: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_worse_is_what_is_more_than_a_tenth_worse(better, now, worse, monkeypatch):
     line = _lines.Line(
         "key", "case", "beats", "{x}", [], {"x": _lines.Field("n", better)}
     )
@@ -203,11 +199,11 @@ def test_worse_is_what_is_more_than_a_tenth_worse(
     assert bool([*_lines.worse(was, {"case": {"x": now}})]) is worse
 
 
-def test_what_has_no_record_is_not_worse() -> None:
+def test_what_has_no_record_is_not_worse():
     assert not [*_lines.worse({}, {FIRST.case: of(FIRST)})]
 
 
-def test_it_says_what_is_worse_by_how_much_and_than_what() -> None:
+def test_it_says_what_is_worse_by_how_much_and_than_what():
     was = {FIRST.case: {**HERE, "values": of(FIRST, 100.0)}}
     now = {FIRST.case: {**HERE, "values": {**of(FIRST, 100.0), "rate": 80.0}}}
     head, what = table.compared(was, now)
@@ -216,9 +212,7 @@ def test_it_says_what_is_worse_by_how_much_and_than_what() -> None:
     assert FIRST.case in what
 
 
-def test_a_record_of_some_lines_leaves_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_of_some_lines_leaves_the_others(tmp_path, monkeypatch):
     monkeypatch.setattr(table, "RECORD", tmp_path / "results.json")
     monkeypatch.setattr(table, "ROOT", tmp_path)
     page = tmp_path / "README.md"

@@ -44,7 +44,7 @@ def is_data(block: Block) -> bool:
     return block.language in ("json", "toml", "yaml") and told(block) is None
 
 
-def test_each_block_is_run_or_says_why_not() -> None:
+def test_each_block_is_run_or_says_why_not():
     """And no line is left of one that is gone."""
     unknown = [
         f"{one}: {one.first}" for one in ALL if not told(one) and not is_data(one)
@@ -55,7 +55,7 @@ def test_each_block_is_run_or_says_why_not() -> None:
 
 
 @pytest.mark.parametrize("key", RUN_BY)
-def test_who_is_named_runs_it(key: str) -> None:
+def test_who_is_named_runs_it(key):
     """A test file that is there, and names the page."""
     page, by = Path(key.partition(" ")[0]), RUN_BY[key]
     text = (ROOT / "tests" / by).read_text()
@@ -84,9 +84,7 @@ def filled(block: Block, folder: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "block", [one for one in ALL if one.language == "yaml" and is_data(one)], ids=str
 )
-def test_settings_can_be_copied(
-    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_can_be_copied(block, tmp_path, monkeypatch):
     """The gateway takes them, once the files that they name are there."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config").mkdir()
@@ -105,7 +103,7 @@ def test_settings_can_be_copied(
         assert {one.protocol for one in loaded.listeners} == {own}
 
 
-def test_data_is_what_it_says() -> None:
+def test_data_is_what_it_says():
     """JSON and TOML can be read."""
     for one in ALL:
         if one.language == "json":
@@ -114,9 +112,7 @@ def test_data_is_what_it_says() -> None:
             tomllib.loads(one.text)
 
 
-def test_a_first_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_first_table(tmp_path, monkeypatch, capsys):
     """The shop of docs/first-table.md makes 20,000 orders whose fields are those of the
     page's columns, and its query reads a table that has them.
     """

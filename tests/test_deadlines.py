@@ -18,7 +18,7 @@ from programs import running
 SPIN = "import time; end = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
 
 
-def test_waiting_for_a_cpu_does_not_count() -> None:
+def test_waiting_for_a_cpu_does_not_count():
     """With four of our processes for each CPU, a deadline is further away than time."""
     if not Path("/proc/self/schedstat").exists():
         pytest.skip("needs Linux's schedstat")
@@ -39,25 +39,25 @@ def test_waiting_for_a_cpu_does_not_count() -> None:
             each.wait()
 
 
-def test_sleeping_counts() -> None:
+def test_sleeping_counts():
     """What waits for something else than a CPU has its deadline come nearer."""
     with pytest.raises(pytest.fail.Exception, match="not seen: rain"):
         eventually(lambda: False, "rain", 0.5)
 
 
-def test_a_program_that_hangs_is_ended() -> None:
+def test_a_program_that_hangs_is_ended():
     """… and its output is shown."""
     with pytest.raises(pytest.fail.Exception, match="so far"):
         run("sh", "-c", "echo so far; exec sleep 1000", seconds=0.1)
 
 
-def test_what_a_program_is_told_and_says_is_not_lost() -> None:
+def test_what_a_program_is_told_and_says_is_not_lost():
     """However long it takes, and however much that is."""
     code = "import sys, time; time.sleep(2.5); print(len(sys.stdin.read()))"
     assert run(sys.executable, "-c", code, stdin="x" * 200_000).stdout == "200000\n"
 
 
-def test_a_word_that_does_not_come(tmp_path: Path) -> None:
+def test_a_word_that_does_not_come(tmp_path):
     """What its threads do is asked for, and shown with what it said, and what its log says."""
     code = """if True:
         import faulthandler, signal, time
@@ -76,7 +76,7 @@ def test_a_word_that_does_not_come(tmp_path: Path) -> None:
         assert program.returncode is not None
 
 
-def test_what_follows_a_line_is_not_lost() -> None:
+def test_what_follows_a_line_is_not_lost():
     """Lines that came together are given one by one; then there is no more."""
     with running() as start:
         program = start("sh", "-c", "printf '1\\n2\\n3'")
@@ -89,9 +89,7 @@ def test_what_follows_a_line_is_not_lost() -> None:
 
 
 @pytest.mark.parametrize("into_a_log", [True, False])
-def test_who_says_too_much_is_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, into_a_log: bool
-) -> None:
+def test_who_says_too_much_is_ended(tmp_path, monkeypatch, *, into_a_log):
     """… long before its deadline; the beginning and the end are shown, not all of it."""
     monkeypatch.setattr(deadlines, "_MOST_SAID_BYTES", 1 << 20)
     log = tmp_path / "log"
@@ -105,7 +103,7 @@ def test_who_says_too_much_is_ended(
     assert len(str(failed.value)) < 1 << 16
 
 
-def test_an_excerpt_is_whole_or_says_what_it_leaves_out(tmp_path: Path) -> None:
+def test_an_excerpt_is_whole_or_says_what_it_leaves_out(tmp_path):
     """Of text, of bytes and of a file alike."""
     file = tmp_path / "log"
     for size in (0, 1, 8 << 10, 16 << 10, (16 << 10) + 1, 1 << 20):
@@ -122,14 +120,14 @@ def test_an_excerpt_is_whole_or_says_what_it_leaves_out(tmp_path: Path) -> None:
             assert len(begin + end) == 16 << 10
 
 
-def test_the_limit_of_a_test_is_kept(tmp_path: Path) -> None:
+def test_the_limit_of_a_test_is_kept(tmp_path):
     """pytest-timeout ends a test that does nothing, by our clock."""
     done = run_limited(tmp_path, "def test_it():\n    __import__('time').sleep(99)")
     assert "1 failed" in done.stdout
     assert "Timeout (>1.0s)" in done.stdout
 
 
-def test_who_does_not_heed_the_limit_is_ended(tmp_path: Path) -> None:
+def test_who_does_not_heed_the_limit_is_ended(tmp_path):
     """… with all of its process, which shows where it was."""
     done = run_limited(
         tmp_path,

@@ -34,7 +34,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("package", ["audit", "spark", "store"])
-def test_a_package_says_what_each_module_is(package: str) -> None:
+def test_a_package_says_what_each_module_is(package):
     """Who looks for something reads one page, and nothing is left out of it, or gone."""
     folder = ROOT / "gateway" / package
     said = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
@@ -45,14 +45,14 @@ def test_a_package_says_what_each_module_is(package: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_every_protocol_has_the_same_page(protocol: str) -> None:
+def test_every_protocol_has_the_same_page(protocol):
     """Who knows one page finds the way in the others."""
     text = (ROOT / "docs" / f"{protocol}.md").read_text()
     headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
     assert [heading for heading in headings if heading in SECTIONS] == list(SECTIONS)
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_lead_somewhere():
     """To files that are there, and to headings that they have."""
     found = list(links())
     assert len(found) > 20
@@ -64,7 +64,7 @@ def test_links_lead_somewhere() -> None:
             assert anchor in anchors(target), (page.name, link)
 
 
-def test_guarantees_name_tests_that_are_there() -> None:
+def test_guarantees_name_tests_that_are_there():
     """Each row of the page can be looked up."""
     page = (ROOT / "docs" / "guarantees.md").read_text()
     named = re.findall(r"`([\w/]+\.py)::(\w+)`", page)
@@ -101,7 +101,7 @@ def options(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_commands_can_be_typed(page: Path) -> None:
+def test_commands_can_be_typed(page):
     """Lines of code are understood as they are, and no page names an option that is not."""
     for words, alone in commands(page):
         name, *rest = words
@@ -115,14 +115,14 @@ def test_commands_can_be_typed(page: Path) -> None:
             parser.parse_args(rest)
 
 
-def test_commands_are_found() -> None:
+def test_commands_are_found():
     """In the README and in many pages."""
     found = [words for page in PAGES for words, alone in commands(page) if alone]
     assert len(found) > 15
     assert ["table", "stats"] in found
 
 
-def test_the_page_of_commands_has_each_once() -> None:
+def test_the_page_of_commands_has_each_once():
     """Those that come with the gateway; their options the site takes from themselves."""
     page = (ROOT / "docs" / "commands.md").read_text()
     rows = re.findall(r"^\| `gateway ([a-z-]+)", page, re.MULTILINE)

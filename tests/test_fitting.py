@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -29,7 +28,7 @@ ours.__module__ = "gateway.figures"
         dict,
     ],
 )
-def test_what_takes_it_all_fits(double: Any) -> None:
+def test_what_takes_it_all_fits(double):
     """Names of what is given by its place may differ."""
     assert misfit(ours, double) is None
 
@@ -44,7 +43,7 @@ def test_what_takes_it_all_fits(double: Any) -> None:
         lambda: None,
     ],
 )
-def test_what_does_not_is_named_with_its_double(double: Any) -> None:
+def test_what_does_not_is_named_with_its_double(double):
     """With the parameters of both, as one that mends it wants to see them."""
     said = misfit(ours, double)
     assert said is not None
@@ -79,9 +78,7 @@ for _each in (Owner.method, Owner.of_class.__func__, Owner.of_none):  # type: ig
         ("of_none", staticmethod(lambda one: None), staticmethod(lambda: None)),
     ],
 )
-def test_methods_as_they_are_called(
-    monkeypatch: pytest.MonkeyPatch, name: str, fits: Any, does_not: Any
-) -> None:
+def test_methods_as_they_are_called(monkeypatch, name, fits, does_not):
     """Each kind is bound in its way, and so is its double."""
     monkeypatch.setattr(Owner, name, fits)
     monkeypatch.undo()
@@ -89,7 +86,7 @@ def test_methods_as_they_are_called(
         monkeypatch.setattr(Owner, name, does_not)
 
 
-def test_by_the_name_of_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_the_name_of_its_module(monkeypatch):
     """Also within a context, and through an object that has the function."""
     monkeypatch.setattr(gateway.figures, "ours", ours, raising=False)
     with monkeypatch.context() as patch, pytest.raises(TypeError, match="ours"):
@@ -98,7 +95,7 @@ def test_by_the_name_of_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(SimpleNamespace(it=ours), "it", lambda: None)
 
 
-def test_what_is_not_ours_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_ours_is_left_alone(monkeypatch):
     """Nor what is no function."""
     monkeypatch.setattr("os.path.exists", lambda: None)
     monkeypatch.setattr(gateway.figures, "number", 1, raising=False)

@@ -102,7 +102,7 @@ def parts_of_ours(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("name", [*PROTOCOLS, "forward", *EXAMPLES, "sdk"])
-def test_protocols_see_the_surface_only(name: str) -> None:
+def test_protocols_see_the_surface_only(name):
     """A protocol, ours or anybody's, imports its own package, `gateway.event` and
     `gateway.sdk`; not even for its types anything else of the gateway.
     """
@@ -129,14 +129,14 @@ def test_protocols_see_the_surface_only(name: str) -> None:
                 )
 
 
-def test_nobody_imports_a_protocol() -> None:
+def test_nobody_imports_a_protocol():
     """Not the command line either: protocols are found by their entry points."""
     for path in MODULES:
         if own_part(path) != "protocols":
             assert "protocols" not in parts_of_ours(path), path
 
 
-def test_the_surface_says_what_is_there() -> None:
+def test_the_surface_says_what_is_there():
     """Each module of `gateway.sdk` is named in what is read first of it."""
     text = (ROOT / "sdk" / "__init__.py").read_text()
     for path in (ROOT / "sdk").glob("*.py"):
@@ -145,7 +145,7 @@ def test_the_surface_says_what_is_there() -> None:
 
 
 @pytest.mark.parametrize("part", MAY)
-def test_arrows(part: str) -> None:
+def test_arrows(part):
     """A part imports only what lies below it."""
     mine = [path for path in MODULES if own_part(path) == part]
     assert mine
@@ -154,7 +154,7 @@ def test_arrows(part: str) -> None:
 
 
 @pytest.mark.parametrize("room", NAMELESS)
-def test_no_protocol_is_named(room: str) -> None:
+def test_no_protocol_is_named(room):
     """The daemon and its commands know protocols through their plug-ins only."""
     names = re.compile(
         r"lumberjack|pomelo|pravega|(?<![a-z])rsio|rs\.io\b", re.IGNORECASE
@@ -166,7 +166,7 @@ def test_no_protocol_is_named(room: str) -> None:
         assert found is None, f"{path}: {found}"
 
 
-def test_the_core_of_a_protocol_has_no_io() -> None:
+def test_the_core_of_a_protocol_has_no_io():
     """`wire` and `session` modules import no Twisted, no clock, no socket."""
     forbidden = {"twisted", "time", "datetime", "socket", "threading", "asyncio"}
     cores = [
@@ -179,7 +179,7 @@ def test_the_core_of_a_protocol_has_no_io() -> None:
         assert not tops(path) & forbidden, path
 
 
-def test_protocols_do_not_know_the_columns() -> None:
+def test_protocols_do_not_know_the_columns():
     """A protocol gives rows; only the spool and its readers speak pyarrow."""
     for path in MODULES:
         reads_files = path.name in ("history.py", "runs.py", "rows.py", "tap.py")
@@ -187,7 +187,7 @@ def test_protocols_do_not_know_the_columns() -> None:
             assert "pyarrow" not in tops(path), path
 
 
-def test_senders_need_no_arrow() -> None:
+def test_senders_need_no_arrow():
     """`gateway send`, and programs with a client of ours, start without loading it."""
     modules = [f"gateway.protocols.{name}.sending" for name in PROTOCOLS]
     look = "import sys; assert not {'pyarrow', 'numpy', 'pydantic'} & {*sys.modules}"
@@ -196,14 +196,14 @@ def test_senders_need_no_arrow() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_spark_knows_no_twisted() -> None:
+def test_spark_knows_no_twisted():
     """The job runs under spark-submit, where there is no reactor."""
     for path in MODULES:
         if own_part(path) == "spark":
             assert "twisted" not in tops(path), path
 
 
-def test_the_daemon_needs_no_package_beside_it() -> None:
+def test_the_daemon_needs_no_package_beside_it():
     """Demo, test kit and RS.io's kit are not in its wheel; one command wants the last."""
     for path in MODULES:
         if path.as_posix() != "protocols/rsio/commands/check.py":
@@ -255,7 +255,7 @@ def bases_from_twisted(path: Path) -> set[type]:
     return {base for base in bases if base.__module__.startswith("twisted.")}
 
 
-def test_what_is_private_of_twisted_is_used_in_one_module() -> None:
+def test_what_is_private_of_twisted_is_used_in_one_module():
     """Not one of its names with `_`, by attribute, text, import or inheritance."""
     sources = Path(importlib.import_module("twisted").__file__ or "").parent.rglob(
         "*.py"
@@ -274,7 +274,7 @@ def test_what_is_private_of_twisted_is_used_in_one_module() -> None:
                 assert not used & inherited, f"{path}: {base}"
 
 
-def test_that_module_lists_what_it_uses() -> None:
+def test_that_module_lists_what_it_uses():
     """So that its own test can tell which of it another release of Twisted lacks."""
     path = Path("net/twisted_internals.py")
     listed = {name for names in twisted_internals.PRIVATE.values() for name in names}
@@ -282,7 +282,7 @@ def test_that_module_lists_what_it_uses() -> None:
     assert used == set(filter(PRIVATE.fullmatch, listed))
 
 
-def test_the_kit_stands_alone() -> None:
+def test_the_kit_stands_alone():
     """`rsio_check` imports the standard library, and nothing of what it judges; for
     HTTP/2, and only if that is asked for, h2.
     """

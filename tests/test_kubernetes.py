@@ -51,7 +51,7 @@ def pods() -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_schemas_of_kubernetes_take_them(version: str) -> None:
+def test_the_schemas_of_kubernetes_take_them(version):
     """Strictly: a key that is misspelled is an error, not passed over."""
     if not os.environ.get("CI"):
         pytest.importorskip("kubernetes_validate")
@@ -63,7 +63,7 @@ def test_the_schemas_of_kubernetes_take_them(version: str) -> None:
                 kubernetes_validate.validate(one, version, strict=True)
 
 
-def test_kustomize_finds_all_files() -> None:
+def test_kustomize_finds_all_files():
     """Nothing lies there that is not applied, and nothing is named that is not there."""
     named = kustomization()
     files = {*named["resources"], *named["configMapGenerator"][0]["files"]}
@@ -76,7 +76,7 @@ def test_kustomize_finds_all_files() -> None:
         assert used == maps
 
 
-def test_the_configuration_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_configuration_is_one(monkeypatch):
     """With the environment that the pods have; each node has its pod's name."""
     monkeypatch.setenv("POD_NAME", "gateway-0")
     monkeypatch.setenv("GATEWAY_ADMIN_TOKEN", "t0k")
@@ -90,7 +90,7 @@ def test_the_configuration_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
         assert {str(found.data_dir), "/etc/gateway", "/tmp"} == mounts, name
 
 
-def test_every_page_has_a_row_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_page_has_a_row_for_all(monkeypatch):
     """For as many gateways as there are at first, and for the job, at the names and ports
     that the services give them.
     """
@@ -111,7 +111,7 @@ def test_every_page_has_a_row_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     assert config.load(FOLDER / "gateway.yaml").admin.peers == [*wanted, job]
 
 
-def test_prometheus_finds_both_under_the_names_of_the_alerts() -> None:
+def test_prometheus_finds_both_under_the_names_of_the_alerts():
     """By the labels and ports that the pods have, with the token that they ask for."""
     path = FOLDER.parent / "prometheus-operator" / "podmonitors.yaml"
     found = {}
@@ -132,7 +132,7 @@ def test_prometheus_finds_both_under_the_names_of_the_alerts() -> None:
     assert found == {"gateway": "gateway", "gateway-spark": "gateway-job"}
 
 
-def test_pods_can_do_no_harm() -> None:
+def test_pods_can_do_no_harm():
     """A numeric user without rights, and nothing to write on but volumes."""
     for name, pod, container in pods():
         assert pod["automountServiceAccountToken"] is False, name
@@ -148,7 +148,7 @@ def test_pods_can_do_no_harm() -> None:
         assert "memory" in container["resources"]["limits"]
 
 
-def test_probes_ask_what_answers_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probes_ask_what_answers_them(monkeypatch):
     """/healthz and /readyz on the port of `admin.listen`, which need no token; and each
     listener has its port."""
     monkeypatch.setenv("POD_NAME", "gateway-0")
@@ -175,7 +175,7 @@ def test_probes_ask_what_answers_them(monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
-def test_services_reach_the_pods() -> None:
+def test_services_reach_the_pods():
     """The balancer and the headless one; the names that StatefulSets need are there."""
     services = of_kind("Service")
     sets = of_kind("StatefulSet")
@@ -199,7 +199,7 @@ def test_services_reach_the_pods() -> None:
     assert [port["name"] for port in services["gateway"]["spec"]["ports"]] == ["beats"]
 
 
-def test_at_most_one_gateway_goes_at_a_time() -> None:
+def test_at_most_one_gateway_goes_at_a_time():
     """The budget is for gateways; of the job there is one, which must be able to go."""
     (budget,) = of_kind("PodDisruptionBudget").values()
     gateways = of_kind("StatefulSet")["gateway"]["spec"]
@@ -209,9 +209,7 @@ def test_at_most_one_gateway_goes_at_a_time() -> None:
     assert of_kind("StatefulSet")["gateway-job"]["spec"]["replicas"] == 1
 
 
-def test_a_volume_outlives_its_pod_and_holds_an_outage(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_volume_outlives_its_pod_and_holds_an_outage(monkeypatch):
     """It may have what is not in the bucket; journal, spool and archive fit into it."""
     monkeypatch.setenv("POD_NAME", "gateway-0")
     monkeypatch.setenv("GATEWAY_ADMIN_TOKEN", "t0k")
@@ -227,7 +225,7 @@ def test_a_volume_outlives_its_pod_and_holds_an_outage(
     assert used < int(size.removesuffix("Gi")) << 30
 
 
-def test_who_may_talk_to_whom(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_may_talk_to_whom(monkeypatch):
     """Shippers reach the listeners and nothing else, the admin ports are for gateways, job
     and Prometheus, and each workload reaches names, bucket and the others' admin ports.
     """
@@ -258,7 +256,7 @@ def test_who_may_talk_to_whom(monkeypatch: pytest.MonkeyPatch) -> None:
         assert out == {53, 443, found.admin.listen.port, found.spark.admin.listen.port}
 
 
-def test_the_autoscaler_looks_at_load() -> None:
+def test_the_autoscaler_looks_at_load():
     """Of the gateways, as many as stand one that goes at least, by a metric that the adapter
     makes of one that there is; an apply does not set their number back.
     """
@@ -305,7 +303,7 @@ _APPLICATION = {
 }
 
 
-def test_the_operator_starts_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_operator_starts_the_job(monkeypatch):
     """With the file that it reads, the jars that it would fetch, tables that executors can
     write, and a port that Prometheus finds; nobody writes where nobody should.
     """

@@ -15,7 +15,7 @@ WHOLE = {
 """Minutes of CPU each, and no sample of them: before a release alone."""
 
 
-def test_each_file_is_in_the_sample() -> None:
+def test_each_file_is_in_the_sample():
     """None is run before a release alone but those that say so."""
     recipe = re.search(
         r"^long-lowest:(.*?)\n\n",

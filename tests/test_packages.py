@@ -50,14 +50,14 @@ def locked(name: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     "copy", ["js/test/vectors.jsonl", "java/src/test/resources/rsio.jsonl"]
 )
-def test_clients_have_the_vectors(copy: str) -> None:
+def test_clients_have_the_vectors(copy):
     """Beside their own tests, so that a client taken alone can run them."""
     vectors = ROOT / "tests" / "vectors" / "rsio.jsonl"
     assert (ROOT / "clients" / copy).read_bytes() == vectors.read_bytes()
 
 
 @pytest.mark.needs_go
-def test_the_compose_file_fits_its_schema() -> None:
+def test_the_compose_file_fits_its_schema():
     """That of the Compose specification, as its own library has it."""
     from jsonschema import validate  # a second, which each worker would take
 
@@ -73,7 +73,7 @@ def test_the_compose_file_fits_its_schema() -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_every_service_is_watched_and_named_by_version(name: str) -> None:
+def test_every_service_is_watched_and_named_by_version(name):
     """A health check in the file or in the image; nothing says `latest`."""
     service = SERVICES[name]
     if "build" in service:
@@ -84,7 +84,7 @@ def test_every_service_is_watched_and_named_by_version(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_what_a_service_mounts_is_there(name: str) -> None:
+def test_what_a_service_mounts_is_there(name):
     """Files in the repository, volumes, secrets and configs in the file."""
     service = SERVICES[name]
     for volume in service.get("volumes", []):
@@ -97,7 +97,7 @@ def test_what_a_service_mounts_is_there(name: str) -> None:
     assert set(service.get("depends_on", [])) <= set(SERVICES)
 
 
-def test_ours_run_as_numbers() -> None:
+def test_ours_run_as_numbers():
     """So that whoever forbids root need not look into the image."""
     for name in ("gateway", "spark"):
         assert SERVICES[name]["user"] == "10001:10001"
@@ -105,9 +105,7 @@ def test_ours_run_as_numbers() -> None:
         assert user == "10001:10001"
 
 
-def test_the_page_is_for_this_machine_and_asks_for_a_token(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_page_is_for_this_machine_and_asks_for_a_token(monkeypatch):
     """Nobody else reaches it, Prometheus or Grafana unless somebody changes that."""
     monkeypatch.setenv("GATEWAY_ADMIN_TOKEN", "a token")
     loaded = config.load(ROOT / "conf" / "compose" / "gateway.yaml")
@@ -117,7 +115,7 @@ def test_the_page_is_for_this_machine_and_asks_for_a_token(
             assert port == "5044:5044" or port.startswith("127.0.0.1:")
 
 
-def test_prometheus_takes_its_configuration(tmp_path: Path) -> None:
+def test_prometheus_takes_its_configuration(tmp_path):
     """With the alerts, as they are mounted."""
     promtool = shutil.which("promtool")
     if promtool is None:
@@ -128,7 +126,7 @@ def test_prometheus_takes_its_configuration(tmp_path: Path) -> None:
     subprocess.run(check, check=True)
 
 
-def test_the_image_is_made_of_what_the_context_has() -> None:
+def test_the_image_is_made_of_what_the_context_has():
     """.dockerignore lets through what is copied, and the wheel needs it all."""
     ignore = (ROOT / ".dockerignore").read_text().split()
     for line in re.findall(r"^COPY (?!--from)(.*) \S+$", DOCKERFILE, re.MULTILINE):
@@ -137,7 +135,7 @@ def test_the_image_is_made_of_what_the_context_has() -> None:
             assert {f"!{path}", f"!{path.split('/')[0]}"} & {*ignore}, path
 
 
-def test_bases_are_named_by_version() -> None:
+def test_bases_are_named_by_version():
     """And by digest, if somebody says so: all stages use the one argument."""
     [base] = re.findall(r"^ARG BASE=(\S+)$", DOCKERFILE, re.MULTILINE)
     assert VERSION.search(base)
@@ -156,21 +154,21 @@ def wanted(*extras: str) -> Iterator[Requirement]:
     ("file", "extras"),
     [("daemon.txt", ["s3"]), ("spark.txt", ["s3", "spark"])],
 )
-def test_the_lock_has_what_the_project_wants(file: str, extras: list[str]) -> None:
+def test_the_lock_has_what_the_project_wants(file, extras):
     """In versions that pyproject.toml allows; if not, `make lock`."""
     has = locked(file)
     for requirement in wanted(*extras):
         assert requirement.specifier.contains(has[requirement.name.lower()])
 
 
-def test_the_job_and_the_daemon_have_the_same_versions() -> None:
+def test_the_job_and_the_daemon_have_the_same_versions():
     """They share files: what both have, they have alike."""
     daemon, spark = locked("daemon.txt"), locked("spark.txt")
     assert {name: spark[name] for name in daemon} == daemon
     assert "hatchling" in locked("build.txt")
 
 
-def test_units_are_valid(tmp_path: Path) -> None:
+def test_units_are_valid(tmp_path):
     """Says systemd, but for the programs, which are not installed here."""
     if shutil.which("systemd-analyze") is None:
         pytest.skip("no systemd-analyze")

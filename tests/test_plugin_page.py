@@ -90,7 +90,7 @@ def cells(first: str, page: str = PAGE) -> list[str]:
 # What is there
 
 
-def test_every_hook_has_its_place() -> None:
+def test_every_hook_has_its_place():
     """In the table of its kind, and in the code that runs here."""
     for kind in (protocol.Protocol, protocol.Service):
         assert set(cells(f"hook of `{kind.__name__}`")) == own(kind)
@@ -102,7 +102,7 @@ def test_every_hook_has_its_place() -> None:
             assert f"def {hook}(" in shown or hook == "options", hook
 
 
-def test_every_module_is_in_its_table() -> None:
+def test_every_module_is_in_its_table():
     """All of the surface."""
     table = PAGE.partition("\n| for | modules of `gateway.sdk` |")[2].partition("\n\n")[
         0
@@ -112,7 +112,7 @@ def test_every_module_is_in_its_table() -> None:
     assert modules - {"__init__"} <= set(re.findall(r"`(\w+)`", right))
 
 
-def test_what_the_kit_asks_for_is_in_its_table() -> None:
+def test_what_the_kit_asks_for_is_in_its_table():
     """What a subclass says; and how many tests it gets for that is said."""
     names = own(ProtocolContract)
     ready = {name for name in names if name.startswith("test_")}
@@ -129,7 +129,7 @@ def test_what_the_kit_asks_for_is_in_its_table() -> None:
 @pytest.mark.parametrize(
     ("name", "shown"), EXCERPTS, ids=[name for name, _ in EXCERPTS]
 )
-def test_excerpts_are_the_examples(name: str, shown: str) -> None:
+def test_excerpts_are_the_examples(name, shown):
     """Line for line; `# …` stands for what is left out."""
     file, at = (EXAMPLE / name).read_text(), 0
     for piece in re.split(r"^ *# …\n", shown, flags=re.MULTILINE):
@@ -138,15 +138,13 @@ def test_excerpts_are_the_examples(name: str, shown: str) -> None:
         at = found + len(piece)
 
 
-def test_excerpts_are_many() -> None:
+def test_excerpts_are_many():
     """All files of the example are there."""
     modules = {path.name for path in (EXAMPLE / "gateway_syslog").glob("*.py")}
     assert modules <= {Path(name).name for name, _ in EXCERPTS}
 
 
-def test_listeners_can_be_copied(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_listeners_can_be_copied(tmp_path, monkeypatch):
     """The page's configuration, and the README's, are valid."""
     found = plugins.Installed({"syslog": gateway_syslog.protocol}, {})
     monkeypatch.setattr(plugins, "installed", lambda: found)
@@ -162,7 +160,7 @@ def test_listeners_can_be_copied(
         assert listener.protocol == "syslog"
 
 
-def test_commands_exist() -> None:
+def test_commands_exist():
     """Those of the gateway that the page calls."""
     called = re.findall(r"^gateway (\w+)", PAGE, re.MULTILINE)
     assert called
@@ -199,9 +197,7 @@ def listeners() -> list[config.Listener]:
     ]
 
 
-def test_hooks_of_the_protocol(
-    page: dict[str, Any], listeners: list[config.Listener], tmp_path: Path
-) -> None:
+def test_hooks_of_the_protocol(page, listeners, tmp_path):
     """They give what the page says."""
     plugin = page["Syslog"]()
     assert (plugin.name, plugin.limits) == ("syslog", gateway_syslog.protocol.limits)
@@ -220,9 +216,7 @@ def test_hooks_of_the_protocol(
     assert set(plugin.commands()) == {"syslog-check"}
 
 
-def test_hooks_of_the_service(
-    page: dict[str, Any], listeners: list[config.Listener], tmp_path: Path
-) -> None:
+def test_hooks_of_the_service(page, listeners, tmp_path):
     """They do what the page says."""
     clock, called = Clock(), Mock()
     clock.callFromThread = lambda call: call()  # type: ignore[attr-defined]
@@ -251,7 +245,7 @@ def test_hooks_of_the_service(
     assert post(b"{}").code == 200
 
 
-def test_what_is_remembered(page: dict[str, Any]) -> None:
+def test_what_is_remembered(page):
     """A batch that the snapshot knows already changes nothing."""
     origin = Origin("syslog", "test", "1", "peer")
     batches = [Stored(Batch(origin, 0, 3, b"", 0), lsn) for lsn in (1, 4, 7)]
@@ -267,7 +261,7 @@ def test_what_is_remembered(page: dict[str, Any]) -> None:
     assert whole.events == 9
 
 
-def test_a_protocol_in_http(page: dict[str, Any]) -> None:
+def test_a_protocol_in_http(page):
     """Its lines are stored, and answered then; what has none is wrong."""
     journal, connection = ManualJournal(), FakeConnection()
     made = settings(HttpOptions)
@@ -281,7 +275,7 @@ def test_a_protocol_in_http(page: dict[str, Any]) -> None:
     assert [stored.batch.count for stored in journal.stored] == [2]
 
 
-def test_no_block_is_overlooked() -> None:
+def test_no_block_is_overlooked():
     """Each has a language that is compared, run or, for shells, looked at."""
     assert {kind for kind, _ in BLOCKS} == {"python", "sh", "toml", "yaml"}
     fences = len(re.findall(r"^```", PAGE, re.MULTILINE))

@@ -74,14 +74,14 @@ def load(tmp_path: Path) -> Callable[..., Any]:
     return load
 
 
-def test_the_four_come_through_the_same_door() -> None:
+def test_the_four_come_through_the_same_door():
     """What is built in is found as anybody's is."""
     found = plugins.installed()
     assert {"lumberjack", "pomelo", "pravega", "rsio"} <= set(found.protocols)
     assert not found.broken
 
 
-def test_one_that_is_sound() -> None:
+def test_one_that_is_sound():
     """It is there under its name."""
     found = plugins.find([point("good", "good")])
     assert found.protocols == {"good": MODULE.good}
@@ -99,7 +99,7 @@ def test_one_that_is_sound() -> None:
         ("unlimited", "unlimited", "limits are None, not a mapping"),
     ],
 )
-def test_one_that_is_broken(name: str, attribute: str, why: str) -> None:
+def test_one_that_is_broken(name, attribute, why):
     """It is left out with a sentence that names the package; the others stay."""
     found = plugins.find([point(name, attribute, "acme-wires"), point("fine", "good")])
     assert name not in found.protocols
@@ -107,7 +107,7 @@ def test_one_that_is_broken(name: str, attribute: str, why: str) -> None:
     assert "package acme-wires 1.0" in found.broken[name]
 
 
-def test_an_import_that_fails() -> None:
+def test_an_import_that_fails():
     """Whatever the package raises is its reason."""
     lost = EntryPoint("lost", "tests_no_such_module:protocol", plugins.GROUP)
     why = plugins.find([lost]).broken["lost"]
@@ -115,7 +115,7 @@ def test_an_import_that_fails() -> None:
     assert "a package without metadata" in why
 
 
-def test_an_import_that_exits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_import_that_exits(tmp_path, monkeypatch):
     """A module that calls `exit` ends no command: it is broken as others are."""
     (tmp_path / "tests_exits.py").write_text("raise SystemExit(3)")
     monkeypatch.syspath_prepend(tmp_path)
@@ -125,7 +125,7 @@ def test_an_import_that_exits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert set(found.protocols) == {"good"}
 
 
-def test_two_of_one_name() -> None:
+def test_two_of_one_name():
     """Neither is taken: which one would be chance."""
     found = plugins.find([point("good", "good", "a"), point("good", "nameless", "b")])
     assert "good" not in found.protocols
@@ -133,7 +133,7 @@ def test_two_of_one_name() -> None:
     assert "uninstall all but one" in found.broken["good"]
 
 
-def test_the_same_entry_point_twice() -> None:
+def test_the_same_entry_point_twice():
     """An installation over another one is no second package."""
     found = plugins.find([point("good", "good"), point("good", "good")])
     assert set(found.protocols) == {"good"}
@@ -148,7 +148,7 @@ def test_the_same_entry_point_twice() -> None:
         ("Filebeat", "what Filebeat speaks is 'lumberjack' here"),
     ],
 )
-def test_an_unknown_protocol(name: str, says: str, load: Callable[..., Any]) -> None:
+def test_an_unknown_protocol(name, says, load):
     """The configuration's error says which are installed, and what to install."""
     with pytest.raises(config.Invalid) as caught:
         load(f"{{name: a, protocol: {name}, listen: tcp:1}}")
@@ -157,9 +157,7 @@ def test_an_unknown_protocol(name: str, says: str, load: Callable[..., Any]) -> 
     assert says in text
 
 
-def test_a_broken_one_that_is_asked_for(
-    load: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_one_that_is_asked_for(load, monkeypatch):
     """The configuration's error is the plug-in's reason, not that it is not there."""
     broken = plugins.find([point("good", "missing", "acme-wires")])
     monkeypatch.setattr(plugins, "installed", lambda: broken)
@@ -181,9 +179,7 @@ def with_options(kind: type[Section]) -> Protocol:
     return Wires()
 
 
-def test_what_a_plugin_says_of_its_options(
-    only: Callable[[Protocol], None], load: Callable[..., Any]
-) -> None:
+def test_what_a_plugin_says_of_its_options(only, load):
     """Its keys are checked, explained and in the schema like the gateway's own."""
 
     class Options(Section):
@@ -204,9 +200,7 @@ def test_what_a_plugin_says_of_its_options(
     assert keys["line_bytes"]["default"] == "8KiB"
 
 
-def test_choices_of_a_plugin_may_be_numbers(
-    only: Callable[[Protocol], None], load: Callable[..., Any]
-) -> None:
+def test_choices_of_a_plugin_may_be_numbers(only, load):
     """… and whoever chooses none of them is told which there are."""
 
     class Options(Section):
@@ -220,11 +214,7 @@ def test_choices_of_a_plugin_may_be_numbers(
         load(text % 3)
 
 
-def test_options_that_are_no_section(
-    only: Callable[[Protocol], None],
-    load: Callable[..., Any],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_options_that_are_no_section(only, load, capsys):
     """It is an error at the listener's place; the schema is without them."""
     only(with_options(dict))  # type: ignore[arg-type]
     plugins.complain.cache_clear()
@@ -235,9 +225,7 @@ def test_options_that_are_no_section(
     assert why in capsys.readouterr().err
 
 
-def test_listeners_of_a_plugin_share_no_directory(
-    only: Callable[[Protocol], None], load: Callable[..., Any]
-) -> None:
+def test_listeners_of_a_plugin_share_no_directory(only, load):
     """Unless the plug-in says of that option that they may."""
 
     class Options(Section):
@@ -262,13 +250,7 @@ def test_listeners_of_a_plugin_share_no_directory(
         ("limits: {idle: 1m}", 60, 10),
     ],
 )
-def test_a_plugins_own_limits(
-    limits: str,
-    idle: float,
-    handshake: float,
-    only: Callable[[Protocol], None],
-    load: Callable[..., Any],
-) -> None:
+def test_a_plugins_own_limits(limits, idle, handshake, only, load):
     """They are the defaults where the configuration says nothing."""
 
     class Wires(Protocol):
@@ -309,9 +291,7 @@ def with_failing(monkeypatch: pytest.MonkeyPatch) -> Protocol:
     [(["--help"], "commands"), (["send", "--help"], "sender"), (["schema"], "options")],
 )
 @pytest.mark.usefixtures("with_failing")
-def test_hooks_that_raise_cost_the_others_nothing(
-    words: list[str], hook: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_hooks_that_raise_cost_the_others_nothing(words, hook, capsys):
     """Commands go on without that plug-in, and say so once."""
     assert cli.main(words) == 0
     assert cli.main(words) == 0
@@ -331,13 +311,8 @@ def test_hooks_that_raise_cost_the_others_nothing(
     ],
 )
 def test_hooks_that_give_something_else_cost_the_others_nothing(
-    with_failing: Protocol,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    words: list[str],
-    hook: str,
-    answer: Any,
-) -> None:
+    with_failing, monkeypatch, capsys, words, hook, answer
+):
     """As if they had raised."""
     monkeypatch.setattr(type(with_failing), hook, lambda self: answer)
     assert cli.main(words) == 0
@@ -346,13 +321,13 @@ def test_hooks_that_give_something_else_cost_the_others_nothing(
 
 
 @pytest.mark.usefixtures("with_failing")
-def test_files_are_read_without_it() -> None:
+def test_files_are_read_without_it():
     """The decoders of all others are there."""
     assert set(plugins.decoders()) == set(plugins.installed().protocols) - {"failing"}
 
 
 @pytest.mark.usefixtures("with_failing")
-def test_a_listener_of_a_plugin_that_fails(load: Callable[..., Any]) -> None:
+def test_a_listener_of_a_plugin_that_fails(load):
     """It is an error of the configuration, at its place."""
     with pytest.raises(
         config.Invalid,
@@ -361,12 +336,7 @@ def test_a_listener_of_a_plugin_that_fails(load: Callable[..., Any]) -> None:
         load("{name: a, protocol: failing, listen: tcp:1}")
 
 
-def test_a_starter_that_fails(
-    only: Callable[[Protocol], None],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_starter_that_fails(only, monkeypatch, tmp_path, capsys):
     """`gateway init` says whose it is, and writes nothing."""
     only(MODULE.good)
     monkeypatch.setattr(Good, "starter", lambda self, host: None, raising=False)
@@ -376,12 +346,7 @@ def test_a_starter_that_fails(
 
 
 @pytest.mark.parametrize("hook", ["misfits", "describe"])
-def test_a_check_that_fails(
-    hook: str,
-    only: Callable[[Protocol], None],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_check_that_fails(hook, only, tmp_path, capsys):
     """`gateway check` says which hook of which protocol it is."""
 
     class Half(Protocol):

@@ -58,21 +58,19 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return parts.packages(home / "dist", home)
 
 
-def test_wheels_that_are_built_from_the_source_are_whole(made: list[Path]) -> None:
+def test_wheels_that_are_built_from_the_source_are_whole(made):
     """Every module, one version, address and license, for all packages."""
     assert len(made) == 2 + len(parts.made_here())
     checks.whole(made, RELEASE)
 
 
 @needs_tools
-def test_an_index_can_show_them(made: list[Path]) -> None:
+def test_an_index_can_show_them(made):
     """Twine finds nothing, and no link of their pages leads into nothing."""
     checks.described(made)
 
 
-def test_the_page_has_whole_addresses_of_files_of_that_version(
-    made: list[Path],
-) -> None:
+def test_the_page_has_whole_addresses_of_files_of_that_version(made):
     """The README's picture among them; nothing relative is left."""
     page = str(checks._metadata(named(made, "gateway")).get_payload())
     at = f"{RELEASE.source}/raw/v{RELEASE.version}/docs/live-page.png"
@@ -82,7 +80,7 @@ def test_the_page_has_whole_addresses_of_files_of_that_version(
     assert all(link.startswith(("https://", "http://")) for link in links)
 
 
-def test_a_link_into_nowhere_is_seen(made: list[Path]) -> None:
+def test_a_link_into_nowhere_is_seen(made):
     """A relative one, and one to a file that the release does not have."""
     said = checks._metadata(named(made, "gateway"))
     place = f"{RELEASE.source}/blob/v{RELEASE.version}"
@@ -97,9 +95,7 @@ def test_a_link_into_nowhere_is_seen(made: list[Path]) -> None:
         (None, "tests/test_x.py", "has tests, too"),
     ],
 )
-def test_a_wheel_that_is_not_whole_is_seen(
-    lacks: str | None, gets: str | None, says: str, made: list[Path], tmp_path: Path
-) -> None:
+def test_a_wheel_that_is_not_whole_is_seen(lacks, gets, says, made, tmp_path):
     """A module that is not in it, and a file that does not belong there."""
     spoiled = tmp_path / named(made, "gateway").name
     with (
@@ -116,7 +112,7 @@ def test_a_wheel_that_is_not_whole_is_seen(
         checks.whole([*others, spoiled], RELEASE)
 
 
-def test_another_version_is_seen(made: list[Path]) -> None:
+def test_another_version_is_seen(made):
     with pytest.raises(parts.Failed, match=r"says version"):
         checks.whole(made, replace(RELEASE, version="9.9"))
 
@@ -128,7 +124,7 @@ def named(made: list[Path], name: str) -> Path:
 
 
 @needs_tools
-def test_what_an_image_has_is_listed(tmp_path: Path) -> None:
+def test_what_an_image_has_is_listed(tmp_path):
     """Every package of the lock, by version, of the image's name and version."""
     parts.bills(RELEASE, tmp_path)
     lock = (ROOT / "requirements" / "daemon.txt").read_text()
@@ -149,14 +145,12 @@ def tree(home: Path, changelog: str) -> Path:
 
 
 @pytest.mark.usefixtures("headers")
-def test_nothing_keeps_back_what_is_ready(tmp_path: Path) -> None:
+def test_nothing_keeps_back_what_is_ready(tmp_path):
     ready = tree(tmp_path, "# Changelog\n\n## 0.2.0 (2027-01-31)\n\n- New.\n")
     assert [*READY.obstacles(ready)] == []
 
 
-def test_a_compiler_without_headers_makes_no_kernel(
-    headers: Path, tmp_path: Path
-) -> None:
+def test_a_compiler_without_headers_makes_no_kernel(headers, tmp_path):
     """Many machines have one, and no `Python.h`: the others are made there."""
     ready = tree(tmp_path, "# Changelog\n\n## 0.2.0 (2027-01-31)\n\n- New.\n")
     assert parts.made_here() == [*parts.BESIDE]
@@ -178,22 +172,20 @@ def test_a_compiler_without_headers_makes_no_kernel(
         (replace(READY, tag="v0.1.0"), "git tag --sign v0.2.0"),
     ],
 )
-def test_what_is_not_ready_is_named(
-    one: parts.Release, says: str, tmp_path: Path
-) -> None:
+def test_what_is_not_ready_is_named(one, says, tmp_path):
     ready = tree(tmp_path, "# Changelog\n\n## 0.2.0 (2027-01-31)\n\n- New.\n")
     [obstacle] = one.obstacles(ready)
     assert says in obstacle
 
 
-def test_a_tree_that_is_no_clone_can_be_rehearsed(tmp_path: Path) -> None:
+def test_a_tree_that_is_no_clone_can_be_rehearsed(tmp_path):
     """As that of the source distribution."""
     release = parts.Release.of_tree(tree(tmp_path, ""))
     assert release.version == RELEASE.version
     assert (release.revision, release.tag) == ("", "")
 
 
-def test_final_refuses_before_it_builds(tmp_path: Path) -> None:
+def test_final_refuses_before_it_builds(tmp_path):
     """Exit status 1, with each reason on a line, and nothing in the folder."""
     done = subprocess.run(
         [sys.executable, ROOT / "release", "--final", "--directory", tmp_path / "dist"],
@@ -206,7 +198,7 @@ def test_final_refuses_before_it_builds(tmp_path: Path) -> None:
     assert not (tmp_path / "dist").exists()
 
 
-def test_a_folder_with_other_files_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_left_as_it_is(tmp_path):
     """`dist/` is emptied before; a folder that somebody names is not."""
     (tmp_path / "thesis.txt").write_text("mine")
     done = subprocess.run(
@@ -227,9 +219,7 @@ def test_a_folder_with_other_files_is_left_as_it_is(tmp_path: Path) -> None:
         ("true", "it has not stopped in 0 s\n.*no end"),
     ],
 )
-def test_who_does_not_end_well_is_a_fault(
-    traps: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_does_not_end_well_is_a_fault(traps, says, tmp_path, monkeypatch):
     """Of what is installed; its last words are told, and nothing of it is left."""
     program = tmp_path / "twistd"
     program.write_text(
@@ -261,7 +251,7 @@ CHANGELOG = """\
 """
 
 
-def test_notes_are_the_section_of_the_version() -> None:
+def test_notes_are_the_section_of_the_version():
     """Without what is for our scripts, and with addresses that work elsewhere."""
     place = f"{READY.source}/blob/v0.2.0/docs/performance.md"
     assert notes.cut(CHANGELOG, READY) == (
@@ -269,22 +259,22 @@ def test_notes_are_the_section_of_the_version() -> None:
     )
 
 
-def test_notes_of_a_rehearsal_are_what_is_unreleased() -> None:
+def test_notes_of_a_rehearsal_are_what_is_unreleased():
     assert "[Later](" in notes.cut(CHANGELOG, replace(READY, version="0.3.0"))
 
 
-def test_notes_of_nothing_are_an_error() -> None:
+def test_notes_of_nothing_are_an_error():
     with pytest.raises(parts.Failed, match=r"says nothing of 0\.2\.0"):
         notes.cut("# Changelog\n\n## Unreleased\n", READY)
 
 
-def test_links_that_are_whole_or_within_the_page_stay() -> None:
+def test_links_that_are_whole_or_within_the_page_stay():
     text = "[a](https://a.org) [b](#b) ![c](d.png) [`e`](e/f.md#g)"
     wanted = "[a](https://a.org) [b](#b) ![c](I:d.png) [`e`](F:e/f.md#g)"
     assert hatch_build.absolute(text, lambda path, i: "FI"[i] + ":" + path) == wanted
 
 
-def test_the_images_are_stages_with_the_labels_of_a_release() -> None:
+def test_the_images_are_stages_with_the_labels_of_a_release():
     """docker-bake.json names stages of the Dockerfile, which take all that it gives."""
     bake = json.loads((ROOT / "release/docker-bake.json").read_text())
     dockerfile = (ROOT / "Dockerfile").read_text()

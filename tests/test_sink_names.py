@@ -14,7 +14,7 @@ from gateway.sink import NAMES
 ROOT = Path(__file__).parents[1] / "gateway"
 
 
-def test_no_kind_of_tables_is_asked_for_by_name() -> None:
+def test_no_kind_of_tables_is_asked_for_by_name():
     """What a sink can do is asked of its kind; its name decides nothing outside its module."""
     for path in ROOT.rglob("*.py"):
         if path.parent.name == "sinks":
@@ -28,7 +28,7 @@ def test_no_kind_of_tables_is_asked_for_by_name() -> None:
 
 
 @pytest.mark.parametrize("name", [*NAMES, "own:function"])
-def test_every_command_can_ask_a_kind_of_tables(name: str) -> None:
+def test_every_command_can_ask_a_kind_of_tables(name):
     """It loads neither Spark nor Arrow, nor a library of its format."""
     heavy = "{'pyspark', 'py4j', 'pyarrow', 'deltalake', 'pyiceberg', 'twisted'}"
     look = (

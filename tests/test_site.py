@@ -33,7 +33,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return where
 
 
-def test_it_asks_nothing_of_others(site: Path) -> None:
+def test_it_asks_nothing_of_others(site):
     """No font, script or picture comes from another host."""
     pages = list(site.rglob("*.html"))
     assert len(pages) > 50
@@ -41,7 +41,7 @@ def test_it_asks_nothing_of_others(site: Path) -> None:
         assert not REQUEST.search(page.read_text()), page
 
 
-def test_the_reference_has_every_key(site: Path) -> None:
+def test_the_reference_has_every_key(site):
     """It is made from the types."""
     page = (site / "reference" / "configuration.html").read_text()
     for section in (Config, Limits, Spool):
@@ -50,21 +50,21 @@ def test_the_reference_has_every_key(site: Path) -> None:
     assert "Options of pravega" in page
 
 
-def test_the_reference_has_the_metrics(site: Path) -> None:
+def test_the_reference_has_the_metrics(site):
     """They are those of docs/metrics.md, which are those of the code."""
     page = (site / "metrics.html").read_text()
     assert page.count("gateway_") > 60
     assert "GatewaySparkDown" in page
 
 
-def test_the_start_is_the_readmes(site: Path) -> None:
+def test_the_start_is_the_readmes(site):
     """Nothing is written twice, and code is code there, too."""
     page = (site / "start.html").read_text()
     assert '<h1 id="first-steps">First steps' in page
     assert re.search(r"<pre>((?!</pre>).)*gateway run", page, re.DOTALL)
 
 
-def test_the_page_of_commands_has_all_options(site: Path) -> None:
+def test_the_page_of_commands_has_all_options(site):
     """They are made of the commands' own parsers, so they are those of `--help`."""
     page = (site / "commands.html").read_text()
     for option in ("--check-config", "--no-such-option"):
@@ -80,13 +80,13 @@ def test_the_page_of_commands_has_all_options(site: Path) -> None:
         assert f"<code>{option}" in section, (heading, option)
 
 
-def test_no_code_in_a_table_shows_how_it_was_escaped(site: Path) -> None:
+def test_no_code_in_a_table_shows_how_it_was_escaped(site):
     """This Markdown leaves the backslash before a bar in code; the repository's does not."""
     for page in site.rglob("*.html"):
         assert not re.search(r"<td><code>[^<]*\\\|", page.read_text()), page
 
 
-def test_the_diagram_of_the_front_page_fits_a_phone(site: Path) -> None:
+def test_the_diagram_of_the_front_page_fits_a_phone(site):
     """Forty columns of code are as wide as 390 pixels have room for."""
     page = (site / "index.html").read_text()
     [diagram] = re.findall(r"<code>((?:(?!</code>).)*─►.*?)</code>", page, re.DOTALL)
@@ -116,7 +116,7 @@ SEARCHED = {
 
 
 @pytest.mark.needs_node
-def test_the_search_finds_the_right_page_first(site: Path) -> None:
+def test_the_search_finds_the_right_page_first(site):
     """Asked is the site's own search, as the browser runs it, over the built index."""
     if shutil.which("node") is None:
         pytest.skip("no node")

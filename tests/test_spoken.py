@@ -15,7 +15,7 @@ from gateway.spoken import duration, many, milliseconds, size
         (7199, "119 min"), (7200, "2 h"), (172_799, "47 h"), (172_800, "2 d"),
     ],
 )  # fmt: skip
-def test_durations(seconds: float, text: str) -> None:
+def test_durations(seconds, text):
     """Rounded down, in the unit in which they are more than one."""
     assert duration(seconds) == text
 
@@ -27,12 +27,12 @@ def test_durations(seconds: float, text: str) -> None:
         (5 * 2**50, "5120 TiB"),
     ],
 )  # fmt: skip
-def test_sizes(count: int, text: str) -> None:
+def test_sizes(count, text):
     """In the largest unit of which there is one."""
     assert size(count) == text
 
 
-def test_counts() -> None:
+def test_counts():
     """With the plural that belongs to them, and groups of three digits."""
     assert [many(n, "file") for n in (0, 1, 2_340)] == [
         "0 files",
@@ -41,6 +41,6 @@ def test_counts() -> None:
     ]
 
 
-def test_moments() -> None:
+def test_moments():
     """To a tenth below a hundred milliseconds, else whole."""
     assert [milliseconds(one) for one in (0.00184, 0.125)] == ["1.8 ms", "125 ms"]

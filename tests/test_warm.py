@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,7 @@ def opened(pid: int) -> set[str]:
 
 
 @pytest.mark.parametrize("words", ["--version", "check nowhere.yaml", "nonsense", ""])
-def test_a_command_says_and_returns_the_same(words: str, tmp_path: Path) -> None:
+def test_a_command_says_and_returns_the_same(words, tmp_path):
     """Its output, what it complains of in which folder, and its status."""
     (tmp_path / "nowhere.yaml").symlink_to("either")
     said = []
@@ -58,9 +57,7 @@ def test_a_command_says_and_returns_the_same(words: str, tmp_path: Path) -> None
     assert any(said[0][:2])
 
 
-def test_a_daemon_is_a_child_with_a_session_of_its_own(
-    prepare: Callable[..., Any],
-) -> None:
+def test_a_daemon_is_a_child_with_a_session_of_its_own(prepare):
     """It has no descriptor of the test's, and stops and dies by signals as any."""
     daemon = prepare()
     with (daemon.config.with_name("log")).open("wb") as log:
@@ -82,7 +79,7 @@ def test_a_daemon_is_a_child_with_a_session_of_its_own(
     assert process.returncode == -signal.SIGKILL
 
 
-def test_who_loses_its_parent_is_not_ours(start: Callable[..., Any]) -> None:
+def test_who_loses_its_parent_is_not_ours(start):
     """A publisher process whose daemon was killed becomes no child of the test's."""
     daemon = start()
     assert warm.is_fork(daemon.process)
@@ -94,9 +91,7 @@ def test_who_loses_its_parent_is_not_ours(start: Callable[..., Any]) -> None:
     assert not {*map(str, publishers)} & {*ours}
 
 
-def test_a_publisher_process_is_a_fork_without_its_daemons_files(
-    start: Callable[..., Any],
-) -> None:
+def test_a_publisher_process_is_a_fork_without_its_daemons_files(start):
     """Neither journal nor lock nor socket stay open in it; it writes the spool's files."""
     daemon = start()
     [publisher] = (
@@ -111,7 +106,7 @@ def test_a_publisher_process_is_a_fork_without_its_daemons_files(
     assert len(daemon.rows()) == 1
 
 
-def test_a_program_of_a_tests_own_is_a_fork(tmp_path: Path) -> None:
+def test_a_program_of_a_tests_own_is_a_fork(tmp_path):
     """The gateway is there, and no reactor yet: it makes its own."""
     code = """if True:
         import sys
@@ -138,9 +133,7 @@ def test_a_program_of_a_tests_own_is_a_fork(tmp_path: Path) -> None:
         ((*GATEWAY, "--version"), {"preexec_fn": os.getpid}),
     ],
 )
-def test_what_a_fork_could_not_heed_starts_fresh(
-    words: tuple[str, ...], more: dict[str, Any]
-) -> None:
+def test_what_a_fork_could_not_heed_starts_fresh(words, more):
     """Other programs, other options of the interpreter, of its memory or of `Popen`."""
     process = warm.start(words, stdout=subprocess.PIPE, text=True, **more)
     assert not warm.is_fork(process)

@@ -90,6 +90,6 @@ def found() -> Iterator[str]:
                 yield f"{where}: {words(sentence)} words: {sentence[:70]}"
 
 
-def test_words_are_plain() -> None:
+def test_words_are_plain():
     """Each docstring and each page keeps the rules."""
     assert not [*found()]

@@ -187,9 +187,7 @@ def _judge(tests: list[dict[str, Any]], path: Path, every: str) -> None:
 
 @needs_promtool
 @pytest.mark.parametrize(("long", "every"), [(False, "1m"), (True, "3m")])
-def test_each_fault_has_its_alert_and_no_other(
-    tmp_path: Path, long: bool, every: str
-) -> None:
+def test_each_fault_has_its_alert_and_no_other(tmp_path, long, every):
     """After minutes of health it fires, not at once where it has time, and alone."""
     assert {fault.alert for fault in FAULTS.values()} == set(RULES)
     assert all(set(fault.series) <= set(HEALTHY) for fault in FAULTS.values())
@@ -203,7 +201,7 @@ def test_each_fault_has_its_alert_and_no_other(
 
 @needs_promtool
 @pytest.mark.parametrize("name", SILENCE)
-def test_nobody_hears_of_what_is_no_fault(name: str, tmp_path: Path) -> None:
+def test_nobody_hears_of_what_is_no_fault(name, tmp_path):
     """A job that starts, a gateway that was stopped, an idle night: not one alert fires,
     at any time of it.
     """
@@ -224,13 +222,13 @@ def test_nobody_hears_of_what_is_no_fault(name: str, tmp_path: Path) -> None:
 
 @needs_promtool
 @pytest.mark.parametrize("file", ["prometheus.yml"])
-def test_prometheus_takes_its_configuration(file: str) -> None:
+def test_prometheus_takes_its_configuration(file):
     """With the alerts that it names."""
     subprocess.run([str(PROMTOOL), "check", "config", str(CONF / file)], check=True)
 
 
 @needs_promtool
-def test_the_dashboard_asks_in_promql(tmp_path: Path) -> None:
+def test_the_dashboard_asks_in_promql(tmp_path):
     """Each query can be read, with the variables that Grafana fills in."""
     panels = json.loads(monitoring.dashboard())["panels"]
     exprs = [one["expr"] for panel in panels for one in panel.get("targets", [])]
@@ -253,7 +251,7 @@ def test_the_dashboard_asks_in_promql(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_each_says_what_is_wrong_and_what_to_do() -> None:
+def test_each_says_what_is_wrong_and_what_to_do():
     """In a sentence each, and where there is more."""
     for name, rule in RULES.items():
         said = rule["annotations"]
@@ -269,12 +267,12 @@ def test_each_says_what_is_wrong_and_what_to_do() -> None:
 
 
 @pytest.mark.parametrize("path", [*monitoring.written()], ids=lambda path: path.name)
-def test_what_watches_is_what_the_table_gives(path: Path) -> None:
+def test_what_watches_is_what_the_table_gives(path):
     """`python deploy/monitoring.py` would change nothing."""
     assert path.read_text("utf-8") == monitoring.written()[path]
 
 
-def test_the_operator_has_the_same_rules() -> None:
+def test_the_operator_has_the_same_rules():
     """As one object, which kubectl applies."""
     found = yaml.safe_load(monitoring.OPERATOR.read_text())
     assert (found["kind"], found["apiVersion"]) == (
@@ -284,7 +282,7 @@ def test_the_operator_has_the_same_rules() -> None:
     assert found["spec"] == yaml.safe_load((CONF / "alerts.yml").read_text())
 
 
-def test_the_first_sentence_speaks_of_conditions_that_there_are() -> None:
+def test_the_first_sentence_speaks_of_conditions_that_there_are():
     """By their names in the one table; and so the page and `status` name its sections."""
     source = (ROOT / "gateway" / "admin" / "freshness.py").read_text()
     named = set(re.findall(r'"(Gateway\w+)"', source))
@@ -293,7 +291,7 @@ def test_the_first_sentence_speaks_of_conditions_that_there_are() -> None:
     assert named <= set(RULES)
 
 
-def test_the_manual_lists_them() -> None:
+def test_the_manual_lists_them():
     """docs/metrics.md has a row for each, and for no other."""
     text = (ROOT / "docs" / "metrics.md").read_text()
     rows = re.findall(

@@ -40,7 +40,7 @@ def port(open_port: Make, penalties: Penalties) -> Any:
     return open_port(token="s3cret", more=stream, penalties=penalties)
 
 
-def test_sockets_that_drip_block_nothing(port: Any) -> None:
+def test_sockets_that_drip_block_nothing(port):
     """A probe is answered however many of them there are, from one address or many."""
     drips = []
     for number in range(1000):
@@ -54,7 +54,7 @@ def test_sockets_that_drip_block_nothing(port: Any) -> None:
         assert port.come(host).send(HEALTH).startswith(b"HTTP/1.1 200 OK")
 
 
-def test_of_one_address_there_are_few(port: Any) -> None:
+def test_of_one_address_there_are_few(port):
     """It takes its own places, and nobody else's."""
     scraper = port.come("192.0.2.9")
     assert b"200 OK" in scraper.send(HEALTH)
@@ -65,7 +65,7 @@ def test_of_one_address_there_are_few(port: Any) -> None:
     assert b"200 OK" in scraper.send(HEALTH)
 
 
-def test_who_has_asked_lately_stays(port: Any) -> None:
+def test_who_has_asked_lately_stays(port):
     """The one that waits longest without a whole request gives way."""
     first, second = port.come(), port.come()
     port.clock.advance(5)
@@ -76,7 +76,7 @@ def test_who_has_asked_lately_stays(port: Any) -> None:
     assert not first.gone
 
 
-def test_pages_that_stream_give_way_last(port: Any) -> None:
+def test_pages_that_stream_give_way_last(port):
     """Whoever watches has shown the token."""
     watching = port.come()
     watching.send(
@@ -88,7 +88,7 @@ def test_pages_that_stream_give_way_last(port: Any) -> None:
     assert not watching.gone
 
 
-def test_a_socket_file_has_one_address(port: Any) -> None:
+def test_a_socket_file_has_one_address(port):
     """Its clients share all places."""
     address = UNIXAddress(b"/run/admin")
     clients = [port.come_from(address) for _ in range(256)]
@@ -97,7 +97,7 @@ def test_a_socket_file_has_one_address(port: Any) -> None:
     assert clients[0].gone
 
 
-def test_those_that_are_closed_count_until_they_are_gone(port: Any) -> None:
+def test_those_that_are_closed_count_until_they_are_gone(port):
     """So that no flood takes more file descriptors than there are."""
     clients = [port.come(f"10.0.{n // 250}.{n % 250}") for n in range(600)]
     assert port.listener.connections == 384
@@ -108,7 +108,7 @@ def test_those_that_are_closed_count_until_they_are_gone(port: Any) -> None:
     assert port.listener.connections == 256
 
 
-def test_a_request_must_be_whole_in_time(port: Any) -> None:
+def test_a_request_must_be_whole_in_time(port):
     """Dripping does not help: it is dropped, and told."""
     client = port.come()
     for letter in HEALTH[:-2]:
@@ -124,7 +124,7 @@ def test_a_request_must_be_whole_in_time(port: Any) -> None:
     assert port.scheduled == 0
 
 
-def test_a_body_too(port: Any) -> None:
+def test_a_body_too(port):
     """Whatever it declares."""
     client = port.come()
     client.send(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n")
@@ -135,7 +135,7 @@ def test_a_body_too(port: Any) -> None:
 
 
 @pytest.mark.parametrize("part", [HEALTH[:3], HEALTH[:-2]], ids=["line", "fields"])
-def test_a_request_behind_another_too(port: Any, part: bytes) -> None:
+def test_a_request_behind_another_too(port, part):
     """Though its beginning came with the end of the one before."""
     client = port.come()
     assert b"200 OK" in client.send(HEALTH + part)
@@ -148,7 +148,7 @@ def test_a_request_behind_another_too(port: Any, part: bytes) -> None:
     assert port.scheduled == 0
 
 
-def test_a_connection_that_rests_is_not_late(port: Any) -> None:
+def test_a_connection_that_rests_is_not_late(port):
     """Between two scrapes there may be a minute; each request has its own time."""
     client = port.come()
     for _ in range(5):
@@ -158,7 +158,7 @@ def test_a_connection_that_rests_is_not_late(port: Any) -> None:
     assert port.reported == []
 
 
-def test_a_wrong_token_waits(port: Any, penalties: Penalties) -> None:
+def test_a_wrong_token_waits(port, penalties):
     """It is told each time; who brings none is only asked for it."""
     asked = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n"
     assert b" 401 " in port.come().send(asked + b"\r\n")
@@ -173,7 +173,7 @@ def test_a_wrong_token_waits(port: Any, penalties: Penalties) -> None:
     assert b"200 OK" in client.send(HEALTH)
 
 
-def test_a_request_behind_a_wrong_token_too(port: Any, penalties: Penalties) -> None:
+def test_a_request_behind_a_wrong_token_too(port, penalties):
     """Its time begins when the answer that had to wait is out."""
     penalties.wait = 2.0
     client = port.come()
@@ -193,7 +193,7 @@ def test_a_request_behind_a_wrong_token_too(port: Any, penalties: Penalties) -> 
     assert port.scheduled == 0
 
 
-def test_who_leaves_before_the_answer(port: Any, penalties: Penalties) -> None:
+def test_who_leaves_before_the_answer(port, penalties):
     """Nothing is left behind."""
     penalties.wait = 2.0
     client = port.come()
@@ -204,7 +204,7 @@ def test_who_leaves_before_the_answer(port: Any, penalties: Penalties) -> None:
     assert port.scheduled == 0
 
 
-def test_the_limit_is_the_daemons(open_port: Make) -> None:
+def test_the_limit_is_the_daemons(open_port):
     """Where file descriptors are few, connections are."""
     port = open_port(most=21)
     clients = [port.come(f"10.0.0.{n}") for n in range(60)]
@@ -236,7 +236,7 @@ def slow(port: Any) -> None:
 
 
 @pytest.mark.usefixtures("slow")
-def test_requests_behind_each_other_have_a_turn_each(port: Any) -> None:
+def test_requests_behind_each_other_have_a_turn_each(port):
     """A read may bring a thousand of them, and others are served in between."""
     client = port.come()
     client.send(HEALTH * 900)
@@ -258,7 +258,7 @@ def test_requests_behind_each_other_have_a_turn_each(port: Any) -> None:
 
 
 @pytest.mark.usefixtures("slow")
-def test_requests_of_many_stand_in_line(port: Any) -> None:
+def test_requests_of_many_stand_in_line(port):
     """Nobody waits for all of them, and least of all another address."""
     crowd = [port.come("198.51.100.7", number) for number in range(20)]
     probe = port.come("192.0.2.9")
@@ -276,7 +276,7 @@ def test_requests_of_many_stand_in_line(port: Any) -> None:
     assert {one.transport.producerState for one in crowd} == {"producing"}
 
 
-def test_who_takes_no_answer_gets_no_other(port: Any) -> None:
+def test_who_takes_no_answer_gets_no_other(port):
     """Requests that came behind wait until there is room, or go with their connection."""
     client = port.come()
     client.send(HEALTH)
@@ -297,7 +297,7 @@ def test_who_takes_no_answer_gets_no_other(port: Any) -> None:
     assert served(client) == 0
 
 
-def test_who_takes_no_answer_is_read_no_more_and_leaves(port: Any) -> None:
+def test_who_takes_no_answer_is_read_no_more_and_leaves(port):
     """What it sends beyond that stays in its own kernel, and its time runs out."""
     client = port.come()
     client.send(HEALTH)

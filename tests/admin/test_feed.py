@@ -77,7 +77,7 @@ def world(daemon: Any, open_port: Make) -> World:
     return World(daemon, open_port)
 
 
-def test_state_at_once_and_every_two_seconds(world: World) -> None:
+def test_state_at_once_and_every_two_seconds(world):
     """And rejections, when there are new ones."""
     viewer = world.look()
     assert viewer.names == ["status", "rejections"]
@@ -90,7 +90,7 @@ def test_state_at_once_and_every_two_seconds(world: World) -> None:
     assert viewer.names[3:] == ["status", "rejections"]
 
 
-def test_it_is_made_once_for_all(world: World) -> None:
+def test_it_is_made_once_for_all(world):
     """Sixteen viewers cost one look at the daemon; more are turned away."""
     viewers = [world.look() for _ in range(16)]
     refused = world.look()
@@ -104,7 +104,7 @@ def test_it_is_made_once_for_all(world: World) -> None:
     assert world.look().code == 200
 
 
-def test_nobody_looks(world: World) -> None:
+def test_nobody_looks(world):
     """Then it costs nothing."""
     viewer = world.look()
     viewer.lose()
@@ -115,7 +115,7 @@ def test_nobody_looks(world: World) -> None:
     assert world.daemon.asked == asked
 
 
-def test_a_viewer_that_does_not_read(world: World) -> None:
+def test_a_viewer_that_does_not_read(world):
     """Gets nothing more written, and then the state whole, with what it missed."""
     viewer = world.look()
     viewer.client.stop_reading()
@@ -129,7 +129,7 @@ def test_a_viewer_that_does_not_read(world: World) -> None:
     assert viewer.names[2:] == ["status", "rejections"]
 
 
-def test_a_viewer_that_never_reads_is_let_go_of(world: World) -> None:
+def test_a_viewer_that_never_reads_is_let_go_of(world):
     """Its place is for another; who reads in time stays, however slowly."""
     slow, deaf = world.look(), world.look()
     for viewer in (slow, deaf):
@@ -149,7 +149,7 @@ def test_a_viewer_that_never_reads_is_let_go_of(world: World) -> None:
     assert world.port.scheduled == 0
 
 
-def test_another_token_ends_what_was_begun(world: World) -> None:
+def test_another_token_ends_what_was_begun(world):
     """Who has the new one comes again; a reload that keeps it ends nothing."""
     viewer = world.look()
     kept = Access(Tcp("127.0.0.1", 0))
@@ -159,7 +159,7 @@ def test_another_token_ends_what_was_begun(world: World) -> None:
     assert viewer.client.gone
 
 
-def test_a_viewer_stays_as_long_as_it_likes(world: World) -> None:
+def test_a_viewer_stays_as_long_as_it_likes(world):
     """Though it says nothing: what it is sent shows that it is there."""
     viewer = world.look()
     world.wait(300)

@@ -10,7 +10,7 @@ import yaml
 from pydantic import TypeAdapter
 
 from deadlines import ROOT
-from gateway.admin.freshness import Facts, Freshness, Holder, Job, judge
+from gateway.admin.freshness import Facts, Freshness, Job, judge
 
 RUNNING = Job(up=True, state="running", batch_seconds=0.9)
 SILENT = Job(state="running", silent_seconds=250, batch_seconds=0.9)
@@ -26,7 +26,7 @@ def judged(**facts: Any) -> Freshness:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_told_in_one_sentence(fault: str) -> None:
+def test_a_fault_is_told_in_one_sentence(fault):
     """With what waits, how long it may, and what to do; and where on the way it is."""
     told = FAULTS[fault]
     found = judged(**told["facts"])
@@ -35,7 +35,7 @@ def test_a_fault_is_told_in_one_sentence(fault: str) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_manual_has_a_row_for_every_sentence(fault: str) -> None:
+def test_the_manual_has_a_row_for_every_sentence(fault):
     """docs/symptoms.md says what to do."""
     page = (ROOT / "docs" / "symptoms.md").read_text()
     section = page.partition("## The first sentence")[2].partition("\n## ")[0]
@@ -49,14 +49,14 @@ def test_the_manual_has_a_row_for_every_sentence(fault: str) -> None:
 
 
 @pytest.mark.parametrize("told", TOLD["well"], ids=lambda told: told["sentence"])
-def test_all_is_well(told: dict[str, Any]) -> None:
+def test_all_is_well(told):
     """Then the first number is how old the newest event in the table is."""
     found = judged(**told["facts"])
     assert found.sentence == told["sentence"]
     assert (found.level, found.stands) == ("good", None)
 
 
-def test_what_stops_senders_comes_first() -> None:
+def test_what_stops_senders_comes_first():
     """All faults at once: they are told in the order in which they are to be mended."""
     all_of_it: dict[str, Any] = {}
     for facts in (told["facts"] for told in FAULTS.values()):
@@ -79,7 +79,7 @@ def test_what_stops_senders_comes_first() -> None:
 
 
 @pytest.mark.parametrize("told", TOLD["hub"], ids=lambda told: told["sentence"])
-def test_the_hub(told: dict[str, Any]) -> None:
+def test_the_hub(told):
     """Where files are forwarded, it stands in the place of tables and job."""
     found = judged(job=None, **told["facts"])
     assert found.sentence == told["sentence"]
@@ -102,26 +102,26 @@ def test_the_hub(told: dict[str, Any]) -> None:
         ({"job": None}, "sender"),
     ],
 )
-def test_what_holds_the_oldest_event(facts: dict[str, Any], holder: Holder) -> None:
+def test_what_holds_the_oldest_event(facts, holder):
     """Whoever has to act next for it."""
     assert judged(**facts).held_by == holder
 
 
-def test_a_job_that_is_slow_is_not_well() -> None:
+def test_a_job_that_is_slow_is_not_well():
     """However long its batches take; but a `spark.trigger` of minutes is waited for."""
     slow = Job(up=True, state="running", batch_seconds=200)
     assert judged(job=slow, uncommitted=300).level == "warning"
     assert judged(job=slow, uncommitted=300, trigger_seconds=300).level == "good"
 
 
-def test_the_age_counts_from_the_oldest() -> None:
+def test_the_age_counts_from_the_oldest():
     """Whether it is stored already or waits to be."""
     assert judged().age_seconds == 0
     assert judged(uncommitted=4.0, disk_wait=1.0).age_seconds == 4
     assert judged(uncommitted=4.0, disk_wait=9.0).age_seconds == 9
 
 
-def test_room_is_that_of_whatever_ends_first() -> None:
+def test_room_is_that_of_whatever_ends_first():
     """Spool or disk; what does not grow lasts for ever."""
     limits = {"waiting_bytes": 100, "limit_bytes": 1100, "growth": 10.0}
     assert judged(**limits, free_bytes=5000).room_seconds == 100

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ from gateway.admin.status import as_json
 NOW = 1_000_000.0
 
 
-def test_a_gateway(daemon: Any) -> None:
+def test_a_gateway(daemon):
     """By its own first sentence."""
     daemon.change(
         freshness=judge(
@@ -69,7 +68,7 @@ def test_a_gateway(daemon: Any) -> None:
         ),
     ],
 )
-def test_a_job(told: dict[str, Any], level: str, sentence: str) -> None:
+def test_a_job(told, level, sentence):
     """And how old the oldest file is that it has not taken."""
     oldest = {"name": "events-…", "at": NOW - 100}
     row = row_of("http://job:8081", {**told, "oldest_file": oldest}, NOW)
@@ -94,13 +93,13 @@ def test_a_job(told: dict[str, Any], level: str, sentence: str) -> None:
         {"node": "gw-1", "listeners": [], "freshness": {"waiting_bytes": float("inf")}},
     ],
 )
-def test_who_says_nothing_of_use(told: dict[str, Any]) -> None:
+def test_who_says_nothing_of_use(told):
     """It is an error of its own, whatever is wrong with it."""
     with pytest.raises(ValueError, match=r"it says nothing of use|neither a gateway"):
         row_of("http://odd:1", told, NOW)
 
 
-def test_a_silent_one_keeps_its_name(daemon: Any) -> None:
+def test_a_silent_one_keeps_its_name(daemon):
     """What it was the last time is said of it, and that it is so no more."""
     row = silent("http://gw-1:8080", "no answer in 4 s")
     assert (row.name, row.level, row.heard_seconds) == ("", "bad", None)

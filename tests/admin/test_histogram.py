@@ -12,7 +12,7 @@ BOUNDS = (0.25, 1, 2.5)
 
 
 @given(st.lists(st.lists(st.floats(-1, 4) | st.sampled_from(BOUNDS))))
-def test_it_says_what_the_library_says(groups: list[list[float]]) -> None:
+def test_it_says_what_the_library_says(groups):
     """Letter for letter, values at the edge of a bucket included."""
     ours, theirs = CollectorRegistry(), CollectorRegistry()
     bulk = BulkHistogram("a_seconds", "Text.", BOUNDS)
@@ -32,7 +32,7 @@ def _without_sum(text: str) -> list[str]:
     return [line for line in text.splitlines() if not line.startswith("a_seconds_sum")]
 
 
-def test_the_sum() -> None:
+def test_the_sum():
     """… of all values there were."""
     bulk = BulkHistogram("a_seconds", "Text.", BOUNDS)
     bulk.observe([0.5, 1.5])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ from gateway.admin.history import History, quantile
 BOUNDS = (0.001, 0.01, 0.1)
 
 
-def test_rates_are_of_the_time_between(daemon: Any) -> None:
+def test_rates_are_of_the_time_between(daemon):
     """Events, bytes and acknowledgements since the sample before; the first has none."""
     history = History()
     assert history.latest is None
@@ -34,7 +33,7 @@ def test_rates_are_of_the_time_between(daemon: Any) -> None:
     assert (latest.connections, latest.level) == (3, "bad")
 
 
-def test_a_listener_that_is_gone_takes_no_events_back(daemon: Any) -> None:
+def test_a_listener_that_is_gone_takes_no_events_back(daemon):
     """A reload has removed it, and what it had counted."""
     history = History()
     history.note(1000, 50, daemon.status, BOUNDS, (0, 0, 0, 0))
@@ -45,7 +44,7 @@ def test_a_listener_that_is_gone_takes_no_events_back(daemon: Any) -> None:
     assert (latest.events, latest.bytes) == (0, 0)
 
 
-def test_a_ring(daemon: Any) -> None:
+def test_a_ring(daemon):
     """However long it runs, the last ones are kept, the oldest first."""
     history = History(kept=3)
     assert json.loads(history.as_json())["at"] == []
@@ -57,7 +56,7 @@ def test_a_ring(daemon: Any) -> None:
     assert columns["every"] == 5
 
 
-def test_a_clock_that_stands(daemon: Any) -> None:
+def test_a_clock_that_stands(daemon):
     """No rate is made of no time."""
     history = History()
     history.note(1000, 50, daemon.status, BOUNDS, (0, 0, 0, 0))
@@ -75,8 +74,6 @@ def test_a_clock_that_stands(daemon: Any) -> None:
         ((1, 0, 1, 0), 0.5, 0.001),
     ],
 )
-def test_quantiles(
-    counts: tuple[int, ...], share: float, expected: float | None
-) -> None:
+def test_quantiles(counts, share, expected):
     """Spread evenly within a bucket; what is above all bounds is told as the last."""
     assert quantile(BOUNDS, counts, share) == expected

@@ -53,7 +53,7 @@ def answers(sent: bytes, method: str = "GET") -> Iterator[tuple[int, bytes]]:
 
 
 @pytest.mark.parametrize("lengths", [*UNCLEAR_LENGTHS, b" Content-Length: 3\r\n"])
-def test_no_proxy_can_read_it_otherwise(port: Any, lengths: bytes) -> None:
+def test_no_proxy_can_read_it_otherwise(port, lengths):
     """Where a body ends is said once and clearly, or nothing behind it is served."""
     client = port.come()
     got = client.send(
@@ -82,7 +82,7 @@ def test_no_proxy_can_read_it_otherwise(port: Any, lengths: bytes) -> None:
         b"G\0T /healthz HTTP/1.1\r\n" + HEAD + b"\r\n",
     ],
 )
-def test_what_is_no_request_ends_the_connection(port: Any, request_: bytes) -> None:
+def test_what_is_no_request_ends_the_connection(port, request_):
     """With a status that says so; who sent it is told to the operator."""
     client = port.come()
     client.send(request_ + HEALTH)
@@ -94,7 +94,7 @@ def test_what_is_no_request_ends_the_connection(port: Any, request_: bytes) -> N
     assert len(told) == ("Transfer" not in request_.decode())
 
 
-def test_other_protocols_are_named(port: Any) -> None:
+def test_other_protocols_are_named(port):
     """TLS on a plain port, a PROXY header, HTTP/2: each gets its name in the log."""
     for beginning in (
         bytes.fromhex("16 0301 0200 01 0001fc 0303"),
@@ -121,7 +121,7 @@ def test_other_protocols_are_named(port: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("end", [b"", b"\r\n\r\n"], ids=["part", "whole"])
-def test_a_header_has_an_end(port: Any, head: bytes, end: bytes) -> None:
+def test_a_header_has_an_end(port, head, end):
     """Before it costs much, in one piece or in many, whole or not."""
     for step in (1_000, 1 << 18):
         client = port.come()
@@ -133,7 +133,7 @@ def test_a_header_has_an_end(port: Any, head: bytes, end: bytes) -> None:
         assert client.gone
 
 
-def test_there_are_few_fields(port: Any) -> None:
+def test_there_are_few_fields(port):
     """Each costs time, however short it is: a hundred are enough for anybody."""
     for fields, answer in ((90, b"HTTP/1.1 200 "), (3_000, b"HTTP/1.1 431 ")):
         head = b"GET /healthz HTTP/1.1\r\n" + HEAD + b"X:\r\n" * fields
@@ -141,12 +141,12 @@ def test_there_are_few_fields(port: Any) -> None:
         assert port.come().send(head[: 1 << 14] + b"\r\n").startswith(answer)
 
 
-def test_a_long_path_is_only_unknown(port: Any) -> None:
+def test_a_long_path_is_only_unknown(port):
     """What is below the limit gets an answer."""
     assert port.ask("/" + "x" * 15_000).code == 404
 
 
-def test_a_body_in_chunks(port: Any) -> None:
+def test_a_body_in_chunks(port):
     """As long as it comes in time; however small they are, others have their turns."""
     client = port.come()
     client.send(
@@ -164,7 +164,7 @@ def test_a_body_in_chunks(port: Any) -> None:
     assert not client.gone
 
 
-def test_chunks_without_end(port: Any) -> None:
+def test_chunks_without_end(port):
     """1 MiB of them is taken, as of a body that says how long it is."""
     client = port.come()
     client.send(
@@ -178,7 +178,7 @@ def test_chunks_without_end(port: Any) -> None:
     assert client.gone
 
 
-def test_who_asks_before_it_sends(port: Any) -> None:
+def test_who_asks_before_it_sends(port):
     """Expect: 100-continue has it go on, or refuses before the body is on its way."""
     expects = JSON + b"Content-Length: 3\r\nExpect: 100-continue\r\n\r\n"
     client = port.come()
@@ -194,7 +194,7 @@ def test_who_asks_before_it_sends(port: Any) -> None:
     assert refused.gone
 
 
-def test_upgrades_are_not_taken(port: Any) -> None:
+def test_upgrades_are_not_taken(port):
     """To WebSocket, to HTTP/2: the page is answered, as if nobody had asked."""
     client = port.come()
     for upgrade in (b"websocket", b"h2c"):
@@ -207,7 +207,7 @@ def test_upgrades_are_not_taken(port: Any) -> None:
     assert client.send(tunnel).startswith(b"HTTP/1.1 405 ")
 
 
-def test_who_closes_one_direction_gets_its_answer(open_port: Make) -> None:
+def test_who_closes_one_direction_gets_its_answer(open_port):
     """As `nc` does: also if that takes a while."""
     done: Deferred[Answer] = Deferred()
     port = open_port(posts={"/api/x": lambda _: done}, trust_loopback=True)
@@ -221,7 +221,7 @@ def test_who_closes_one_direction_gets_its_answer(open_port: Make) -> None:
     assert client.gone
 
 
-def test_who_was_asked_to_close_does(port: Any) -> None:
+def test_who_was_asked_to_close_does(port):
     """`Connection: close` ends it behind the answer, and what came behind is dropped."""
     client = port.come()
     closes = b"GET /healthz HTTP/1.1\r\n" + HEAD + b"Connection: close\r\n\r\n"
@@ -231,9 +231,7 @@ def test_who_was_asked_to_close_does(port: Any) -> None:
     assert client.gone
 
 
-def test_fields_of_a_page_that_are_none(
-    open_port: Make, logged: list[dict[str, Any]]
-) -> None:
+def test_fields_of_a_page_that_are_none(open_port, logged):
     """Nobody writes a second response through them; it is a failure as others."""
     split = {"X-Name": "a\r\nSet-Cookie: b"}
     more = {
@@ -252,9 +250,7 @@ def test_fields_of_a_page_that_are_none(
 @pytest.mark.parametrize(
     "framing", [{"content-length": "1"}, {"Transfer-Encoding": "chunked"}], ids=str
 )
-def test_how_long_a_response_is_no_page_says(
-    open_port: Make, framing: dict[str, str]
-) -> None:
+def test_how_long_a_response_is_no_page_says(open_port, framing):
     """It is as long as its body is, at once or later, and the connection is good."""
     done: Deferred[Answer] = Deferred()
     answer = Answer(b"abc", headers=framing)
@@ -272,7 +268,7 @@ def test_how_long_a_response_is_no_page_says(
     assert client.send(HEALTH).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
-def test_codes_without_a_body(open_port: Make) -> None:
+def test_codes_without_a_body(open_port):
     """What a page says with 204 or 304 is left out, and the connection is good."""
     port = open_port(more={"/none": lambda _: Answer(b"x", code=204)})
     client = port.come()
@@ -281,7 +277,7 @@ def test_codes_without_a_body(open_port: Make) -> None:
     assert client.send(HEALTH).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
-def test_the_daemon_stops(open_port: Make) -> None:
+def test_the_daemon_stops(open_port):
     """Who waits for an answer gets it, and everybody's connection ends."""
     done: Deferred[Answer] = Deferred()
     port = open_port(posts={"/api/x": lambda _: done}, trust_loopback=True)
@@ -298,7 +294,7 @@ def test_the_daemon_stops(open_port: Make) -> None:
     assert waiting.gone
 
 
-def test_real_peers_are_behind_the_balancer(open_port: Make) -> None:
+def test_real_peers_are_behind_the_balancer(open_port):
     """Its PROXY header says who it is that guesses, and whose places are taken."""
     port = open_port(
         token="s3cret", proxy_protocol={"trusted": ["127.0.0.0/8"]}, most=8
@@ -340,7 +336,7 @@ PARTS = st.lists(
 
 @settings(deadline=None)
 @given(PARTS, st.integers(1, 60))
-def test_no_bytes_break_it(sent: bytes, step: int) -> None:
+def test_no_bytes_break_it(sent, step):
     """Whatever comes, in whatever pieces: the same answers, and nothing is raised."""
     assert _served(sent, step) == _served(sent, len(sent) + 1)
 

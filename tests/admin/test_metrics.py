@@ -182,7 +182,7 @@ def exercise(metrics: Metrics) -> None:
     metrics.protocol_failed("syslog")
 
 
-def test_names_follow_the_conventions(metrics: Metrics, everything: None) -> None:
+def test_names_follow_the_conventions(metrics, everything):
     """Snake case under one prefix, base units, `_total` on counters and only there."""
     exercise(metrics)
     families = scrape(metrics)
@@ -201,14 +201,14 @@ def test_names_follow_the_conventions(metrics: Metrics, everything: None) -> Non
             assert name.endswith(UNITS), name
 
 
-def test_every_family_has_its_samples(metrics: Metrics, everything: None) -> None:
+def test_every_family_has_its_samples(metrics, everything):
     """Nothing is declared that never has a value."""
     exercise(metrics)
     for name, family in scrape(metrics).items():
         assert family.samples, name
 
 
-def test_the_probe_is_read_at_the_scrape(metrics: Metrics, daemon: Any) -> None:
+def test_the_probe_is_read_at_the_scrape(metrics, daemon):
     """Values are the daemon's at this moment, and no scrape means no probe."""
     assert daemon.asked == 0
     which = {"listener": "beats", "protocol": "lumberjack"}
@@ -235,7 +235,7 @@ def test_the_probe_is_read_at_the_scrape(metrics: Metrics, daemon: Any) -> None:
     assert value(metrics, "gateway_ready") == 0
 
 
-def test_statistics_of_protocols(metrics: Metrics, daemon: Any) -> None:
+def test_statistics_of_protocols(metrics, daemon):
     """Gauges and counters, by label where there is one; what is not known is not said."""
     assert value(metrics, "gateway_wires_cut") == 16
     assert value(metrics, "gateway_wires_bytes") == 2048
@@ -257,7 +257,7 @@ def test_statistics_of_protocols(metrics: Metrics, daemon: Any) -> None:
         (1, "no name!", "'no name!' is no metric's name"),
     ],
 )
-def test_what_no_scraper_could_read(value: Any, metric: str, why: str) -> None:
+def test_what_no_scraper_could_read(value, metric, why):
     """It fails where the protocol makes it, and takes no other metric with it."""
 
     def made() -> object:
@@ -268,7 +268,7 @@ def test_what_no_scraper_could_read(value: Any, metric: str, why: str) -> None:
         made()
 
 
-def test_no_protocol_hides_a_metric(metrics: Metrics, daemon: Any) -> None:
+def test_no_protocol_hides_a_metric(metrics, daemon):
     """Of two families of one name, the gateway's own is the one that is said."""
     mine = Figure("x.n", "gateway_uptime_seconds", "mine")
     daemon.change(more=[StatusSection("x", "", [mine]).of({"n": 7})])
@@ -277,14 +277,14 @@ def test_no_protocol_hides_a_metric(metrics: Metrics, daemon: Any) -> None:
     assert exposition.count("# TYPE gateway_uptime_seconds ") == 1
 
 
-def test_plugins_that_fail(metrics: Metrics) -> None:
+def test_plugins_that_fail(metrics):
     """Counted by protocol."""
     metrics.protocol_failed("wires")
     name = "gateway_protocol_failures_total"
     assert value(metrics, name, protocol="wires") == 1
 
 
-def test_freshness(metrics: Metrics, daemon: Any) -> None:
+def test_freshness(metrics, daemon):
     """Of the node and of each listener of which it is known, and what holds it."""
     daemon.change(freshness=FRESHNESS)
     assert value(metrics, "gateway_freshness_seconds", node="gw-1") == 12.5
@@ -305,7 +305,7 @@ def test_freshness(metrics: Metrics, daemon: Any) -> None:
     assert value(metrics, "gateway_freshness_seconds", node="gw-1") is None
 
 
-def test_build_info(metrics: Metrics) -> None:
+def test_build_info(metrics):
     """What runs where is a label on a constant."""
     [sample] = scrape(metrics)["gateway_build_info"].samples
     assert sample.value == 1
@@ -313,13 +313,13 @@ def test_build_info(metrics: Metrics) -> None:
     assert (sample.labels["version"], sample.labels["node"]) == ("1.2.3", "gw-1")
 
 
-def test_process_metrics(metrics: Metrics) -> None:
+def test_process_metrics(metrics):
     """Memory, CPU and descriptors of the process are there."""
     names = {"process_resident_memory_bytes", "process_cpu_seconds", "process_open_fds"}
     assert names <= scrape(metrics).keys()
 
 
-def test_a_commit(metrics: Metrics) -> None:
+def test_a_commit(metrics):
     """One commit is one observation of its time, its events and its bytes."""
     metrics.committed(0.003, 2048, 700_000)
     metrics.committed(0.001, 2, 300)
@@ -329,7 +329,7 @@ def test_a_commit(metrics: Metrics) -> None:
         assert value(metrics, f"{family}_sum") == pytest.approx(total)
 
 
-def test_latencies(metrics: Metrics) -> None:
+def test_latencies(metrics):
     """Ack and publish times land in their own histograms and buckets."""
     metrics.acknowledged([0.004])
     metrics.published(0.2)
@@ -339,7 +339,7 @@ def test_latencies(metrics: Metrics) -> None:
     assert value(metrics, "gateway_spool_publish_seconds_bucket", le="0.25") == 1
 
 
-def test_counts(metrics: Metrics) -> None:
+def test_counts(metrics):
     """What goes wrong is counted by its kind."""
     metrics.corrupt_records(3)
     metrics.flawed("invalid-json", 5)
@@ -359,14 +359,14 @@ def test_counts(metrics: Metrics) -> None:
     assert value(metrics, "gateway_journal_failures_total", operation="sync") == 1
 
 
-def test_failures_are_there_before_the_first(metrics: Metrics) -> None:
+def test_failures_are_there_before_the_first(metrics):
     """The alert asks by how much they have grown."""
     for operation in ("write", "sync"):
         name = "gateway_journal_failures_total"
         assert value(metrics, name, operation=operation) == 0
 
 
-def test_labels_stay_few(metrics: Metrics) -> None:
+def test_labels_stay_few(metrics):
     """However many values come, the registry stays small and no count is lost."""
     for number in range(1000):
         metrics.flawed(f"flaw-{number}")
@@ -378,14 +378,14 @@ def test_labels_stay_few(metrics: Metrics) -> None:
     assert value(metrics, "gateway_flawed_events_total", flaw="other") == 950
 
 
-def test_two_daemons_in_one_process(daemon: Any) -> None:
+def test_two_daemons_in_one_process(daemon):
     """Registries are their owner's: nothing is shared, nothing collides."""
     one, two = Metrics(daemon.probe), Metrics(daemon.probe)
     one.corrupt_records()
     assert value(two, "gateway_journal_corrupt_records_total") == 0
 
 
-def test_reactor_lag(metrics: Metrics) -> None:
+def test_reactor_lag(metrics):
     """A reactor that was busy for three seconds shows as a call that came late."""
     clock = Clock()
     lag = metrics.reactor_lag(clock)
@@ -399,7 +399,7 @@ def test_reactor_lag(metrics: Metrics) -> None:
     assert clock.getDelayedCalls() == []
 
 
-def test_a_clock_set_back_is_no_lag(metrics: Metrics) -> None:
+def test_a_clock_set_back_is_no_lag(metrics):
     """The lag is never negative."""
     clock = Clock()
     metrics.reactor_lag(clock).start()
@@ -426,9 +426,7 @@ def exported(metrics: Metrics) -> set[str]:
     return {sample.name for family in families for sample in family.samples}
 
 
-def test_the_dashboard_shows_all_that_there_is_and_nothing_else(
-    metrics: Metrics, everything: None
-) -> None:
+def test_the_dashboard_shows_all_that_there_is_and_nothing_else(metrics, everything):
     """Each figure is on it, or has a reason why not; and each metric that it asks for
     exists under that name.
     """
@@ -452,9 +450,7 @@ def series(text: bytes, job: str) -> dict[str, float]:
 
 
 @pytest.mark.skipif(PROMTOOL is None, reason="no promtool (Debian's prometheus has it)")
-def test_each_query_of_the_dashboard_has_an_answer(
-    metrics: Metrics, everything: None, tmp_path: Path
-) -> None:
+def test_each_query_of_the_dashboard_has_an_answer(metrics, everything, tmp_path):
     """Over two scrapes of a gateway and of a job, by Prometheus' own evaluation: labels
     match, histograms have their buckets, and variables are what they are filled with.
     """
@@ -497,7 +493,7 @@ def test_each_query_of_the_dashboard_has_an_answer(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_dashboard_is_laid_out(metrics: Metrics) -> None:
+def test_the_dashboard_is_laid_out(metrics):
     """Panels have their own ids, lie within the grid and cover no other."""
     panels = json.loads(DASHBOARD.read_text())["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
@@ -537,9 +533,7 @@ def of_job() -> dict[str, str]:
     }
 
 
-def test_each_figure_is_what_its_declaration_says(
-    metrics: Metrics, everything: None
-) -> None:
+def test_each_figure_is_what_its_declaration_says(metrics, everything):
     """Gateway and job show the metrics that are declared, with that type and those labels,
     and no others.
     """
@@ -558,7 +552,7 @@ def test_each_figure_is_what_its_declaration_says(
             assert labels == {*one.labels} or one.key == "lake.committed_lsn"
 
 
-def test_alerts_are_on_what_there_is(metrics: Metrics, everything: None) -> None:
+def test_alerts_are_on_what_there_is(metrics, everything):
     """Every expression in conf/alerts.yml uses series that exist."""
     [group] = yaml.safe_load(ALERTS.read_text())["groups"]
     assert len(group["rules"]) > 15

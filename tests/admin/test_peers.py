@@ -56,7 +56,7 @@ def world() -> World:
     return World()
 
 
-def test_sorted_by_any_column(world: World) -> None:
+def test_sorted_by_any_column(world):
     """The largest first, or the smallest; so many of them."""
     assert world.sessions(limit="3") == ["s-9", "s-8", "s-7"]
     assert world.sessions(sort="events", limit="2") == ["s-0", "s-1"]
@@ -66,7 +66,7 @@ def test_sorted_by_any_column(world: World) -> None:
     assert world.sessions(sort="principal", limit="1") == ["s-4"]
 
 
-def test_filtered(world: World) -> None:
+def test_filtered(world):
     """By listener, and by a text in peer, session, principal or error."""
     assert world.sessions(listener="games") == ["s-9", "s-8", "s-7"]
     assert world.sessions(find="0.0.3:") == ["s-3"]
@@ -75,13 +75,13 @@ def test_filtered(world: World) -> None:
     assert found["connections"][0]["bytes"] == 1000
 
 
-def test_what_is_not_understood(world: World) -> None:
+def test_what_is_not_understood(world):
     """Is told, not guessed."""
     for query in ({"sort": "x"}, {"order": "x"}, {"limit": "0"}, {"limt": "3"}):
         assert world.ask(**query)["code"] == 400
 
 
-def test_many_ask(world: World) -> None:
+def test_many_ask(world):
     """The connections are looked at once in two seconds."""
     for _ in range(5):
         world.ask()
@@ -91,7 +91,7 @@ def test_many_ask(world: World) -> None:
     assert world.looks == 2
 
 
-def test_what_each_listener_has_not_acknowledged(world: World) -> None:
+def test_what_each_listener_has_not_acknowledged(world):
     """And what went wrong there last."""
     kind = ("10.0.0.7", "games", "message too long")
     world.rejections.note(kind, "10.0.0.7:1", "message of 9 bytes", "limits.x", 90)
@@ -101,7 +101,7 @@ def test_what_each_listener_has_not_acknowledged(world: World) -> None:
     assert listeners["games"]["last_error"] == "10.0.0.7:1: message of 9 bytes"
 
 
-def test_rejections(world: World) -> None:
+def test_rejections(world):
     """The newest first; what comes again is counted, and moves up."""
     for number in range(150):
         kind = (f"10.0.{number}.1", "beats", "too long")
@@ -122,7 +122,7 @@ def test_rejections(world: World) -> None:
     assert world.rejections.serial == 151
 
 
-def test_listeners_that_have_gone(world: World) -> None:
+def test_listeners_that_have_gone(world):
     """A rejection of the admin port, which has no connections here, does no harm."""
     world.rejections.note(("h", "admin", "wrong"), "h:1", "wrong token", None, 1.0)
     assert SimpleNamespace(**world.ask()["listeners"]["admin"]).unacknowledged == 0

@@ -7,7 +7,6 @@ import re
 import socket
 import ssl
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -109,7 +108,7 @@ def shaken(connection: socket.socket, authority: Authority) -> ssl.SSLSocket:
             return wrapped
 
 
-def test_binds_where_told(make: Make) -> None:
+def test_binds_where_told(make):
     """It binds the configured host and port, at start and not before."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         number = other.getsockname()[1]
@@ -122,7 +121,7 @@ def test_binds_where_told(make: Make) -> None:
         assert answer(client).startswith(b"HTTP/1.1 200 OK")
 
 
-def test_port_zero(make: Make) -> None:
+def test_port_zero(make):
     """With port 0 the address shows the port that was found."""
     admin = make("tcp:127.0.0.1:0")
     assert admin.address == "tcp:127.0.0.1:0"
@@ -132,13 +131,13 @@ def test_port_zero(make: Make) -> None:
     connect(admin).close()
 
 
-def test_ipv6_is_bracketed(make: Make) -> None:
+def test_ipv6_is_bracketed(make):
     """An IPv6 host stands in brackets wherever it is shown."""
     admin = make("tcp:[::1]:8080")
     assert admin.address == "tcp:[::1]:8080"
 
 
-def test_taken_port(make: Make) -> None:
+def test_taken_port(make):
     """A port that is taken fails the start with its address."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         number = other.getsockname()[1]
@@ -147,7 +146,7 @@ def test_taken_port(make: Make) -> None:
             admin.startService()
 
 
-def test_socket_file(make: Make, tmp_path: Path) -> None:
+def test_socket_file(make, tmp_path):
     """A socket file is for its owner and group, and gone after the stop."""
     path = tmp_path / "admin"
     admin = make(f"unix:{path}")
@@ -161,7 +160,7 @@ def test_socket_file(make: Make, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_tls(make: Make, tmp_path: Path) -> None:
+def test_tls(make, tmp_path):
     """Who knows the authority gets an answer."""
     authority = Authority(tmp_path)
     admin = make("tcp:127.0.0.1:0", tls=tls_of(authority, "one"))
@@ -170,7 +169,7 @@ def test_tls(make: Make, tmp_path: Path) -> None:
         assert answer(client).startswith(b"HTTP/1.1 200 OK")
 
 
-def test_a_reload_brings_another_certificate(make: Make, tmp_path: Path) -> None:
+def test_a_reload_brings_another_certificate(make, tmp_path):
     """To connections that come; those that are there go on, the port stays open."""
     authority = Authority(tmp_path)
     admin = make("tcp:127.0.0.1:0")
@@ -204,7 +203,7 @@ def tls_of(authority: Authority, name: str) -> Tls:
     return Tls.model_construct(certificate=made.certificate, private_key=made.key)
 
 
-def test_stop_closes_connections(make: Make) -> None:
+def test_stop_closes_connections(make):
     """After the stop nobody is connected, nothing is scheduled."""
     admin = make("tcp:127.0.0.1:0")
     before = len(real_reactor.getDelayedCalls())  # type: ignore[attr-defined]
@@ -218,12 +217,12 @@ def test_stop_closes_connections(make: Make) -> None:
     assert len(left) == before
 
 
-def test_stop_before_start(make: Make) -> None:
+def test_stop_before_start(make):
     """A service whose start failed can be stopped."""
     assert make("tcp:127.0.0.1:8080").stopService().called
 
 
-def test_watches_the_reactor(make: Make) -> None:
+def test_watches_the_reactor(make):
     """While it runs, the reactor's lag is observed every second."""
     admin = make("tcp:127.0.0.1:0")
     admin.startService()
@@ -240,7 +239,7 @@ def test_watches_the_reactor(make: Make) -> None:
                 break
 
 
-def test_a_probe_behind_a_crowd(make: Make) -> None:
+def test_a_probe_behind_a_crowd(make):
     """Sockets that came in the same turn of the reactor, before it, take nothing from it."""
     admin = make("tcp:127.0.0.1:0", most=8)
     admin.startService()

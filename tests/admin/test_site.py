@@ -20,7 +20,7 @@ OPEN = ["/healthz", "/readyz"]
 GUARDED = ["/", "/metrics", "/api/status"]
 
 
-def test_healthz(port: Any, daemon: Any) -> None:
+def test_healthz(port, daemon):
     """Health is the reactor's alone: fine even when the daemon is not ready."""
     daemon.change(not_ready_reason="the disk is full")
     reply = port.ask("/healthz")
@@ -28,13 +28,13 @@ def test_healthz(port: Any, daemon: Any) -> None:
     assert daemon.asked == 0
 
 
-def test_ready(port: Any) -> None:
+def test_ready(port):
     """Ready is 200."""
     reply = port.ask("/readyz")
     assert (reply.code, reply.body) == (200, b"ready\n")
 
 
-def test_not_ready_says_why(port: Any, daemon: Any) -> None:
+def test_not_ready_says_why(port, daemon):
     """Not ready is 503 with the reason, and ready again when the reason is gone."""
     daemon.change(not_ready_reason="recovering the journal, 41 % done")
     reply = port.ask("/readyz")
@@ -45,7 +45,7 @@ def test_not_ready_says_why(port: Any, daemon: Any) -> None:
     assert port.ask("/readyz").code == 200
 
 
-def test_status_has_the_fixed_fields(port: Any) -> None:
+def test_status_has_the_fixed_fields(port):
     """Every field that docs/design.md section 6 fixes is there with its value."""
     reply = port.ask("/api/status")
     status = reply.json()
@@ -74,7 +74,7 @@ def test_status_has_the_fixed_fields(port: Any) -> None:
     assert status["chain"] == {"last_lsn": 40, "link": "5f" * 32}
 
 
-def test_status_says_how_fresh_the_tables_are(port: Any, daemon: Any) -> None:
+def test_status_says_how_fresh_the_tables_are(port, daemon):
     """First of all a sentence, then what a program wants to know."""
     assert "sentence" not in port.ask("/api/status").json()
     daemon.change(
@@ -115,8 +115,8 @@ def test_status_says_how_fresh_the_tables_are(port: Any, daemon: Any) -> None:
 
 
 def test_status_links_to_the_documentation_where_that_has_an_address(
-    port: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    port, daemon, monkeypatch
+):
     """Made of the address that the package names."""
     monkeypatch.setattr(figures, "_documentation", lambda: "https://docs.gateway.test")
     daemon.change(freshness=judge(Facts(durable_lsn=9, uncommitted=90.0, job=Job())))
@@ -125,7 +125,7 @@ def test_status_links_to_the_documentation_where_that_has_an_address(
     assert link == f"https://docs.gateway.test/{section}"
 
 
-def test_status_names_the_reason(port: Any, daemon: Any) -> None:
+def test_status_names_the_reason(port, daemon):
     """A daemon that is not ready says so in its status, which still is 200."""
     daemon.change(not_ready_reason="the spool is full", listeners=[])
     reply = port.ask("/api/status")
@@ -135,7 +135,7 @@ def test_status_names_the_reason(port: Any, daemon: Any) -> None:
     assert reply.json()["listeners"] == []
 
 
-def test_metrics_in_the_asked_format(port: Any) -> None:
+def test_metrics_in_the_asked_format(port):
     """Prometheus gets its text format, or OpenMetrics when it asks for that."""
     plain = port.ask("/metrics")
     assert plain.headers["Content-Type"].startswith("text/plain; version=0.0.4")
@@ -157,7 +157,7 @@ def page(port: Any) -> dict[str, str]:
     return {"/": html, **{path: port.ask(path).text for path in paths}}
 
 
-def test_the_page_is_self_contained(port: Any, page: dict[str, str]) -> None:
+def test_the_page_is_self_contained(port, page):
     """The live page loads nothing from elsewhere and runs only its own scripts."""
     reply = port.ask("/")
     assert reply.headers["Content-Type"] == "text/html; charset=utf-8"
@@ -178,14 +178,14 @@ def test_the_page_is_self_contained(port: Any, page: dict[str, str]) -> None:
     assert kinds["/live/style.css"] == "text/css; charset=utf-8"
 
 
-def test_the_page_finds_its_elements(page: dict[str, str]) -> None:
+def test_the_page_finds_its_elements(page):
     """Every element that the scripts look for by id is in the page."""
     wanted = set(re.findall(r"""\bat\("([\w-]+)"\)""", "".join(page.values())))
     assert len(wanted) > 20
     assert wanted <= set(re.findall(r'id="([\w-]+)"', page["/"]))
 
 
-def test_what_senders_wrote_stays_text(page: dict[str, str]) -> None:
+def test_what_senders_wrote_stays_text(page):
     """Payloads can not become markup, and are asked for only after a click."""
     scripts = "".join(text for path, text in page.items() if path.endswith(".js"))
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write", scripts)
@@ -201,7 +201,7 @@ def test_what_senders_wrote_stays_text(page: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("path", OPEN + GUARDED)
-def test_head(port: Any, path: str) -> None:
+def test_head(port, path):
     """HEAD has the code and length of GET and no body."""
     got, head = port.ask(path), port.ask(path, method="HEAD")
     assert head.code == got.code == 200
@@ -212,14 +212,14 @@ def test_head(port: Any, path: str) -> None:
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "BREW"])
 @pytest.mark.parametrize("path", [*OPEN, *GUARDED, "/nowhere", "*"])
-def test_reading_only(port: Any, path: str, method: str) -> None:
+def test_reading_only(port, path, method):
     """Every other method is 405 and says what is allowed."""
     reply = port.ask(path, method=method)
     assert reply.code == 405
     assert reply.headers["Allow"] == "GET, HEAD"
 
 
-def test_no_such_page(port: Any) -> None:
+def test_no_such_page(port):
     """An unknown path names the known ones."""
     reply = port.ask("/favicon.ico?x=/metrics")
     assert reply.code == 404
@@ -227,7 +227,7 @@ def test_no_such_page(port: Any) -> None:
     assert "/api/status" in reply.text
 
 
-def test_no_such_endpoint(port: Any) -> None:
+def test_no_such_endpoint(port):
     """Under /api/ even an error is JSON."""
     reply = port.ask("/api/nothing")
     assert reply.code == 404
@@ -238,18 +238,18 @@ def test_no_such_endpoint(port: Any) -> None:
 @pytest.mark.parametrize(
     "path", ["//metrics", "/metrics/", "/../metrics", "/%6detrics"]
 )
-def test_paths_are_exact(port: Any, path: str) -> None:
+def test_paths_are_exact(port, path):
     """No other spelling of a path reaches it."""
     assert port.ask(path).code == 404
 
 
-def test_queries_are_ignored(port: Any) -> None:
+def test_queries_are_ignored(port):
     """A query changes nothing."""
     assert port.ask("/healthz?verbose=1").code == 200
 
 
 @pytest.mark.parametrize("path", [*GUARDED, "/nowhere", "/api/nothing"])
-def test_the_token_is_required(open_port: Make, path: str) -> None:
+def test_the_token_is_required(open_port, path):
     """With a token set, nobody without it learns anything, not even which paths are."""
     port = open_port(token="s3cret")
     for headers in ({}, {"Authorization": "Bearer wrong"}):
@@ -261,21 +261,21 @@ def test_the_token_is_required(open_port: Make, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", GUARDED)
-def test_the_token_opens(open_port: Make, path: str) -> None:
+def test_the_token_opens(open_port, path):
     """With the token, every page is there."""
     port = open_port(token="s3cret", listen="tcp:0.0.0.0:0")
     assert port.ask(path, Authorization="Bearer s3cret").code == 200
 
 
 @pytest.mark.parametrize("path", OPEN)
-def test_health_is_for_everyone(open_port: Make, path: str) -> None:
+def test_health_is_for_everyone(open_port, path):
     """Health and readiness need no token: kubelets and load balancers have none."""
     assert open_port(token="s3cret").ask(path).code == 200
 
 
 @pytest.mark.parametrize("path", OPEN + GUARDED)
 @pytest.mark.parametrize("token", [None, "s3cret"])
-def test_dns_rebinding(open_port: Make, path: str, token: str | None) -> None:
+def test_dns_rebinding(open_port, path, token):
     """On loopback a browser lured to us under another name is refused."""
     port = open_port(token=token)
     headers = {"Authorization": "Bearer s3cret"} if token else {}
@@ -283,7 +283,7 @@ def test_dns_rebinding(open_port: Make, path: str, token: str | None) -> None:
     assert port.ask(path, Host="localhost:8080", **headers).code == 200
 
 
-def test_a_probe_without_host(port: Any) -> None:
+def test_a_probe_without_host(port):
     """An HTTP/1.0 probe that sends no Host field is answered, and let go."""
     client = port.come()
     raw = client.send(b"GET /healthz HTTP/1.0\r\n\r\n")
@@ -293,9 +293,7 @@ def test_a_probe_without_host(port: Any) -> None:
 
 
 @pytest.mark.parametrize("path", ["/readyz", "/metrics", "/api/status"])
-def test_failures_stay_inside(
-    port: Any, daemon: Any, path: str, logged: list[dict[str, Any]]
-) -> None:
+def test_failures_stay_inside(port, daemon, path, logged):
     """A failure is 500 without a word of it to the client, and whole in the log."""
     daemon.broken = RuntimeError("secret path /var/lib/x")
     reply = port.ask(path)
@@ -306,7 +304,7 @@ def test_failures_stay_inside(
     assert event["log_failure"].value is daemon.broken
 
 
-def test_quiet(port: Any, logged: list[dict[str, Any]]) -> None:
+def test_quiet(port, logged):
     """Answering writes nothing to the log."""
     for path in [*OPEN, *GUARDED, "/nowhere"]:
         port.ask(path)
@@ -314,7 +312,7 @@ def test_quiet(port: Any, logged: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/healthz", "/nowhere", "*"])
-def test_who_we_are_stays_here(port: Any, path: str) -> None:
+def test_who_we_are_stays_here(port, path):
     """No response tells what serves it, and none is cached or sniffed."""
     reply = port.ask(path)
     assert "Server" not in reply.headers
@@ -323,7 +321,7 @@ def test_who_we_are_stays_here(port: Any, path: str) -> None:
     assert reply.headers["X-Content-Type-Options"] == "nosniff"
 
 
-def test_hostile_bytes(port: Any) -> None:
+def test_hostile_bytes(port):
     """Header values and paths of any bytes get an answer, not an exception."""
     assert port.ask("/healthz", Host="\xff\xfe").code == 403
     assert port.ask("/\xff\xfe").code == 400
@@ -333,7 +331,7 @@ def test_hostile_bytes(port: Any) -> None:
     assert port.ask("/metrics", Accept="application/openmetrics-text;version=x").code
 
 
-def test_one_connection_many_requests(port: Any) -> None:
+def test_one_connection_many_requests(port):
     """A scraper may keep its connection."""
     client = port.come()
     for _ in range(3):
@@ -347,7 +345,7 @@ def test_one_connection_many_requests(port: Any) -> None:
     [b"Content-Length: 10000000000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n"],
 )
 @pytest.mark.parametrize("method", [b"POST", b"GET"])
-def test_bodies_go_nowhere(port: Any, method: bytes, framing: bytes) -> None:
+def test_bodies_go_nowhere(port, method, framing):
     """One that nobody wants is not waited for, and what comes of it is dropped."""
     client = port.come()
     got = client.send(method + b" / HTTP/1.1\r\nHost: localhost\r\n" + framing)
@@ -358,7 +356,7 @@ def test_bodies_go_nowhere(port: Any, method: bytes, framing: bytes) -> None:
         assert client.send(b"2000\r\n" + bytes(0x2000) + b"\r\n") == b""
 
 
-def test_a_small_body_is_just_a_wrong_method(port: Any) -> None:
+def test_a_small_body_is_just_a_wrong_method(port):
     """A small POST is answered like any."""
     raw = port.send(
         b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\nhi"
@@ -366,7 +364,7 @@ def test_a_small_body_is_just_a_wrong_method(port: Any) -> None:
     assert raw.startswith(b"HTTP/1.1 405 ")
 
 
-def test_silence_is_not_for_ever(port: Any) -> None:
+def test_silence_is_not_for_ever(port):
     """A connection that says nothing is closed."""
     client = port.come()
     for _ in range(40):
@@ -374,7 +372,7 @@ def test_silence_is_not_for_ever(port: Any) -> None:
     assert client.gone
 
 
-def test_more_pages(open_port: Make) -> None:
+def test_more_pages(open_port):
     """The daemon adds pages of its own, behind the same token; they may stream."""
 
     def stream(_: Any) -> EventStream:
@@ -402,14 +400,14 @@ def mirror(open_port: Make) -> Any:
 BEARER = {"Authorization": "Bearer s3cret"}
 
 
-def test_a_post_is_answered(mirror: Any) -> None:
+def test_a_post_is_answered(mirror):
     """With the token, and JSON; its body arrives whole."""
     assert mirror.post("/api/x", b"[1]", **BEARER).body == b"[1]"
     kind = {"Content_Type": "application/json; charset=utf-8"}
     assert mirror.post("/api/x", b"[1]", **kind, **BEARER).code == 200
 
 
-def test_a_post_that_takes_time(open_port: Make) -> None:
+def test_a_post_that_takes_time(open_port):
     """It is answered when it is done; a failure is a 500; who has gone is forgotten."""
     done: list[Deferred[Answer]] = []
 
@@ -433,7 +431,7 @@ def test_a_post_that_takes_time(open_port: Make) -> None:
     assert not clients[2].got
 
 
-def test_pages_that_answer_nothing(open_port: Make) -> None:
+def test_pages_that_answer_nothing(open_port):
     """A plug-in's page without an answer, or one that exits, is a failure as others."""
     port = open_port(
         token="s3cret",
@@ -462,12 +460,12 @@ def test_pages_that_answer_nothing(open_port: Make) -> None:
         ({**BEARER, "Host": "rebound.example"}, 403),
     ],
 )
-def test_who_may_not_post(mirror: Any, headers: dict[str, str], code: int) -> None:
+def test_who_may_not_post(mirror, headers, code):
     """A page elsewhere can make a browser post anything but JSON."""
     assert mirror.post("/api/x", b"[1]", **headers).code == code
 
 
-def test_what_is_too_much_to_post(mirror: Any) -> None:
+def test_what_is_too_much_to_post(mirror):
     """1 MiB is taken, more is refused, and much more is not even listened to."""
     assert mirror.post("/api/x", bytes(1 << 20), **BEARER).code == 200
     refused = mirror.post("/api/x", bytes((1 << 20) + 1), **BEARER)
@@ -482,14 +480,14 @@ def test_what_is_too_much_to_post(mirror: Any) -> None:
     assert client.gone
 
 
-def test_other_methods_on_a_post(mirror: Any) -> None:
+def test_other_methods_on_a_post(mirror):
     """405 says which one it is; pages are not posted to."""
     refused = mirror.ask("/api/x", **BEARER)
     assert (refused.code, refused.headers["Allow"]) == (405, "POST")
     assert mirror.post("/api/status", b"1", **BEARER).code == 405
 
 
-def test_without_a_token_nothing_is_posted(open_port: Make) -> None:
+def test_without_a_token_nothing_is_posted(open_port):
     """On loopback, too, unless the configuration trusts whoever is there."""
     refused = open_port(posts={"/api/x": Answer}).post("/api/x", b"[1]")
     assert refused.code == 403

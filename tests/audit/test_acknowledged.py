@@ -84,7 +84,7 @@ def lake(places: Directories, first: int, *names: str, flawed: bool = False) -> 
     return path
 
 
-def test_bodies_of_text(places: Directories) -> None:
+def test_bodies_of_text(places):
     """Tables with the JSON's text are searched like those with a VARIANT."""
     path = lake(places, 1, "a", "b")
     rows = pq.read_table(path)
@@ -95,7 +95,7 @@ def test_bodies_of_text(places: Directories) -> None:
     assert found.missing == ["c"]
 
 
-def test_events_of_one_size(places: Directories) -> None:
+def test_events_of_one_size(places):
     """Those that the journal holds in one piece are searched, too."""
     size = len(event("a"))
 
@@ -108,7 +108,7 @@ def test_events_of_one_size(places: Directories) -> None:
     assert (found.ids, found.missing) == (3, ["d"])
 
 
-def test_every_place_is_searched(places: Directories) -> None:
+def test_every_place_is_searched(places):
     """Journal, spool, tables as VARIANT and as payload."""
     lake(places, 1, "a", "b")
     lake(places, 3, "c", flawed=True)
@@ -119,7 +119,7 @@ def test_every_place_is_searched(places: Directories) -> None:
     assert (found.resent, found.copies) == (0, 0)
 
 
-def test_an_event_in_two_places_is_there_once(places: Directories) -> None:
+def test_an_event_in_two_places_is_there_once(places):
     """An event on its way is not taken for one that was sent again."""
     lake(places, 1, "a", "b", "c")
     spool(places, 1, "a", "b", "c", "d")
@@ -128,7 +128,7 @@ def test_an_event_in_two_places_is_there_once(places: Directories) -> None:
     assert (found.missing, found.resent) == ([], 0)
 
 
-def test_resent_events_are_counted(places: Directories) -> None:
+def test_resent_events_are_counted(places):
     """The same id at other lsns is a copy; ids that nobody counts on are not."""
     lake(places, 1, "a", "b", "x")
     spool(places, 4, "a", "x", "a")
@@ -136,7 +136,7 @@ def test_resent_events_are_counted(places: Directories) -> None:
     assert (found.ids, found.missing, found.resent, found.copies) == (2, [], 1, 2)
 
 
-def test_damaged_and_foreign_files_are_passed_over(places: Directories) -> None:
+def test_damaged_and_foreign_files_are_passed_over(places):
     """They hold nothing to count on; what can never be searched is told."""
     (places.lake / "events" / "empty.parquet").touch()
     (places.journal / "gw" / f"{9:020d}.journal").write_bytes(b"x" * 99)
@@ -148,7 +148,7 @@ def test_damaged_and_foreign_files_are_passed_over(places: Directories) -> None:
     assert [problem.file for problem in found.unsearched] == [str(path)]
 
 
-def test_a_lake_of_some_other_kind(places: Directories) -> None:
+def test_a_lake_of_some_other_kind(places):
     """Tables without payload and body have no ids, and break nothing."""
     pq.write_table(
         pa.table({"node": ["gw"], "lsn": [1]}), places.lake / "events" / "a.parquet"
@@ -173,11 +173,11 @@ def test_a_lake_of_some_other_kind(places: Directories) -> None:
         (b"", None),
     ],
 )
-def test_event_ids(payload: bytes, wanted: str | None) -> None:
+def test_event_ids(payload, wanted):
     """`event.id` as ECS has it, nested or dotted; anything else is no id."""
     assert event_id(payload) == wanted
 
 
-def test_ids_of_a_file() -> None:
+def test_ids_of_a_file():
     """One a line; blank lines are none."""
     assert read_ids(["a\n", "\n", " b \r\n", "c"]) == ["a", "b", "c"]

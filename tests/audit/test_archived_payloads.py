@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,8 +24,6 @@ from gateway.store.node.incarnation import Incarnation
 from gateway.store.objects.bucket import ARCHIVE
 from gateway_testkit.bucket import MemoryBucket
 from lives import current, publish
-
-Put = Callable[[Path, pa.Table, pytest.MonkeyPatch], None]
 
 
 def rows(path: Path, life: str) -> pa.Table:
@@ -80,8 +77,8 @@ def iceberg(data: Path, table: pa.Table, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("put", [parquet, delta, iceberg])
 def test_an_edited_row_is_found_by_the_archive_in_the_bucket(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: Put
-) -> None:
+    tmp_path, monkeypatch, put
+):
     """The job keeps what it has committed below `_archive/`; no catalog is here, nor any
     other copy.  What is in the table as it was sent is compared, too."""
     bucket = MemoryBucket()
@@ -105,7 +102,7 @@ def test_an_edited_row_is_found_by_the_archive_in_the_bucket(
     assert (changed.in_tables, changed.uncompared) == (1, 0)
 
 
-def test_a_damaged_object_of_the_archive_is_found(tmp_path: Path) -> None:
+def test_a_damaged_object_of_the_archive_is_found(tmp_path):
     """Its own digest tells; it is named where it is, and no copy of it stays here."""
     bucket = MemoryBucket()
     [path] = publish(tmp_path / "gateway", b"a,b,c" * 1000)
@@ -117,9 +114,7 @@ def test_a_damaged_object_of_the_archive_is_found(tmp_path: Path) -> None:
     assert bucket.objects[name] == path.read_bytes()[:-9]
 
 
-def test_a_hole_is_looked_for_in_the_archive_of_the_bucket(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hole_is_looked_for_in_the_archive_of_the_bucket(tmp_path, monkeypatch):
     """What the table has lost, and the archive has, is told with its object."""
     bucket = MemoryBucket()
     data, gateway = tmp_path / "job", tmp_path / "gateway"
@@ -133,9 +128,7 @@ def test_a_hole_is_looked_for_in_the_archive_of_the_bucket(
     assert archived.endswith(f"/{ARCHIVE}/{one.name}")
 
 
-def test_payloads_of_two_incarnations_are_not_mixed_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_payloads_of_two_incarnations_are_not_mixed_up(tmp_path, monkeypatch):
     """Rows of the same lsns: each is compared with its own."""
     bucket = MemoryBucket()
     data, old, new = tmp_path / "job", tmp_path / "old", tmp_path / "new"
@@ -155,9 +148,7 @@ def test_payloads_of_two_incarnations_are_not_mixed_up(
 
 
 @pytest.mark.parametrize("put", [parquet, delta, iceberg])
-def test_what_beats_sent_twice_is_found_in_all_tables(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: Put
-) -> None:
+def test_what_beats_sent_twice_is_found_in_all_tables(tmp_path, monkeypatch, put):
     """Whatever the sink."""
     table = pa.table(
         {
@@ -181,7 +172,7 @@ def chained(data: Path) -> tuple[list[str], list[str]]:
     return chain.notes, [one.why for one in chain.problems]
 
 
-def test_a_rebuilt_node_begins_a_chain_of_its_own(tmp_path: Path) -> None:
+def test_a_rebuilt_node_begins_a_chain_of_its_own(tmp_path):
     """Its first file knows none before it, and the archive has some, under the same lsns or
     before them: that is said, and is no alarm.  What is taken out of either is one."""
     old, new = tmp_path / "old", tmp_path / "new"
@@ -202,7 +193,7 @@ def test_a_rebuilt_node_begins_a_chain_of_its_own(tmp_path: Path) -> None:
     assert any("removed: what had lsn 2 to 2" in why for why in chained(new)[1])
 
 
-def test_a_new_disk_is_no_removed_chain(tmp_path: Path) -> None:
+def test_a_new_disk_is_no_removed_chain(tmp_path):
     """It went on behind what a bucket has: files before that were never here."""
     publish(tmp_path, b"a", b"b", b"c")
     journal = tmp_path / "journal" / "gw"

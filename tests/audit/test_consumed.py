@@ -65,7 +65,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Kept:
     return Kept(tmp_path, MemoryBucket() if request.param == "bucket" else None)
 
 
-def test_what_is_there_and_what_was_read(kept: Kept) -> None:
+def test_what_is_there_and_what_was_read(kept):
     """Together it is all; what is neither there nor read is missing."""
     paths = [kept.add(first, 10) for first in (1, 11, 21)]
     report = kept.report()
@@ -85,7 +85,7 @@ def test_what_is_there_and_what_was_read(kept: Kept) -> None:
     assert list(node.holes) == [(21, 30)]
 
 
-def test_what_was_read_of_another_life_proves_nothing(kept: Kept) -> None:
+def test_what_was_read_of_another_life_proves_nothing(kept):
     """A rebuilt machine gives its lsns again: these are other events, and they are gone."""
     before, lost = kept.add(1, 10), kept.add(11, 5)
     kept.marks.change(lambda mark: mark.with_done([before.name, lost.name]))
@@ -105,7 +105,7 @@ def test_what_was_read_of_another_life_proves_nothing(kept: Kept) -> None:
     ] == [(B, [(4, 7)])]
 
 
-def test_a_life_of_which_nothing_is_left_is_asked_for(kept: Kept) -> None:
+def test_a_life_of_which_nothing_is_left_is_asked_for(kept):
     """What was read of it says that it was there, and what was not is missing; so it is
     where nothing of the node is left."""
     paths = [kept.add(first, 10) for first in (1, 11, 21)]
@@ -131,7 +131,7 @@ def test_a_life_of_which_nothing_is_left_is_asked_for(kept: Kept) -> None:
     check()
 
 
-def test_what_has_left_of_one_whose_line_was_folded(tmp_path: Path) -> None:
+def test_what_has_left_of_one_whose_line_was_folded(tmp_path):
     """Its lsns are in the line of the one that goes on from it, in the same directory: so
     they count, and none of another directory's."""
     kept = Kept(tmp_path)
@@ -150,9 +150,7 @@ def test_what_has_left_of_one_whose_line_was_folded(tmp_path: Path) -> None:
     ] == ["z" * 10]
 
 
-def test_what_has_left_the_archive_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_has_left_the_archive_is_told(tmp_path, capsys):
     """Its time was over, and no mark says who has read it: so the command says, which knows
     from the configuration that there is no job."""
     kept = Kept(tmp_path)
@@ -181,9 +179,7 @@ def test_what_has_left_the_archive_is_told(
     assert main(["audit", "--config", str(file)]) == 1
 
 
-def test_what_is_lost_can_be_accepted_where_there_is_no_job(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_lost_can_be_accepted_where_there_is_no_job(tmp_path, capsys):
     """It is kept beside the archive; with a job's tables, where that one finds it."""
     kept = Kept(tmp_path / "data")
     lost = kept.add(1, 10)
@@ -211,7 +207,7 @@ def test_what_is_lost_can_be_accepted_where_there_is_no_job(
     assert "10 accepted as lost (case 1; case 2)" in capsys.readouterr().out
 
 
-def test_a_file_on_its_way_to_the_archive_is_asked_for(tmp_path: Path) -> None:
+def test_a_file_on_its_way_to_the_archive_is_asked_for(tmp_path):
     """As those in it, under whose lsns it may have other events of a later life."""
     kept = Kept(tmp_path)
     kept.add(1, 10)
@@ -220,7 +216,7 @@ def test_a_file_on_its_way_to_the_archive_is_asked_for(tmp_path: Path) -> None:
     assert (report.nodes[0].fine, report.events) == (True, 20)
 
 
-def test_a_damaged_mark_is_told(tmp_path: Path) -> None:
+def test_a_damaged_mark_is_told(tmp_path):
     """What was read is not known then."""
     kept = Kept(tmp_path)
     kept.add(1, 10)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from gateway.audit.content import find_resent
 from gateway.audit.sinks import table_files
@@ -37,7 +36,7 @@ def put(
     pq.write_table(pa.table(columns), folder / f"part-{node}-{first}.parquet")
 
 
-def test_the_same_place_and_text(tmp_path: Path) -> None:
+def test_the_same_place_and_text(tmp_path):
     """Counted over all files of a day; other texts at a place are another file's, and
     events without a place have none."""
     put(
@@ -57,7 +56,7 @@ def test_the_same_place_and_text(tmp_path: Path) -> None:
     assert found.problems == []
 
 
-def test_tables_without_these_columns(tmp_path: Path) -> None:
+def test_tables_without_these_columns(tmp_path):
     """Nothing is found, and nothing breaks; what can not be read is told."""
     folder = tmp_path / "lake" / "events" / "protocol=rsio" / "date=2026-03-01"
     folder.mkdir(parents=True)
@@ -68,7 +67,7 @@ def test_tables_without_these_columns(tmp_path: Path) -> None:
     assert find_resent(tmp_path / "nowhere").copies == 0
 
 
-def test_one_node_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_node_alone(tmp_path, capsys):
     """--node leaves the events of the others out."""
     put(tmp_path, 1, [("x", "/a", 0, "a"), ("x", "/a", 0, "a")])
     put(tmp_path, 1, [("x", "/a", 0, "a"), ("y", "/a", 0, "a")], node="gw-2")
@@ -79,9 +78,7 @@ def test_one_node_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "note: 0 of 2 events that name their place" in capsys.readouterr().out
 
 
-def test_tables_that_are_compacted_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tables_that_are_compacted_meanwhile(tmp_path, monkeypatch):
     """What is gone when it is read is counted; the others are searched."""
     put(tmp_path, 1, [("x", "/a", 0, "a")])
     put(tmp_path, 2, [("x", "/a", 0, "a"), ("x", "/a", 0, "a")])
@@ -93,7 +90,7 @@ def test_tables_that_are_compacted_meanwhile(
     assert (found.placed, found.copies, found.vanished) == (2, 1, {gone})
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(tmp_path, capsys):
     """It is told beside the doubles of lsns, and is no fault."""
     put(tmp_path, 1, [("x", "/a", 0, "a"), ("x", "/a", 0, "a")])
     assert main(["audit", "--data-dir", str(tmp_path), "--content"]) == 0

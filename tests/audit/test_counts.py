@@ -22,7 +22,7 @@ groups = st.lists(st.lists(near, max_size=12), max_size=5)
 
 
 @given(groups)
-def test_counts_are_right(seen: list[list[int]]) -> None:
+def test_counts_are_right(seen):
     """Whatever order lsns come in, each is counted as often as it came."""
     counts, by_hand = Counts(SMALL), Counter(n for group in seen for n in group)
     for group in seen:
@@ -40,9 +40,7 @@ def test_counts_are_right(seen: list[list[int]]) -> None:
 
 
 @given(groups, groups)
-def test_those_of_several_tables_are_added_up(
-    one: list[list[int]], other: list[list[int]]
-) -> None:
+def test_those_of_several_tables_are_added_up(one, other):
     """As if one had counted all; whole chunks too."""
     parts, together = (Counts(SMALL), Counts(SMALL)), Counts(SMALL)
     for counts, seen in zip(
@@ -59,7 +57,7 @@ def test_those_of_several_tables_are_added_up(
     assert summed.doubled(1, 99) == together.doubled(1, 99)
 
 
-def test_what_is_as_it_should_be_takes_no_memory() -> None:
+def test_what_is_as_it_should_be_takes_no_memory():
     """In whatever order it is read; what is missing or doubled does, until it is not."""
     counts = Counts(SMALL)
     for first in (*range(1, 40 * SMALL, 10), *range(3, 40 * SMALL, 10)):
@@ -72,7 +70,7 @@ def test_what_is_as_it_should_be_takes_no_memory() -> None:
     assert not len(counts.missing(1, 40 * SMALL))
 
 
-def test_runs_cross_chunks() -> None:
+def test_runs_cross_chunks():
     """A run over the border of two chunks is counted on both sides."""
     counts = Counts()
     counts.add(np.arange(CHUNK - 3, CHUNK + 3))
@@ -85,7 +83,7 @@ def test_runs_cross_chunks() -> None:
 
 
 @pytest.mark.parametrize("lsns", [[7], [7, 9], [9, 7]])
-def test_counting_stops_at_many(lsns: list[int]) -> None:
+def test_counting_stops_at_many(lsns):
     """An lsn that is there 300 times is doubled, not counted round to a small number."""
     counts = Counts()
     for _ in range(300):
@@ -95,7 +93,7 @@ def test_counting_stops_at_many(lsns: list[int]) -> None:
     assert counts.of(np.array([7])).tolist() == [255]
 
 
-def test_an_absurd_lsn_is_cheap() -> None:
+def test_an_absurd_lsn_is_cheap():
     """One lsn at the end of the world leaves one hole before it, found at once."""
     counts = Counts()
     counts.add(np.array([1, GREATEST]))

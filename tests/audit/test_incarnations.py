@@ -105,8 +105,8 @@ def accept(
 
 
 def test_a_rebuilt_node_is_complete_only_once_its_lost_end_is_accepted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    tmp_path, capsys
+):
     """Both incarnations' rows are in the tables, under the same lsns: no double and no hole;
     but what the first acknowledged behind its last row nobody knows."""
     table(tmp_path, "a", ("aaaa", range(1, 11)))
@@ -136,7 +136,7 @@ def test_a_rebuilt_node_is_complete_only_once_its_lost_end_is_accepted(
     ]
 
 
-def test_one_incarnation_hides_no_hole_of_another(tmp_path: Path) -> None:
+def test_one_incarnation_hides_no_hole_of_another(tmp_path):
     """Lsns that both gave, and the tables have of one alone."""
     table(tmp_path, "a", ("aaaa", [1, 2, 5]), ("bbbb", range(1, 9)))
     ledger(tmp_path, ends={"gw": {"aaaa": end(5, exact=True)}})
@@ -146,9 +146,7 @@ def test_one_incarnation_hides_no_hole_of_another(tmp_path: Path) -> None:
     assert (hole.first, hole.last, hole.incarnation) == (3, 4, "aaaa")
 
 
-def test_what_was_acknowledged_and_is_in_no_table_is_a_named_hole(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_was_acknowledged_and_is_in_no_table_is_a_named_hole(tmp_path, capsys):
     """The successor found how far the one before had come; accepting the hole accepts the
     end that nobody knows, and --json has all of it."""
     table(tmp_path, "a", ("aaaa", range(1, 11)), ("bbbb", range(1711, 1716)))
@@ -184,9 +182,7 @@ def test_what_was_acknowledged_and_is_in_no_table_is_a_named_hole(
     assert lives["bbbb"]["lsns"] == [{"first": 1711, "last": 1715}]
 
 
-def test_a_clean_stop_ends_an_incarnation_and_no_directory(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_clean_stop_ends_an_incarnation_and_no_directory(tmp_path, capsys):
     """It may have started again while nobody was there to hear of it.  With ack: spool it
     had acknowledged what was in the bucket; and somebody may say that it did not start."""
     table(tmp_path, "a", ("aaaa", range(1, 11)), ("bbbb", range(1, 6)))
@@ -202,7 +198,7 @@ def test_a_clean_stop_ends_an_incarnation_and_no_directory(
     assert unknown.why.name == "REPLACED"
 
 
-def test_all_of_an_incarnation_may_be_lost(tmp_path: Path) -> None:
+def test_all_of_an_incarnation_may_be_lost(tmp_path):
     """It acknowledged, and left nothing but its successor's word."""
     table(tmp_path, "a", ("bbbb", range(8, 12)))
     ledger(tmp_path, ends={"gw": {"aaaa": end(7, exact=True)}})
@@ -213,7 +209,7 @@ def test_all_of_an_incarnation_may_be_lost(tmp_path: Path) -> None:
     assert "acknowledged by gw with ack: journal" in (hole.note or "")
 
 
-def test_a_directory_that_was_moved_goes_on(tmp_path: Path) -> None:
+def test_a_directory_that_was_moved_goes_on(tmp_path):
     """Its journal knows those before it, and from where on each gave lsns: nothing is
     unknown, and a hole is that one's."""
     table(tmp_path, "a", ("aaaa", range(1, 8)), ("bbbb", range(11, 16)))
@@ -226,7 +222,7 @@ def test_a_directory_that_was_moved_goes_on(tmp_path: Path) -> None:
     assert look(tmp_path).complete
 
 
-def test_rows_that_name_no_incarnation_are_one_of_their_own(tmp_path: Path) -> None:
+def test_rows_that_name_no_incarnation_are_one_of_their_own(tmp_path):
     """Of whoever gave them: that somebody else gave the same lsns proves nothing."""
     table(tmp_path, "a", (None, [1, 2, 5]), ("bbbb", range(1, 9)))
     journal(tmp_path, Incarnation("bbbb", 1, 0))
@@ -237,9 +233,7 @@ def test_rows_that_name_no_incarnation_are_one_of_their_own(tmp_path: Path) -> N
     assert [one.incarnation for one in report.unknown] == [""]
 
 
-def test_a_double_is_within_an_incarnation(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_double_is_within_an_incarnation(tmp_path, capsys):
     """And is told with it."""
     one = table(tmp_path, "a", ("aaaa", range(1, 6)), ("bbbb", range(1, 6)))
     two = table(tmp_path, "b", ("bbbb", [3, 4]))
@@ -252,9 +246,7 @@ def test_a_double_is_within_an_incarnation(
     assert "double: gw (incarnation bbbb) lsn 3-4" in told(capsys, tmp_path)[1]
 
 
-def test_of_gateways_that_nobody_says_anything_of_one_may_be_there(
-    tmp_path: Path,
-) -> None:
+def test_of_gateways_that_nobody_says_anything_of_one_may_be_there(tmp_path):
     """Their journals are elsewhere: what goes on from another, as files say, is no alarm; of
     two that know nothing of each other one has ended, and nobody knows where."""
     table(tmp_path, "a", ("aaaa", range(1, 8)))
@@ -272,7 +264,7 @@ def test_of_gateways_that_nobody_says_anything_of_one_may_be_there(
 # -- beside gateways ----------------------------------------------------------------------
 
 
-def test_files_that_meet_are_two_incarnations(tmp_path: Path) -> None:
+def test_files_that_meet_are_two_incarnations(tmp_path):
     """A rebuilt node's file waits where one of before waits, or was archived, over the same
     lsns: both are there, and none twice."""
     old, new = tmp_path / "old", tmp_path / "new"
@@ -294,7 +286,7 @@ def test_files_that_meet_are_two_incarnations(tmp_path: Path) -> None:
     assert [list(node.doubles) for node in look(one).nodes] == [[(3, 3)]]
 
 
-def test_what_a_gateway_has_of_others_and_can_not_bring_is_told(tmp_path: Path) -> None:
+def test_what_a_gateway_has_of_others_and_can_not_bring_is_told(tmp_path):
     """By its word, until it says another one, or who goes on in its directory does."""
     bucket = MemoryBucket()
     left = {"old_abc": ((1, 700),)}
@@ -308,7 +300,7 @@ def test_what_a_gateway_has_of_others_and_can_not_bring_is_told(tmp_path: Path) 
     assert look(tmp_path, bucket=bucket).complete
 
 
-def test_two_that_are_alive_are_both_complete_and_told(tmp_path: Path) -> None:
+def test_two_that_are_alive_are_both_complete_and_told(tmp_path):
     """Both journals are seen: each vouches for itself; that there are two is a problem."""
     one, two = tmp_path / "one", tmp_path / "two"
     publish(one, b"a,b,c")
@@ -335,7 +327,7 @@ def say_in(bucket: MemoryBucket, this: str, lsn: int, **more: Any) -> None:
 SILENT = node_record.SILENT_SECONDS + 60
 
 
-def test_a_word_in_the_bucket_vouches(tmp_path: Path) -> None:
+def test_a_word_in_the_bucket_vouches(tmp_path):
     """No journal is seen: the gateway's word says who it is, who was before it in its
     directory, and how far it is."""
     bucket = MemoryBucket()
@@ -358,9 +350,7 @@ def test_a_word_in_the_bucket_vouches(tmp_path: Path) -> None:
     assert look(tmp_path, bucket=bucket).complete
 
 
-def test_of_a_gateway_that_is_silent_nobody_knows_more(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_of_a_gateway_that_is_silent_nobody_knows_more(tmp_path, capsys):
     """With `ack: journal`: a word vouches for five minutes, or as long as it is told to."""
     bucket = MemoryBucket()
     table(tmp_path, "a", ("aaaa", range(1, 8)))
@@ -380,7 +370,7 @@ def test_of_a_gateway_that_is_silent_nobody_knows_more(
     assert look(tmp_path, bucket=bucket).complete
 
 
-def test_a_gateway_that_stopped_in_good_order_has_said_all(tmp_path: Path) -> None:
+def test_a_gateway_that_stopped_in_good_order_has_said_all(tmp_path):
     """It was in files then.  If that is not in the tables, somebody has removed it, whether
     the gateway has begun again or not; if it has not, nobody knows, after a while."""
     bucket = MemoryBucket()
@@ -400,7 +390,7 @@ def test_a_gateway_that_stopped_in_good_order_has_said_all(tmp_path: Path) -> No
     assert not report.unknown
 
 
-def test_a_decommissioned_gateway_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_decommissioned_gateway_is_not_waited_for(tmp_path):
     """Somebody has said that nothing follows; it is asked for what it had acknowledged."""
     bucket = MemoryBucket()
     table(tmp_path, "a", ("aaaa", range(1, 8)))
@@ -411,9 +401,7 @@ def test_a_decommissioned_gateway_is_not_waited_for(tmp_path: Path) -> None:
     assert list(look(tmp_path, bucket=bucket).nodes[0].holes) == [(8, 8)]
 
 
-def test_what_a_gateway_that_was_killed_left_is_with_the_next_one(
-    tmp_path: Path,
-) -> None:
+def test_what_a_gateway_that_was_killed_left_is_with_the_next_one(tmp_path):
     """In the same directory, as long as that one is heard."""
     bucket = MemoryBucket()
     table(tmp_path, "a", ("aaaa", range(1, 8)))
@@ -427,7 +415,7 @@ def test_what_a_gateway_that_was_killed_left_is_with_the_next_one(
     assert [one.incarnation for one in report.unknown] == ["bbbb"]
 
 
-def test_a_disk_that_was_set_back_is_told_by_the_word_of_before(tmp_path: Path) -> None:
+def test_a_disk_that_was_set_back_is_told_by_the_word_of_before(tmp_path):
     """Nothing on it says so: it goes on from the one before, from an lsn which that one had
     acknowledged."""
     bucket = MemoryBucket()
@@ -441,7 +429,7 @@ def test_a_disk_that_was_set_back_is_told_by_the_word_of_before(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("order", ["forwards", "backwards"])
-def test_starts_without_number_are_one_directory(tmp_path: Path, order: str) -> None:
+def test_starts_without_number_are_one_directory(tmp_path, order):
     """A word names the fifty before its own; each was killed, and went on from the one
     before it, whichever name sorts first."""
     bucket = MemoryBucket()
@@ -462,9 +450,7 @@ def test_starts_without_number_are_one_directory(tmp_path: Path, order: str) -> 
 
 
 @pytest.mark.parametrize("data", [b"\xff", b"{}", b'{"form": 99}'])
-def test_a_word_that_is_not_understood_is_a_problem(
-    tmp_path: Path, data: bytes
-) -> None:
+def test_a_word_that_is_not_understood_is_a_problem(tmp_path, data):
     """Damaged, or of a newer version: it is named, and nothing is written over it."""
     bucket = MemoryBucket()
     table(tmp_path, "a", ("aaaa", range(1, 8)))
@@ -477,9 +463,7 @@ def test_a_word_that_is_not_understood_is_a_problem(
 
 
 @pytest.mark.parametrize("content", ["{", '{"form": 2, "committed": {}}'])
-def test_a_ledger_that_is_not_understood_is_a_problem(
-    tmp_path: Path, content: str
-) -> None:
+def test_a_ledger_that_is_not_understood_is_a_problem(tmp_path, content):
     """It may know of ends, and of what was accepted."""
     table(tmp_path, "a", ("aaaa", range(1, 8)))
     ledger(tmp_path)
@@ -489,7 +473,7 @@ def test_a_ledger_that_is_not_understood_is_a_problem(
     assert path.read_text() == content
 
 
-def test_a_ledger_that_is_believed_knows_incarnations(tmp_path: Path) -> None:
+def test_a_ledger_that_is_believed_knows_incarnations(tmp_path):
     """A function of a user has the rows: holes are by incarnation all the same."""
     ledger(tmp_path, committed={"gw": {"aaaa": [[1, 2], [5, 5]], "bbbb": [[1, 9]]}})
     path = tmp_path / "lake" / INTERNAL / "sink.json"
@@ -499,9 +483,7 @@ def test_a_ledger_that_is_believed_knows_incarnations(tmp_path: Path) -> None:
     assert [(one.first, one.incarnation) for one in report.holes["gw"]] == [(3, "aaaa")]
 
 
-def test_ids_of_two_incarnations_under_one_lsn_are_both_found(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ids_of_two_incarnations_under_one_lsn_are_both_found(tmp_path, capsys):
     """--acknowledged looks at both, wherever they are; one on its way is there once."""
     old, new = tmp_path / "old", tmp_path / "new"
     publish(old, b'{"event.id":"a"}')
@@ -529,9 +511,7 @@ def holed(data: Path) -> None:
 
 
 @pytest.mark.parametrize("span", ["4-7", "5-8", "5-", "11-", "2"])
-def test_what_is_not_missing_is_not_accepted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], span: str
-) -> None:
+def test_what_is_not_missing_is_not_accepted(tmp_path, capsys, span):
     """It would hide what may be lost later; what is missing is said."""
     holed(tmp_path)
     status, said = accept(capsys, tmp_path, span)
@@ -541,8 +521,8 @@ def test_what_is_not_missing_is_not_accepted(
 
 
 def test_holes_are_accepted_as_the_page_of_operations_says(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, capsys, monkeypatch
+):
     """Its lines, as they stand, but for the node's name: the first where a hole is, and the
     second where there is none, and nobody knows what came behind.
     """
@@ -573,9 +553,7 @@ listeners: [{{name: beats, protocol: lumberjack, listen: tcp:0}}]
 """
 
 
-def test_part_of_a_hole_can_be_accepted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_part_of_a_hole_can_be_accepted(tmp_path, capsys):
     """The rest stays a hole; where nothing is missing, that is said."""
     holed(tmp_path)
     assert accept(capsys, tmp_path, "5-6")[0] == 0
@@ -606,9 +584,7 @@ def test_part_of_a_hole_can_be_accepted(
         (["5-7"], "invalid choice"),
     ],
 )
-def test_wrong_use_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: list[str], why: str
-) -> None:
+def test_wrong_use_is_said(tmp_path, capsys, argv, why):
     """Nothing is written then."""
     holed(tmp_path)
     status, said = told(capsys, tmp_path, *argv)
@@ -617,9 +593,7 @@ def test_wrong_use_is_said(
     assert not accepted_folder(tmp_path / "lake").exists()
 
 
-def test_where_to_look_may_stand_before_or_behind(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_where_to_look_may_stand_before_or_behind(tmp_path, capsys):
     """`gateway audit --data-dir D accept …` and `gateway audit accept … --data-dir D`."""
     holed(tmp_path)
     words = ["accept", "gw", "5", "--reason", "x", "--data-dir", tmp_path]
@@ -629,9 +603,7 @@ def test_where_to_look_may_stand_before_or_behind(
     assert look(tmp_path).lost == 2
 
 
-def test_whose_lsns_are_lost_can_be_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_whose_lsns_are_lost_can_be_said(tmp_path, capsys):
     """Two incarnations lack the same lsns; without a word it is accepted of both."""
     table(tmp_path, "a", ("aaaa", [1, 2, 5]), ("bbbb", [1, 2, 5]))
     ended = {**end(5, exact=True), "ack": "spool"}
@@ -664,11 +636,7 @@ def accepted_by_the_job() -> Callable[[Path], None]:
     return take
 
 
-def test_it_stays_accepted_in_the_ledger(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    accepted_by_the_job: Callable[[Path], None],
-) -> None:
+def test_it_stays_accepted_in_the_ledger(tmp_path, capsys, accepted_by_the_job):
     """Before the job has taken it, and after."""
     holed(tmp_path)
     assert accept(capsys, tmp_path, "5-7")[0] == 0
@@ -678,7 +646,7 @@ def test_it_stays_accepted_in_the_ledger(
     assert "3 accepted as lost (the disk died)" in told(capsys, tmp_path)[1]
 
 
-def test_what_a_file_says_of_its_incarnation_is_asked_for(tmp_path: Path) -> None:
+def test_what_a_file_says_of_its_incarnation_is_asked_for(tmp_path):
     """A machine was rebuilt, and the first files of its second life vanish: equal lsns of
     the first life satisfy nobody, as the files that are left say from which lsn on.
     """
@@ -692,9 +660,7 @@ def test_what_a_file_says_of_its_incarnation_is_asked_for(tmp_path: Path) -> Non
     ]
 
 
-def test_an_end_that_the_next_incarnation_goes_on_from_is_asked_for(
-    tmp_path: Path,
-) -> None:
+def test_an_end_that_the_next_incarnation_goes_on_from_is_asked_for(tmp_path):
     """The last file of the one before vanishes: the next one's files say where that ended."""
     table(tmp_path, "one.parquet", ("a" * 10, range(1, 301)))
     table(tmp_path, "two.parquet", ("b" * 10, range(401, 501)))
@@ -708,7 +674,7 @@ def test_an_end_that_the_next_incarnation_goes_on_from_is_asked_for(
 # -- who vouches, and who does not ----------------------------------------------------------
 
 
-def test_who_was_heard_before_another_began_may_be_gone(tmp_path: Path) -> None:
+def test_who_was_heard_before_another_began_may_be_gone(tmp_path):
     """Another directory has the name since: until the first one says something again, nobody
     knows whether its disk is there."""
     bucket = MemoryBucket()
@@ -722,7 +688,7 @@ def test_who_was_heard_before_another_began_may_be_gone(tmp_path: Path) -> None:
     assert look(tmp_path, bucket=bucket).complete
 
 
-def test_an_older_copy_knows_not_all(tmp_path: Path) -> None:
+def test_an_older_copy_knows_not_all(tmp_path):
     """It goes on from one that came farther, and says so."""
     table(tmp_path, "a", ("aaaa", range(1, 8)), ("bbbb", range(8, 10)))
     this = Incarnation("bbbb", 8, 0, ("aaaa",), begins=(1,), lost={"aaaa": 7})
@@ -731,9 +697,7 @@ def test_an_older_copy_knows_not_all(tmp_path: Path) -> None:
     assert (unknown.incarnation, unknown.why.name) == ("aaaa", "COPIED")
 
 
-def test_of_several_that_go_on_from_one_the_greatest_counts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_of_several_that_go_on_from_one_the_greatest_counts(tmp_path, capsys):
     """A copy went on from an earlier lsn than the directory itself: that had all, and there
     were two is told."""
     table(tmp_path, "a", ("aaaa", range(1, 8)), ("bbbb", [5, 6]), ("cccc", [8, 9]))
@@ -746,7 +710,7 @@ def test_of_several_that_go_on_from_one_the_greatest_counts(
     assert "note: bbbb, cccc go on from aaaa of gw: copies of one directory ran" in said
 
 
-def test_unverified_events_alone_are_not_complete(tmp_path: Path) -> None:
+def test_unverified_events_alone_are_not_complete(tmp_path):
     """Though somebody has accepted that nobody knows what came behind them."""
     bucket = MemoryBucket()
     table(tmp_path, "a", ("aaaa", range(1, 8)))
@@ -760,7 +724,7 @@ def test_unverified_events_alone_are_not_complete(tmp_path: Path) -> None:
     assert (report.unverified, report.complete) == (12, False)
 
 
-def test_with_ack_spool_what_was_only_given_is_not_asked_for(tmp_path: Path) -> None:
+def test_with_ack_spool_what_was_only_given_is_not_asked_for(tmp_path):
     """Its successor's first lsn is behind what lay in the journal, and was in no file: nobody
     was told that it is stored, and that disk is lost."""
     bucket = MemoryBucket()
@@ -771,7 +735,7 @@ def test_with_ack_spool_what_was_only_given_is_not_asked_for(tmp_path: Path) -> 
     assert look(tmp_path, bucket=bucket).complete
 
 
-def test_a_beginning_that_nobody_vouches_for_is_asked_for(tmp_path: Path) -> None:
+def test_a_beginning_that_nobody_vouches_for_is_asked_for(tmp_path):
     """Lsns of a directory begin at 1: who gave those before its first one that is known
     nobody says any more, and they are nowhere."""
     table(tmp_path, "a", ("aaaa", range(5, 8)))
@@ -780,7 +744,7 @@ def test_a_beginning_that_nobody_vouches_for_is_asked_for(tmp_path: Path) -> Non
     assert (hole.first, hole.last, hole.incarnation) == (1, 4, "aaaa")
 
 
-def test_a_derived_incarnation_accounts_for_what_it_has(tmp_path: Path) -> None:
+def test_a_derived_incarnation_accounts_for_what_it_has(tmp_path):
     """Two copies gave other events under one name: what differs the job has taken under an
     incarnation of its own, and the first one is asked for all."""
     table(tmp_path, "a", ("aaaa", range(1, 11)), ("dddd", [5, 9]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,7 +18,7 @@ NAME = "events-gw_aaaaaaaaaa-00000000000000000001-00000000000000000004.parquet"
 
 
 @pytest.mark.parametrize("where", ["spool", "lake/quarantine"])
-def test_a_lost_event_is_a_hole(tmp_path: Path, where: str) -> None:
+def test_a_lost_event_is_a_hole(tmp_path, where):
     """Whichever place its placeholder has reached, the audit reports the loss."""
     for name in ("journal", "spool", "archive", where):
         (tmp_path / name).mkdir(parents=True, exist_ok=True)
@@ -37,7 +36,7 @@ def test_a_lost_event_is_a_hole(tmp_path: Path, where: str) -> None:
     assert (node.last, list(node.holes)) == (4, [(2, 2)])
 
 
-def test_a_place_of_lost_events_is_told_as_what_is_missing(tmp_path: Path) -> None:
+def test_a_place_of_lost_events_is_told_as_what_is_missing(tmp_path):
     """A segment that only says so has no damaged bytes."""
     path = tmp_path / "journal/gw" / segment_name(2)
     path.parent.mkdir(parents=True)
@@ -46,9 +45,7 @@ def test_a_place_of_lost_events_is_told_as_what_is_missing(tmp_path: Path) -> No
     assert problem.why == "missing from byte 36 on"
 
 
-def test_what_was_moved_aside_is_known(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_was_moved_aside_is_known(tmp_path, capsys):
     """A file that the Spark job could not read and wrote down is told, and is no hole;
     what it did not write down is one."""
     lake = tmp_path / "lake"

@@ -30,13 +30,13 @@ def told(tmp_path: Path, s3: Any = None, **spark: Any) -> Access:
     return access_of(load(path))
 
 
-def test_a_table_is_reached_as_the_spool_is(tmp_path: Path) -> None:
+def test_a_table_is_reached_as_the_spool_is(tmp_path):
     """Nothing else needs to be said where both are in one place."""
     assert told(tmp_path, _S3) == Access(**_S3)
     assert told(tmp_path) == Access()
 
 
-def test_what_the_catalog_says_goes_before(tmp_path: Path) -> None:
+def test_what_the_catalog_says_goes_before(tmp_path):
     """It is told of the very table; then what Hadoop is told."""
     s3a = {
         "spark.hadoop.fs.s3a.access.key": "HADOOP",
@@ -51,13 +51,13 @@ def test_what_the_catalog_says_goes_before(tmp_path: Path) -> None:
     assert found == Access("https://catalog", "eu-2", "HADOOP", "OF-HADOOP")
 
 
-def test_no_secret_is_shown() -> None:
+def test_no_secret_is_shown():
     """Wherever it is printed."""
     assert "SECRET" not in repr(Access(**_S3))
 
 
 @pytest.mark.parametrize("virtual", [False, True])
-def test_each_reader_is_told_in_its_own_words(virtual: bool) -> None:
+def test_each_reader_is_told_in_its_own_words(virtual):
     """What is not known is left to it."""
     access = Access(**_S3, virtual_hosted=virtual)
     assert properties(access)["s3.access-key-id"] == "KEY"

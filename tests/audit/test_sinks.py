@@ -48,7 +48,7 @@ def claimed(data: Path, sink: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("name", ["gate#1", "a%41", "what?", "two words"])
-def test_a_directory_may_have_a_name_that_is_no_url(tmp_path: Path, name: str) -> None:
+def test_a_directory_may_have_a_name_that_is_no_url(tmp_path, name):
     """Folders of Parquet are found by their paths, whatever is in those."""
     data = tmp_path / name
     file = data / "lake/events/protocol=x/date=2026-01-01/part-1.parquet"
@@ -60,7 +60,7 @@ def test_a_directory_may_have_a_name_that_is_no_url(tmp_path: Path, name: str) -
     assert audit(Directories.under(data)).nodes[0].in_lake == 3
 
 
-def test_rows_that_a_deletion_vector_hides_are_said(tmp_path: Path) -> None:
+def test_rows_that_a_deletion_vector_hides_are_said(tmp_path):
     """The files still have them; the audit does not take that for complete, and says how
     the rows get out of the files."""
     deltalake = pytest.importorskip("deltalake")
@@ -118,9 +118,7 @@ class Planned:
         return self._tasks
 
 
-def test_rows_that_a_delete_file_hides_are_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_that_a_delete_file_hides_are_said(tmp_path, monkeypatch):
     """Positions are said of their file; where only values are named, nothing is judged."""
     table = pytest.importorskip("pyiceberg.table")
     import pyarrow.parquet as pq

@@ -64,7 +64,7 @@ def members(
     return out + at.to_bytes(width, "little") + b"".join(value for _, value in pairs)
 
 
-def test_what_spark_wrote() -> None:
+def test_what_spark_wrote():
     """Keys at the top and below, short and long strings, integers."""
     for path, wanted in (
         (("agent", "id"), "b2221a58008a05a6c4647159c324c985"),
@@ -81,7 +81,7 @@ def test_what_spark_wrote() -> None:
     assert len(message) == 167
 
 
-def test_a_nested_string() -> None:
+def test_a_nested_string():
     """The path's string, short or long, or integer as text."""
     inner = members(
         [
@@ -109,14 +109,14 @@ def test_a_nested_string() -> None:
 
 @pytest.mark.parametrize("width", [1, 2, 3, 4])
 @pytest.mark.parametrize("large", [False, True])
-def test_all_widths(width: int, large: bool) -> None:
+def test_all_widths(width, large):
     """Offsets and numbers of any width are read."""
     inner = members([(1, short("here"))], width=width, large=large)
     value = members([(0, inner)], width=width, large=large)
     assert look_up(metadata(KEYS, width), value, ("event", "id")) == "here"
 
 
-def test_no_variant_is_an_error_that_is_known() -> None:
+def test_no_variant_is_an_error_that_is_known():
     """Bytes that are cut off raise IndexError or give nothing; never anything else."""
     value = members([(0, members([(1, short("e-17"))]))])
     for end in range(len(value)):

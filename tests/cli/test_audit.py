@@ -34,10 +34,7 @@ def verdict(gateway: Run) -> Make[dict[str, Any]]:
     return verdict
 
 
-Verdict = Make[dict[str, Any]]
-
-
-def test_events_in_all_three_places_are_complete(system: Any, gateway: Run) -> None:
+def test_events_in_all_three_places_are_complete(system, gateway):
     """An event is fine in the lake, in the spool or in the journal; sealed or not."""
     system.node().everywhere()
     status, out, _ = gateway("audit")
@@ -50,7 +47,7 @@ def test_events_in_all_three_places_are_complete(system: Any, gateway: Run) -> N
     assert status == 0
 
 
-def test_an_event_on_its_way_is_no_double(system: Any, verdict: Verdict) -> None:
+def test_an_event_on_its_way_is_no_double(system, verdict):
     """In journal and spool, spool and lake, archive and lake: that is one event."""
     node = system.node()
     node.store(count=3)
@@ -70,7 +67,7 @@ def test_an_event_on_its_way_is_no_double(system: Any, verdict: Verdict) -> None
     assert verdict()["complete"]
 
 
-def test_flawed_events_count(system: Any, verdict: Verdict) -> None:
+def test_flawed_events_count(system, verdict):
     """Quarantine is part of the lake; stats and hidden files are not."""
     system.lake([1, 3], "a.parquet")
     system.lake([2], "a.parquet", table="quarantine")
@@ -83,7 +80,7 @@ def test_flawed_events_count(system: Any, verdict: Verdict) -> None:
     assert report["events"] == 3
 
 
-def test_a_hole_in_the_lake_is_found(system: Any, gateway: Run) -> None:
+def test_a_hole_in_the_lake_is_found(system, gateway):
     """What is nowhere is named, and the exit status says so."""
     system.lake([1, 2, 3, 7, 8, 10], "a.parquet")
     status, out, _ = gateway("audit")
@@ -93,7 +90,7 @@ def test_a_hole_in_the_lake_is_found(system: Any, gateway: Run) -> None:
     assert out.splitlines()[-1] == "INCOMPLETE: 4 events missing (gw-1 4-6, gw-1 9)"
 
 
-def test_the_archive_is_pointed_at(system: Any, gateway: Run, verdict: Verdict) -> None:
+def test_the_archive_is_pointed_at(system, gateway, verdict):
     """What the tables lost and the archive still has is told with the file's name."""
     node = system.node()
     archived = node.take(node.publish(count=5), into="lost.parquet")
@@ -106,7 +103,7 @@ def test_the_archive_is_pointed_at(system: Any, gateway: Run, verdict: Verdict) 
     assert hole["archive"] == [str(archived)]
 
 
-def test_a_tail_that_vanished_is_missed(system: Any, verdict: Verdict) -> None:
+def test_a_tail_that_vanished_is_missed(system, verdict):
     """The catalog remembers what was acknowledged when all files of it are gone."""
     node = system.node()
     node.take(node.publish(count=5))
@@ -119,7 +116,7 @@ def test_a_tail_that_vanished_is_missed(system: Any, verdict: Verdict) -> None:
     assert path.name in hole["note"]
 
 
-def test_a_gap_in_the_journal_is_found(system: Any, verdict: Verdict) -> None:
+def test_a_gap_in_the_journal_is_found(system, verdict):
     """A segment that is missing leaves a hole."""
     node = system.node()
     node.store(count=3)
@@ -136,7 +133,7 @@ def test_a_gap_in_the_journal_is_found(system: Any, verdict: Verdict) -> None:
     assert "found damaged" in holes[0]["note"]
 
 
-def test_damage_in_the_journal_is_found(system: Any, verdict: Verdict) -> None:
+def test_damage_in_the_journal_is_found(system, verdict):
     """An acknowledged batch that can not be read back is missing."""
     node = system.node()
     node.store(b"first")
@@ -150,7 +147,7 @@ def test_damage_in_the_journal_is_found(system: Any, verdict: Verdict) -> None:
     assert "damaged bytes" in report["problems"][0]["why"]
 
 
-def test_a_torn_tail_is_not_missed(system: Any, verdict: Verdict) -> None:
+def test_a_torn_tail_is_not_missed(system, verdict):
     """What was never synced was never acknowledged."""
     node = system.node()
     node.store(count=3)
@@ -163,7 +160,7 @@ def test_a_torn_tail_is_not_missed(system: Any, verdict: Verdict) -> None:
     assert report["events"] == 3
 
 
-def test_a_segment_being_made_is_no_problem(system: Any, verdict: Verdict) -> None:
+def test_a_segment_being_made_is_no_problem(system, verdict):
     """A file that has no whole header yet holds no event."""
     node = system.node()
     node.store(count=3)
@@ -173,7 +170,7 @@ def test_a_segment_being_made_is_no_problem(system: Any, verdict: Verdict) -> No
     assert verdict()["problems"][0]["why"] == "not a journal segment"
 
 
-def test_a_double_in_the_lake_is_found(system: Any, gateway: Run) -> None:
+def test_a_double_in_the_lake_is_found(system, gateway):
     """The same event in two files of the tables, with their names."""
     one = system.lake(range(1, 100), "a.parquet")
     two = system.lake([50, 51], "b.parquet", table="quarantine")
@@ -186,7 +183,7 @@ def test_a_double_in_the_lake_is_found(system: Any, gateway: Run) -> None:
     assert out.splitlines()[-1] == "INCOMPLETE: 2 events doubled (gw-1 50-51)"
 
 
-def test_a_double_within_one_file_is_found(system: Any, verdict: Verdict) -> None:
+def test_a_double_within_one_file_is_found(system, verdict):
     """Even out of order, and however often."""
     path = system.lake([1, 3, 2, 4, 3, 3], "a.parquet")
     (double,) = verdict()["nodes"][0]["doubles"]
@@ -195,9 +192,7 @@ def test_a_double_within_one_file_is_found(system: Any, verdict: Verdict) -> Non
 
 
 @pytest.mark.parametrize("other", ["spool", "archive"])
-def test_overlapping_spool_files_are_found(
-    system: Any, verdict: Verdict, other: str
-) -> None:
+def test_overlapping_spool_files_are_found(system, verdict, other):
     """Two files with a range in common will be in the tables twice."""
     one = system.spooled(1, 10)
     two = system.spooled(8, 20, directory=other)
@@ -209,18 +204,14 @@ def test_overlapping_spool_files_are_found(
     assert not verdict()["complete"]
 
 
-def test_a_file_that_is_being_archived_is_one_file(
-    system: Any, verdict: Verdict
-) -> None:
+def test_a_file_that_is_being_archived_is_one_file(system, verdict):
     """One name in spool and archive is the same file, copied or moved."""
     system.spooled(1, 10)
     system.spooled(1, 10, directory="archive")
     assert verdict()["complete"]
 
 
-def test_a_spool_file_is_not_believed_by_its_name(
-    system: Any, verdict: Verdict
-) -> None:
+def test_a_spool_file_is_not_believed_by_its_name(system, verdict):
     """Events that a name promises and the file does not hold are a hole."""
     system.spooled(
         1,
@@ -232,9 +223,7 @@ def test_a_spool_file_is_not_believed_by_its_name(
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1 nonsense PAR1"])
-def test_a_corrupt_file_in_the_lake_is_named(
-    system: Any, gateway: Run, content: bytes
-) -> None:
+def test_a_corrupt_file_in_the_lake_is_named(system, gateway, content):
     """An empty or damaged Parquet file is a problem by itself."""
     system.lake([1, 2], "a.parquet")
     bad = system.lake([3], "b.parquet")
@@ -245,7 +234,7 @@ def test_a_corrupt_file_in_the_lake_is_named(
     assert out.splitlines()[-1] == "INCOMPLETE: 1 file with problems"
 
 
-def test_a_flipped_bit_in_an_lsn_is_found(system: Any, verdict: Verdict) -> None:
+def test_a_flipped_bit_in_an_lsn_is_found(system, verdict):
     """Where the writer put checksums on its pages, no lsn changes unseen."""
     path = system.spooled(1, 1000, directory="lake/events/protocol=plain", name="p")
     assert verdict()["complete"]
@@ -258,7 +247,7 @@ def test_a_flipped_bit_in_an_lsn_is_found(system: Any, verdict: Verdict) -> None
     )
 
 
-def test_foreign_columns_are_named(system: Any, verdict: Verdict) -> None:
+def test_foreign_columns_are_named(system, verdict):
     """A file without lsns, or with other types, is no silent nothing."""
     path = system.lake([1], "a.parquet")
     for columns, why in (
@@ -273,7 +262,7 @@ def test_foreign_columns_are_named(system: Any, verdict: Verdict) -> None:
         assert why in problem["why"]
 
 
-def test_a_corrupt_file_in_the_spool_is_a_hole(system: Any, verdict: Verdict) -> None:
+def test_a_corrupt_file_in_the_spool_is_a_hole(system, verdict):
     """Nothing can be read from it, so its events are nowhere."""
     path = system.spooled(1, 5)
     path.write_bytes(path.read_bytes()[:100])
@@ -284,7 +273,7 @@ def test_a_corrupt_file_in_the_spool_is_a_hole(system: Any, verdict: Verdict) ->
     assert verdict()["complete"]
 
 
-def test_every_node_is_judged(system: Any, gateway: Run, verdict: Verdict) -> None:
+def test_every_node_is_judged(system, gateway, verdict):
     """Nodes have lsns of their own; --node asks for one."""
     system.node("gw-1").publish(count=3)
     system.lake([1, 2, 4], "a.parquet", node="gw-2")
@@ -303,7 +292,7 @@ def test_every_node_is_judged(system: Any, gateway: Run, verdict: Verdict) -> No
     assert "no such node; there is gw-1, gw-2, gw-2-1" in err
 
 
-def test_a_file_with_several_nodes(system: Any, verdict: Verdict) -> None:
+def test_a_file_with_several_nodes(system, verdict):
     """Spark puts events of all nodes into one file."""
     path = system.lake([], "a.parquet")
     nodes = ["a", "b", "b", "a", "b"]
@@ -315,7 +304,7 @@ def test_a_file_with_several_nodes(system: Any, verdict: Verdict) -> None:
     assert [(d["first"], d["last"]) for d in two["doubles"]] == [(3, 3)]
 
 
-def test_from_leaves_out_what_is_older(system: Any, verdict: Verdict) -> None:
+def test_from_leaves_out_what_is_older(system, verdict):
     """With --from, what was pruned long ago is not asked for."""
     system.lake([*range(50, 61), 3, 3], "a.parquet")
     assert not verdict()["complete"]
@@ -325,7 +314,7 @@ def test_from_leaves_out_what_is_older(system: Any, verdict: Verdict) -> None:
     assert verdict("--from", 100)["events"] == 0
 
 
-def test_a_system_that_has_taken_nothing_is_complete(system: Any, gateway: Run) -> None:
+def test_a_system_that_has_taken_nothing_is_complete(system, gateway):
     """Nothing acknowledged, nothing missing."""
     system.node()
     status, out, _ = gateway("audit")
@@ -333,9 +322,7 @@ def test_a_system_that_has_taken_nothing_is_complete(system: Any, gateway: Run) 
     assert out.splitlines()[-1] == "complete: 0 events, each exactly once"
 
 
-def test_a_directory_that_is_no_data_dir_is_not_complete(
-    tmp_path: Path, gateway: Run
-) -> None:
+def test_a_directory_that_is_no_data_dir_is_not_complete(tmp_path, gateway):
     """A mistyped directory must not look like a proof."""
     for path, why in (
         (tmp_path / "none", "no such directory"),
@@ -347,9 +334,7 @@ def test_a_directory_that_is_no_data_dir_is_not_complete(
         assert f"--data-dir {path}: {why}" in err
 
 
-def test_a_missing_data_dir_is_named_by_its_key(
-    tmp_path: Path, system: Any, gateway: Run
-) -> None:
+def test_a_missing_data_dir_is_named_by_its_key(tmp_path, system, gateway):
     """With --config, the sentence names file and key; and directories are its own."""
     config = tmp_path / "gateway.yaml"
     text = "listeners: [{name: b, protocol: lumberjack, listen: tcp:0}]\n"
@@ -366,9 +351,7 @@ def test_a_missing_data_dir_is_named_by_its_key(
     assert "no.yaml" in err
 
 
-def test_no_permission_is_a_sentence(
-    system: Any, gateway: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_permission_is_a_sentence(system, gateway, monkeypatch):
     """Without the right to read, the audit says so and proves nothing."""
     system.node().store(count=1)
 
@@ -381,7 +364,7 @@ def test_no_permission_is_a_sentence(
     assert "permission denied; run this as the user that owns data_dir" in err
 
 
-def test_names_can_not_play_with_the_terminal(system: Any, gateway: Run) -> None:
+def test_names_can_not_play_with_the_terminal(system, gateway):
     """Control characters in names of nodes and files are spelled out."""
     system.lake([2], "a\x1b[2J.parquet", node="gw\x1b]0;evil\x07").write_bytes(b"")
     system.lake([2], "b.parquet", node="gw\x1b]0;evil\x07")
@@ -391,9 +374,7 @@ def test_names_can_not_play_with_the_terminal(system: Any, gateway: Run) -> None
     assert not [c for c in out if not c.isprintable() and c != "\n"]
 
 
-def test_only_the_first_of_many_faults_are_shown(
-    system: Any, gateway: Run, verdict: Verdict
-) -> None:
+def test_only_the_first_of_many_faults_are_shown(system, gateway, verdict):
     """A thousand holes are counted, twenty are named, --json has them all."""
     system.lake(range(1, 2002, 2), "a.parquet")
     _, out, _ = gateway("audit")
@@ -407,9 +388,7 @@ def test_only_the_first_of_many_faults_are_shown(
 # -- while the gateway and the Spark job are at work --------------------------------
 
 
-def test_a_batch_that_is_committed_while_we_look(
-    system: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_that_is_committed_while_we_look(system, monkeypatch):
     """Files that move between the look at one place and the next are all met."""
     node = system.node()
     paths = [node.publish(count=5) for _ in range(4)]
@@ -429,9 +408,7 @@ def test_a_batch_that_is_committed_while_we_look(
     assert len(paths) == 2
 
 
-def test_a_segment_that_is_published_while_we_look(
-    system: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_segment_that_is_published_while_we_look(system, monkeypatch):
     """An event that left the journal before we read it is met in the spool."""
     node = system.node()
     node.store(count=5)
@@ -451,9 +428,7 @@ def test_a_segment_that_is_published_while_we_look(
     assert (report.events, report.nodes[0].in_spool) == (6, 6)
 
 
-def test_events_that_no_job_takes_are_in_the_archive(
-    system: Any, gateway: Run, tmp_path: Path
-) -> None:
+def test_events_that_no_job_takes_are_in_the_archive(system, gateway, tmp_path):
     """With `spool.after: keep`: what consumers have read and retention has removed, the
     state says; the rest has to be there.
     """
@@ -485,7 +460,7 @@ def test_events_that_no_job_takes_are_in_the_archive(
     assert says() == (1, "INCOMPLETE: 2 events missing (gw-1 5-6)")
 
 
-def test_what_was_missed_once_is_looked_for_again(system: Any) -> None:
+def test_what_was_missed_once_is_looked_for_again(system):
     """Only what stays away through several looks is a hole; later events do not matter."""
     system.lake([1, 2, 5], "a.parquet")
     pauses = []
@@ -502,7 +477,7 @@ def test_what_was_missed_once_is_looked_for_again(system: Any) -> None:
     assert (report.looks, report.events) == (3, 5)
 
 
-def test_a_file_that_is_replaced_is_counted_afresh(system: Any) -> None:
+def test_a_file_that_is_replaced_is_counted_afresh(system):
     """Two files that become one while we look are not three."""
     one = system.lake([1, 2], "a.parquet")
     two = system.lake([3, 5], "b.parquet")
@@ -518,7 +493,7 @@ def test_a_file_that_is_replaced_is_counted_afresh(system: Any) -> None:
     assert report.looks == 2
 
 
-def test_nothing_is_written(system: Any, gateway: Run) -> None:
+def test_nothing_is_written(system, gateway):
     """The audit leaves every byte, name and time as it was."""
     node = system.node()
     node.take(node.publish(count=5))
@@ -539,9 +514,7 @@ def test_nothing_is_written(system: Any, gateway: Run) -> None:
 # -- what the senders say -------------------------------------------------------------
 
 
-def test_acknowledged_events_are_looked_for(
-    system: Any, gateway: Run, verdict: Verdict, tmp_path: Path
-) -> None:
+def test_acknowledged_events_are_looked_for(system, gateway, verdict, tmp_path):
     """Ids in spool and lake are found; one that is nowhere fails the audit."""
     node = system.node()
     node.take(node.publish(b'{"event":{"id":"a"}}', b'{"event":{"id":"b"}}'))

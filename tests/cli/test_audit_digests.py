@@ -69,9 +69,7 @@ def link(path: Path) -> str:
 
 
 @pytest.mark.parametrize("where", ["head", "payloads", "middle", "footer", "tail"])
-def test_a_flipped_bit_in_the_spool_is_not_complete(
-    system: Any, gateway: Run, where: str
-) -> None:
+def test_a_flipped_bit_in_the_spool_is_not_complete(system, gateway, where):
     """Wherever it is, and whether Spark could read the file or not."""
     path = system.node().publish(count=2000)
     size = path.stat().st_size
@@ -87,9 +85,7 @@ def test_a_flipped_bit_in_the_spool_is_not_complete(
 
 
 @pytest.mark.parametrize("digest", [None, "right"])
-def test_other_payloads_in_the_spool_are_not_complete(
-    system: Any, gateway: Run, digest: str | None
-) -> None:
+def test_other_payloads_in_the_spool_are_not_complete(system, gateway, digest):
     """A whole, readable file with the right lsns; its own digest tells, or the catalog."""
     path = system.node().publish(b"one", b"two")
     rewrite(path, digest=digest)
@@ -99,7 +95,7 @@ def test_other_payloads_in_the_spool_are_not_complete(
     assert ("it says" if digest is None else "the catalog says") in out
 
 
-def test_a_file_without_a_digest_is_fine(system: Any, gateway: Run) -> None:
+def test_a_file_without_a_digest_is_fine(system, gateway):
     """If it has no line in the catalog, either."""
     node = system.node()
     path = node.publish(b"one", b"two")
@@ -109,9 +105,7 @@ def test_a_file_without_a_digest_is_fine(system: Any, gateway: Run) -> None:
 
 
 @pytest.mark.parametrize("body", [False, True])
-def test_payloads_are_followed_into_the_tables(
-    system: Any, gateway: Run, body: bool
-) -> None:
+def test_payloads_are_followed_into_the_tables(system, gateway, body):
     """By the digest of their file, in the archive or only in the catalog."""
     node = system.node()
     first, second = node.publish(count=50), node.publish(count=60)
@@ -134,9 +128,7 @@ def test_payloads_are_followed_into_the_tables(
 
 
 @pytest.mark.parametrize("column", ["node", "lsn"])
-def test_a_row_without_node_or_lsn_is_told(
-    system: Any, gateway: Run, column: str
-) -> None:
+def test_a_row_without_node_or_lsn_is_told(system, gateway, column):
     """The payloads of the others are compared nevertheless."""
     node = system.node()
     node.take(node.publish(count=20))
@@ -151,7 +143,7 @@ def test_a_row_without_node_or_lsn_is_told(
     assert "the 20 payloads of 1 file as published" in out
 
 
-def test_an_lsn_column_of_another_type_is_told(system: Any, gateway: Run) -> None:
+def test_an_lsn_column_of_another_type_is_told(system, gateway):
     """Such a file is compared with nothing."""
     node = system.node()
     node.take(node.publish(count=20))
@@ -163,7 +155,7 @@ def test_an_lsn_column_of_another_type_is_told(system: Any, gateway: Run) -> Non
     assert f"problem: {table}: its column lsn is string, not int64" in out
 
 
-def test_rows_of_a_table_without_a_payload_are_told(system: Any, gateway: Run) -> None:
+def test_rows_of_a_table_without_a_payload_are_told(system, gateway):
     """A damaged name of a column; only a VARIANT is no fault, and told as such."""
     node = system.node()
     path = node.publish(count=9)
@@ -190,7 +182,7 @@ def content(gateway: Run, *more: object) -> dict[str, Any]:
     return plain
 
 
-def test_what_is_compared_with_nothing_is_counted(system: Any, gateway: Run) -> None:
+def test_what_is_compared_with_nothing_is_counted(system, gateway):
     """Of one node or of all: file and catalog's line are gone, and so is the digest."""
     node = system.node()
     node.take(node.publish(count=5)).unlink()
@@ -206,9 +198,7 @@ def test_what_is_compared_with_nothing_is_counted(system: Any, gateway: Run) -> 
     assert content(gateway, "--node", "gw-2")["uncompared"] == 0
 
 
-def test_the_rows_of_a_file_are_compared_of_which_one_is_missing(
-    system: Any, gateway: Run
-) -> None:
+def test_the_rows_of_a_file_are_compared_of_which_one_is_missing(system, gateway):
     """Each with the file's own, while spool or archive has it; what the tables have none of
     is not meant."""
     node = system.node()
@@ -237,9 +227,7 @@ def test_the_rows_of_a_file_are_compared_of_which_one_is_missing(
     assert (found["passed_over"], found["uncompared"], found["events"]) == (1, 3, 5)
 
 
-def test_tables_that_are_compacted_meanwhile_are_counted(
-    system: Any, gateway: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tables_that_are_compacted_meanwhile_are_counted(system, gateway, monkeypatch):
     """Their rows are compared with nothing, which the next look may do."""
     node = system.node()
     node.take(node.publish(count=5))
@@ -274,7 +262,7 @@ def into_tables(system: Any, path: Path, *, body: bool) -> None:
     pq.write_table(table.slice(0, half), target / f"part-2-{path.name}")
 
 
-def test_a_changed_file_in_the_archive_is_found(system: Any, gateway: Run) -> None:
+def test_a_changed_file_in_the_archive_is_found(system, gateway):
     """With --content; the tables have its events, so that nothing is missing."""
     node = system.node()
     path = node.take(node.publish(count=500))
@@ -297,7 +285,7 @@ def files(system: Any) -> list[Path]:
     return [node.take(path) for path in made[:3]] + made[3:]
 
 
-def test_a_chain_is_whole(files: list[Path], gateway: Run) -> None:
+def test_a_chain_is_whole(files, gateway):
     """The newest link is told; a link that was kept is found, another one is not."""
     status, out, _ = gateway("audit", "--chain", "--link", link(files[1]))
     assert status == 0
@@ -312,9 +300,7 @@ def test_a_chain_is_whole(files: list[Path], gateway: Run) -> None:
 
 @pytest.mark.parametrize("catalog", [True, False])
 @pytest.mark.parametrize("which", [0, 1, 3])
-def test_a_removed_file_is_named(
-    system: Any, files: list[Path], gateway: Run, which: int, catalog: bool
-) -> None:
+def test_a_removed_file_is_named(system, files, gateway, which, catalog):
     """By the catalog, or at least by its lsns."""
     files[which].unlink()
     if not catalog:
@@ -326,7 +312,7 @@ def test_a_removed_file_is_named(
     assert out.splitlines()[-1].endswith("the chain of gw-1 is broken")
 
 
-def test_the_newest_file_is_missed(files: list[Path], gateway: Run) -> None:
+def test_the_newest_file_is_missed(files, gateway):
     """No file says so; the catalog does."""
     files[4].unlink()
     _, out, _ = gateway("audit", "--chain")
@@ -335,9 +321,7 @@ def test_the_newest_file_is_missed(files: list[Path], gateway: Run) -> None:
 
 @pytest.mark.parametrize("catalog", [True, False])
 @pytest.mark.parametrize("which", [0, 2, 3])
-def test_a_changed_file_is_named(
-    system: Any, files: list[Path], gateway: Run, which: int, catalog: bool
-) -> None:
+def test_a_changed_file_is_named(system, files, gateway, which, catalog):
     """By its line of the catalog, or by the link in the file after it."""
     rewrite(files[which])
     if not catalog:
@@ -348,7 +332,7 @@ def test_a_changed_file_is_named(
     assert [str(files[which]) in line for line in faults] == [True]
 
 
-def test_exchanged_files_are_named(files: list[Path], gateway: Run) -> None:
+def test_exchanged_files_are_named(files, gateway):
     """Two files with each other's names."""
     aside = files[0].with_name("aside")
     files[0].rename(aside)
@@ -359,9 +343,7 @@ def test_exchanged_files_are_named(files: list[Path], gateway: Run) -> None:
         assert f"problem: {path}: changed or exchanged: the catalog says" in out
 
 
-def test_what_retention_removed_is_told_as_such(
-    system: Any, files: list[Path], gateway: Run
-) -> None:
+def test_what_retention_removed_is_told_as_such(system, files, gateway):
     """The chain begins at the oldest file that is there."""
     expire(system.root, [path.name for path in files[:2]], "gw-1")
     for path in files[:2]:
@@ -376,9 +358,7 @@ def test_what_retention_removed_is_told_as_such(
     assert "removed: what had lsn 21 to 30 is in no place" in out
 
 
-def test_what_another_incarnation_had_expired_is_no_excuse(
-    system: Any, files: list[Path], gateway: Run
-) -> None:
+def test_what_another_incarnation_had_expired_is_no_excuse(system, files, gateway):
     """A rebuilt machine gives its lsns again: those of the one before left the archive."""
     expire(system.root, [file_name("gw-1", A, 1, 90)], "gw-1")
     files[1].unlink()
@@ -387,9 +367,7 @@ def test_what_another_incarnation_had_expired_is_no_excuse(
     assert "removed: what had lsn 11 to 20 is in no place" in out
 
 
-def test_the_job_may_delete_what_it_has_committed(
-    system: Any, files: list[Path], gateway: Run, tmp_path: Path
-) -> None:
+def test_the_job_may_delete_what_it_has_committed(system, files, gateway, tmp_path):
     """With `spool.after: delete`; what no table has may not be gone."""
     ledger = system.root / "lake/.gateway/events.json"
     ledger.parent.mkdir()
@@ -427,9 +405,7 @@ def forget_digests(system: Any) -> None:
 
 
 @pytest.mark.parametrize("earlier", [True, False])
-def test_files_of_earlier_versions_may_be_gone(
-    system: Any, gateway: Run, earlier: bool
-) -> None:
+def test_files_of_earlier_versions_may_be_gone(system, gateway, earlier):
     """They had no digests and nobody wrote down that they expired; what has a digest in
     the catalog is of this version, and was removed."""
     node = system.node()
@@ -454,9 +430,7 @@ def test_files_of_earlier_versions_may_be_gone(
         assert "removed: what had lsn 1 to 7 is in no place" in out
 
 
-def test_the_chain_is_verified_from_an_lsn_on(
-    system: Any, files: list[Path], gateway: Run
-) -> None:
+def test_the_chain_is_verified_from_an_lsn_on(system, files, gateway):
     """--from N passes over what is missing or exchanged before; links of files before it
     are in no chain then."""
     files[0].unlink()
@@ -473,7 +447,7 @@ def test_the_chain_is_verified_from_an_lsn_on(
     assert gateway("audit", "--chain", "--from", 21)[0] == 1
 
 
-def test_a_chain_that_the_gateway_lost_is_told(system: Any, gateway: Run) -> None:
+def test_a_chain_that_the_gateway_lost_is_told(system, gateway):
     """Somebody removed the newest file and all that knew its link."""
     node = system.node()
     node.take(node.publish(count=3))

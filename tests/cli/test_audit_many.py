@@ -126,7 +126,7 @@ def everywhere(cluster: Cluster) -> None:
         cluster.nodes[name].store(count=number)
 
 
-def test_one_answer_for_all(cluster: Cluster, verdict: Verdict) -> None:
+def test_one_answer_for_all(cluster, verdict):
     """The job alone sees table and bucket, and a gateway alone not what is in the table;
     together they account for every event of all.
     """
@@ -144,9 +144,7 @@ def test_one_answer_for_all(cluster: Cluster, verdict: Verdict) -> None:
     assert places(only) == {"gw-2": (10, 5, 3, 2)}
 
 
-def test_what_only_its_gateway_knows_is_missed(
-    cluster: Cluster, verdict: Verdict
-) -> None:
+def test_what_only_its_gateway_knows_is_missed(cluster, verdict):
     """An object at the end of those of a node that is lost: the job can not know of it."""
     everywhere(cluster)
     lost = cluster.upload("gw-3", 4)  # and the three that were in its journal
@@ -161,7 +159,7 @@ def test_what_only_its_gateway_knows_is_missed(
     assert lost in hole["note"]
 
 
-def test_two_directories_of_one_node(cluster: Cluster, verdict: Verdict) -> None:
+def test_two_directories_of_one_node(cluster, verdict):
     """A machine that was replaced, and the disk of the old one."""
     everywhere(cluster)
     (cluster.root / "gw-1").rename(cluster.root / "old")
@@ -233,7 +231,7 @@ def ask(cluster: Cluster, verdict: Verdict, tmp_path: Path) -> Verdict:
     return ask
 
 
-def test_gateways_on_other_machines_are_asked(ask: Verdict, serve: Make[str]) -> None:
+def test_gateways_on_other_machines_are_asked(ask, serve):
     """How far they are, and what is in their journals alone: a hole before that shows."""
     one = serve(answering(node="gw-1", durable=12, published=8))
     two = serve(answering(node="gw-2", durable=10, published=8))
@@ -249,7 +247,7 @@ def test_gateways_on_other_machines_are_asked(ask: Verdict, serve: Make[str]) ->
     assert node["in_journal"] == 2
 
 
-def test_an_edge_that_forwards_its_files(ask: Verdict, serve: Make[str]) -> None:
+def test_an_edge_that_forwards_its_files(ask, serve):
     """What it says is at the hub must be there; the rest is with it, in spool and journal."""
 
     def edge(arrived: int) -> str:
@@ -265,7 +263,7 @@ def test_an_edge_that_forwards_its_files(ask: Verdict, serve: Make[str]) -> None
     assert [(one["first"], one["last"]) for one in node["holes"]] == [(9, 9)]
 
 
-def test_an_edge_that_is_at_another_hub(ask: Verdict, serve: Make[str]) -> None:
+def test_an_edge_that_is_at_another_hub(ask, serve):
     """What it says is there need not be here: that is said, and is no proof."""
 
     def edge(hub: str) -> str:
@@ -279,7 +277,7 @@ def test_an_edge_that_is_at_another_hub(ask: Verdict, serve: Make[str]) -> None:
     assert "its files go to hub-2 now, which is not looked at here" in str(report)
 
 
-def test_an_edge_whose_files_are_on_the_way(ask: Verdict, serve: Make[str]) -> None:
+def test_an_edge_whose_files_are_on_the_way(ask, serve):
     """What it has handed on, and the gateway in between still has, is not missing here; what
     that one has handed on must be here.
     """
@@ -303,9 +301,7 @@ def test_an_edge_whose_files_are_on_the_way(ask: Verdict, serve: Make[str]) -> N
     assert "its files go to region now, which is not looked at here" in str(alone)
 
 
-def test_at_the_edge_there_are_no_tables(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_at_the_edge_there_are_no_tables(tmp_path, capsys):
     """It says where they are, and does not say that all is missing."""
     path = tmp_path / "edge.yaml"
     path.write_text(
@@ -318,9 +314,7 @@ def test_at_the_edge_there_are_no_tables(
     )
 
 
-def test_a_gateway_that_can_not_be_asked_is_a_problem(
-    ask: Verdict, serve: Make[str]
-) -> None:
+def test_a_gateway_that_can_not_be_asked_is_a_problem(ask, serve):
     """Nobody there, no token, a bucket that is not looked at, one node twice."""
     elsewhere = serve(
         answering(node="gw-9", durable=1, published=1, bucket="s3://other/spool")
@@ -346,9 +340,7 @@ def test_a_gateway_that_can_not_be_asked_is_a_problem(
         assert "node gw-1 answers here and at another address" in problem["why"]
 
 
-def test_acknowledged_ids_are_looked_for_in_all(
-    cluster: Cluster, verdict: Verdict, tmp_path: Path
-) -> None:
+def test_acknowledged_ids_are_looked_for_in_all(cluster, verdict, tmp_path):
     """In the directories of each, in the bucket."""
     gw_1, gw_2 = cluster.nodes["gw-1"], cluster.nodes["gw-2"]
     acked = tmp_path / "acked"
@@ -361,9 +353,7 @@ def test_acknowledged_ids_are_looked_for_in_all(
     assert found["acknowledged"]["missing"] == ["c"]
 
 
-def test_one_directory_for_digests(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_directory_for_digests(cluster, capsys):
     """Chains and payloads are each gateway's own; wrong use is said."""
     for words in (
         [*cluster.named("job", "gw-1"), "--chain"],

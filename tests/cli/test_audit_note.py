@@ -42,7 +42,7 @@ def noted(config: Path, *more: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_what_it_found_lies_beside_the_tables(system: Any, config: Make[Path]) -> None:
+def test_what_it_found_lies_beside_the_tables(system, config):
     """Complete, then with events that are nowhere and one that is there twice; when one is
     to come, and how often, stays as it was.
     """
@@ -77,14 +77,7 @@ def test_what_it_found_lies_beside_the_tables(system: Any, config: Make[Path]) -
         ({"read_bytes": "1MiB"}, "it read 1.0 MiB (spark.audit.read_bytes)"),
     ],
 )
-def test_it_ends_at_its_limits(
-    limits: dict[str, str],
-    why: str,
-    system: Any,
-    config: Make[Path],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_it_ends_at_its_limits(limits, why, system, config, monkeypatch, capsys):
     """Without a verdict; what the last one found is still what is known."""
     monkeypatch.setattr(_audit_note, "_give_way", lambda: None)
     lake = system.root / "lake"
@@ -109,8 +102,8 @@ def test_it_ends_at_its_limits(
 
 
 def test_it_ends_when_it_is_asked_to_and_leaves_signals_as_they_were(
-    system: Any, config: Make[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    system, config, monkeypatch
+):
     monkeypatch.setattr(_audit_note, "_give_way", lambda: None)
     handler = signal.getsignal(signal.SIGTERM)
 
@@ -125,9 +118,7 @@ def test_it_ends_when_it_is_asked_to_and_leaves_signals_as_they_were(
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
 
-def test_an_error_is_noted_and_told(
-    system: Any, config: Make[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_is_noted_and_told(system, config, monkeypatch):
     """As it would be without."""
     monkeypatch.setattr(_audit_note, "_give_way", lambda: None)
 
@@ -142,14 +133,12 @@ def test_an_error_is_noted_and_told(
 @pytest.mark.parametrize(
     "more", [{"data_dir": [Path("x")]}, {"node": "gw-1"}, {"first": 7}]
 )
-def test_a_part_is_not_noted_as_the_whole(
-    more: dict[str, Any], config: Make[Path]
-) -> None:
+def test_a_part_is_not_noted_as_the_whole(more, config):
     with pytest.raises(WrongUse, match="--note is about all"):
         _audit_note.run(asked(config(), **more), lambda args, heard: 0)
 
 
-def test_a_word_that_can_not_be_read_is_none(tmp_path: Path) -> None:
+def test_a_word_that_can_not_be_read_is_none(tmp_path):
     """Cut off, of another kind, or with fields of a later version."""
     path = Audited.path(tmp_path)
     path.parent.mkdir()

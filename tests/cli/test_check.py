@@ -6,7 +6,6 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -14,7 +13,7 @@ import yaml
 from gateway.cli import main
 from gateway.daemon.start import Options
 from gateway_testkit.certificates import Authority, Pair
-from pomelo_shapes import SHAPES, Shape
+from pomelo_shapes import SHAPES
 
 GOOD = """
 node: gw-1
@@ -41,7 +40,7 @@ def file(tmp_path: Path, server_pair: Pair) -> Path:
     return path
 
 
-def test_ok(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ok(file, capsys):
     """It says so, and what will listen where."""
     assert main(["check", str(file)]) == 0
     assert capsys.readouterr().out.splitlines() == [
@@ -64,9 +63,7 @@ def test_ok(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ("archive_bytes: 1GiB", "with more than 1GiB there the oldest go unread"),
     ],
 )
-def test_what_becomes_of_files_for_consumers(
-    file: Path, capsys: pytest.CaptureFixture[str], spool: str, told: str
-) -> None:
+def test_what_becomes_of_files_for_consumers(file, capsys, spool, told):
     """Where they read, how long a file stays for them, and what comes first."""
     file.write_text(f"{GOOD}spool: {{{spool}, consumers: [mine, yours]}}")
     assert main(["check", str(file)]) == 0
@@ -78,9 +75,7 @@ def test_what_becomes_of_files_for_consumers(
     assert told in then
 
 
-def test_where_files_are_forwarded(
-    file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_where_files_are_forwarded(file, capsys):
     """To whom, as whom, and what is so while that is away; and that others could read it."""
     file.write_text(
         f"{GOOD}spool: {{after: forward, retention: 2h, max_bytes: 1GiB}}\n"
@@ -97,7 +92,7 @@ def test_where_files_are_forwarded(
     ]
 
 
-def test_several_hubs(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_hubs(file, capsys):
     """In which order, and when the next one has its turn; each that others can read."""
     file.write_text(
         f"{GOOD}spool: {{after: forward}}\n"
@@ -113,9 +108,7 @@ def test_several_hubs(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "warning: events go to http://other:2 as they are: use https:" in out
 
 
-def test_a_hub_whose_job_is_one_of_several(
-    file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_hub_whose_job_is_one_of_several(file, capsys):
     """An edge that has gone to the hub of another job would be in the tables twice."""
     file.write_text(
         "node: hub\ndata_dir: /tmp/x\n"
@@ -127,7 +120,7 @@ def test_a_hub_whose_job_is_one_of_several(
     assert "warning: edges: other jobs write the tables of spark.job: north, too" in out
 
 
-def test_what_else_is_open(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_else_is_open(file, capsys):
     """A listener's second port, and what it shows to whoever connects, are named."""
     file.write_text(
         "listeners:\n"
@@ -142,9 +135,7 @@ def test_what_else_is_open(file: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "tcp:7400, not encrypted, publishes tap and events" in said
 
 
-def test_who_may_do_what_is_said(
-    file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_who_may_do_what_is_said(file, capsys):
     """Pravega's rules in sentences; and a warning where no client can prove its name."""
     streams = (
         "listeners:\n"
@@ -165,7 +156,7 @@ def test_who_may_do_what_is_said(
     )
 
 
-def test_not_ok(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_not_ok(file, capsys):
     """All that is wrong goes to standard error, each with file and place; status 1."""
     file.write_text(GOOD.replace("tcp:5045", "tcp:70000").replace("node:", "nod:"))
     assert main(["check", str(file)]) == 1
@@ -209,13 +200,7 @@ GAME = "listeners: [{name: game, protocol: pomelo, listen: tcp:3010, options: %s
     ],
     ids=["typo", "type", "code", "jwt"],
 )
-def test_what_no_daemon_starts_with(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    options: Any,
-    why: str,
-) -> None:
+def test_what_no_daemon_starts_with(tmp_path, capsys, monkeypatch, options, why):
     """What a service of a listener refuses is refused here: file, path, value, remedy."""
     monkeypatch.setitem(sys.modules, "jwt", None)  # as if it were not installed
     protos = tmp_path / "server.json"
@@ -236,9 +221,7 @@ def test_what_no_daemon_starts_with(
     assert why in capsys.readouterr().err
 
 
-def test_a_certificate_that_is_none(
-    file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_certificate_that_is_none(file, capsys):
     """The daemon would not start with it; place and file are named."""
     (file.parent / "c.pem").write_text("no certificate")
     assert main(["check", str(file)]) == 1
@@ -247,9 +230,7 @@ def test_a_certificate_that_is_none(
     assert "c.pem" in said
 
 
-def test_a_certificate_of_the_admin_port_that_is_none(
-    file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_certificate_of_the_admin_port_that_is_none(file, capsys):
     """Likewise; and where it can be used, how the port is open is told."""
     tls = "tls: {certificate: admin.pem, private_key: c.pem}"
     listen = "listen: 'tcp:127.0.0.1:8443'"
@@ -264,7 +245,7 @@ def test_a_certificate_of_the_admin_port_that_is_none(
     assert capsys.readouterr().err.startswith(f"{file}: admin: tls: ")
 
 
-def test_nothing_is_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_made(tmp_path, capsys):
     """Not the data directory, though an outbox has its files there, nor any other file."""
     path = tmp_path / "gateway.yaml"
     data = f"data_dir: {tmp_path / 'data'}\n"
@@ -275,9 +256,7 @@ def test_nothing_is_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize("game", SHAPES.values(), ids=SHAPES)
-def test_definitions_of_games(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], game: Shape
-) -> None:
+def test_definitions_of_games(tmp_path, capsys, game):
     """Every shape of them is fine.  Of which routes nobody hears whether a request is
     stored is said, and not where a backend answers them.
     """
@@ -299,9 +278,7 @@ def test_definitions_of_games(
     assert json.loads(capsys.readouterr().out)["warnings"] == []
 
 
-def test_large_frames_need_memory(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_large_frames_need_memory(tmp_path, capsys):
     """Who raises `compressed_bytes` is told how much memory goes with it."""
     path = tmp_path / "gateway.yaml"
 
@@ -322,13 +299,13 @@ def test_large_frames_need_memory(
     assert "journal.memory_bytes to 1GiB at least" in why
 
 
-def test_no_such_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_such_file(tmp_path, capsys):
     """A wrong name is wrong use: status 2."""
     assert main(["check", str(tmp_path / "none.yaml")]) == 2
     assert "no such file" in capsys.readouterr().err
 
 
-def test_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json(file, capsys):
     """For programs: what holds with its defaults, or what is wrong with its places."""
     assert main(["check", "--json", str(file)]) == 0
     shown = capsys.readouterr().out
@@ -351,7 +328,7 @@ def test_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     }
 
 
-def test_warnings(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_warnings(file, capsys):
     """What is allowed, and loses something, is said; the configuration is fine."""
     streams = "  - {name: s, protocol: pravega, listen: tcp:12345}\nadmin:"
     file.write_text(GOOD.replace("admin:", streams) + "spool: {after: delete}\n")
@@ -375,9 +352,7 @@ def test_warnings(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ("listen: unix:rsio.sock", False),
     ],
 )
-def test_names_without_tokens(
-    file: Path, capsys: pytest.CaptureFixture[str], listener: str, warns: bool
-) -> None:
+def test_names_without_tokens(file, capsys, listener, warns):
     """A stranger can stop an RS.io sender whose name he knows: that is said."""
     streams = f"  - {{name: all, protocol: rsio, {listener}}}\nadmin:"
     file.write_text(GOOD.replace("admin:", streams))
@@ -390,9 +365,7 @@ def test_names_without_tokens(
     ("options", "warns"),
     [("", True), (", options: {offsets: false}", False)],
 )
-def test_names_behind_a_shared_port(
-    file: Path, capsys: pytest.CaptureFixture[str], options: str, warns: bool
-) -> None:
+def test_names_behind_a_shared_port(file, capsys, options, warns):
     """An RS.io sender that meets another gateway is not known there: that is said."""
     shared = f"listen: tcp:7400, reuse_port: true{options}"
     streams = f"  - {{name: all, protocol: rsio, {shared}}}\nadmin:"
@@ -402,7 +375,7 @@ def test_names_behind_a_shared_port(
     assert ("warning: all: RS.io senders with a name" in said) is warns
 
 
-def test_effective(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_effective(file, capsys):
     """The configuration with its defaults is YAML, and shows no secret."""
     assert main(["check", "--effective", str(file)]) == 0
     shown = capsys.readouterr().out
@@ -411,7 +384,7 @@ def test_effective(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "hunter2" not in shown
 
 
-def test_schema(capsys: pytest.CaptureFixture[str]) -> None:
+def test_schema(capsys):
     """`gateway schema` prints the JSON Schema."""
     assert main(["schema"]) == 0
     assert "listeners" in json.loads(capsys.readouterr().out)["properties"]
@@ -426,13 +399,7 @@ def test_schema(capsys: pytest.CaptureFixture[str]) -> None:
         ("/srv/{a}*", "keep", None),
     ],
 )
-def test_a_path_that_spark_can_not_read(
-    file: Path,
-    capsys: pytest.CaptureFixture[str],
-    folder: str,
-    after: str,
-    odd: str | None,
-) -> None:
+def test_a_path_that_spark_can_not_read(file, capsys, folder, after, odd):
     """Before there are events in it; without a job it does not matter."""
     text = re.sub("^data_dir:.*\n", "", GOOD, flags=re.MULTILINE)
     more = f"data_dir: {json.dumps(folder)}\nspool: {{after: {after}}}\n"
@@ -461,13 +428,8 @@ def test_a_path_that_spark_can_not_read(
     ],
 )
 def test_a_directory_that_goes_with_its_pod(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    mount: str,
-    more: str,
-    said: str,
-) -> None:
+    tmp_path, capsys, monkeypatch, mount, more, said
+):
     """Without a bucket nothing else knows what was acknowledged there."""
     mounts = tmp_path / "mountinfo"
     mounts.write_text(f"21 1 0:5 / /proc rw - proc\n22 1 8:1 {mount} /dev/sda rw\n")
@@ -485,9 +447,7 @@ def test_a_directory_that_goes_with_its_pod(
 
 
 @pytest.mark.parametrize(("memory", "warns"), [("32MiB", False), ("31MiB", True)])
-def test_a_message_that_never_fits(
-    file: Path, capsys: pytest.CaptureFixture[str], memory: str, warns: bool
-) -> None:
+def test_a_message_that_never_fits(file, capsys, memory, warns):
     """Its sender would send it for ever: `gateway check` says which key to raise."""
     file.write_text(GOOD + f"journal: {{memory_bytes: {memory}}}\n")
     assert main(["check", str(file)]) == 0
@@ -496,9 +456,7 @@ def test_a_message_that_never_fits(
 
 
 @pytest.mark.parametrize("where", ["listener", "admin"])
-def test_a_crl_has_a_key_of_its_own(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], where: str
-) -> None:
+def test_a_crl_has_a_key_of_its_own(tmp_path, capsys, where):
     """Among the authorities it would not be looked at; a start would say the same."""
     authority = Authority(tmp_path)
     pair = authority.issue("gw")
@@ -533,12 +491,7 @@ def test_a_crl_has_a_key_of_its_own(
     )
 
 
-def test_tables_that_can_not_be_here(
-    file: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_tables_that_can_not_be_here(file, tmp_path, capsys, monkeypatch):
     """Another kind than data_dir has, and one that the installed Spark has no jars for."""
     (tmp_path / "lake/.gateway").mkdir(parents=True)
     (tmp_path / "lake/.gateway/sink.json").write_text('{"sink": "parquet"}')

@@ -8,13 +8,13 @@ HEAD = ("name", "events", "why")
 ROWS = [("beats", "1,234", "a long story, " * 9), ("game", 7, "")]
 
 
-def test_numbers_stand_to_the_right() -> None:
+def test_numbers_stand_to_the_right():
     """With their units; a dash is a number that is not known."""
     text = table(("name", "size", "age"), [("a", "9 B", "-"), ("b", "10 KiB", "2.5 s")])
     assert text == "name    size    age\na        9 B      -\nb     10 KiB  2.5 s"
 
 
-def test_the_widest_column_gives_way() -> None:
+def test_the_widest_column_gives_way():
     """The others are whole."""
     head, beats, game = table(HEAD, ROWS, 40).splitlines()
     assert beats == "beats   1,234  a long story, a long sto…"
@@ -22,14 +22,14 @@ def test_the_widest_column_gives_way() -> None:
     assert head.split() == list(HEAD)
 
 
-def test_what_is_expendable_goes_first() -> None:
+def test_what_is_expendable_goes_first():
     """As much of it as helps, in the order given."""
     assert table(HEAD, ROWS, 13, ("why", "events")) == (
         "name   events\nbeats   1,234\ngame        7"
     )
 
 
-def test_wide_characters() -> None:
+def test_wide_characters():
     """Are counted as the cells that they take; nothing plays tricks on a terminal."""
     text = table(("a", "b"), [("漢字", "x"), ("\x1b[2J", "y")])
     assert text == "a          b\n漢字       x\n\\u001b[2J  y"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -35,7 +34,7 @@ def script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[str]
 
 
 @pytest.mark.parametrize(("shell", "code"), [("bash", BASH), ("fish", FISH)])
-def test_words_are_completed(script: Any, shell: str, code: str) -> None:
+def test_words_are_completed(script, shell, code):
     """Commands, those of plug-ins too; options; choices; commands within commands."""
     path = script(shell)
     for line, word in (
@@ -49,7 +48,7 @@ def test_words_are_completed(script: Any, shell: str, code: str) -> None:
         assert done.stdout.split() == [word], (line, done.stderr)
 
 
-def test_zsh_takes_it(script: Any) -> None:
+def test_zsh_takes_it(script):
     """Its syntax is zsh's."""
     done = run("zsh", "-n", script("zsh"))
     assert (done.returncode, done.stderr) == (0, "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,9 +27,7 @@ def why(gateway: Run) -> list[str]:
     return [one["why"] for one in found["unknown"]]
 
 
-def test_nothing_follows_a_gateway_that_stopped_in_good_order(
-    system: Any, gateway: Run
-) -> None:
+def test_nothing_follows_a_gateway_that_stopped_in_good_order(system, gateway):
     """It is kept beside what was heard of it, for whoever takes files from here; what it had
     acknowledged is asked for as before.
     """
@@ -51,9 +48,7 @@ def test_nothing_follows_a_gateway_that_stopped_in_good_order(
     assert "the audit waits for nothing of node shop" in err
 
 
-def test_what_a_lost_gateway_had_acknowledged_is_missing(
-    system: Any, gateway: Run
-) -> None:
+def test_what_a_lost_gateway_had_acknowledged_is_missing(system, gateway):
     """It was killed: from now on what only its word vouched for is nowhere."""
     system.lake([1, 2, 3], "a.parquet", node="shop")
     heard(system, NodeRecord(A, 1, 9, 90.0, "journal"))
@@ -65,9 +60,7 @@ def test_what_a_lost_gateway_had_acknowledged_is_missing(
     assert (hole["first"], hole["last"]) == (4, 9)
 
 
-def test_the_end_of_a_lost_disk_is_accepted_and_not_decommissioned(
-    system: Any, gateway: Run
-) -> None:
+def test_the_end_of_a_lost_disk_is_accepted_and_not_decommissioned(system, gateway):
     """Another directory has the name: what is lost is lost."""
     system.lake([1, 2, 3], "a.parquet", node="shop")
     heard(system, NodeRecord(A, 1, 3, 90.0, "journal"))
@@ -84,9 +77,7 @@ def test_the_end_of_a_lost_disk_is_accepted_and_not_decommissioned(
     assert "gateway audit accept shop 4- accepts it" in err
 
 
-def test_a_machine_says_it_of_its_own_directory(
-    system: Any, gateway: Run, tmp_path: Path
-) -> None:
+def test_a_machine_says_it_of_its_own_directory(system, gateway, tmp_path):
     """Once all is published, and it was stopped in good order."""
     node = system.node("gw-1")
     node.publish(count=3)
@@ -106,7 +97,7 @@ def test_a_machine_says_it_of_its_own_directory(
 
 
 @pytest.mark.parametrize("node", ["nobody"])
-def test_a_node_that_is_not_there(system: Any, gateway: Run, node: str) -> None:
+def test_a_node_that_is_not_there(system, gateway, node):
     """Is said."""
     system.lake([1], "a.parquet")
     status, _, err = gateway("decommission", node)

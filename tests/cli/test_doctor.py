@@ -21,7 +21,7 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def test_all_looks(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_looks(config, capsys):
     """Each is a line with its state first; nothing is left behind."""
     assert main(["doctor", "--config", str(config)]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -31,7 +31,7 @@ def test_all_looks(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert list((config.parent / "data").iterdir()) == []
 
 
-def test_something_fails(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_something_fails(config, capsys):
     """What to do stands behind it; the exit status is 1, in JSON too."""
     data = config.parent / "data"
     data.rmdir()
@@ -54,9 +54,7 @@ def test_something_fails(config: Path, capsys: pytest.CaptureFixture[str]) -> No
     }
 
 
-def test_a_wrong_configuration(
-    config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_configuration(config, capsys):
     """Each mistake in it is a line; a file that is not there is wrong use."""
     config.write_text(config.read_text() + "node2: x\nworkers: 0\n")
     assert main(["doctor", "--config", str(config)]) == 1

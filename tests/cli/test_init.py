@@ -37,7 +37,7 @@ def token(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("words", [*([name] for name in PROTOCOLS), PROTOCOLS])
-def test_a_configuration(tmp_path: Path, words: list[str]) -> None:
+def test_a_configuration(tmp_path, words):
     """Of one protocol, of all: it is valid, reachable from this machine only, and all
     that is kept lies beside it.
     """
@@ -47,11 +47,7 @@ def test_a_configuration(tmp_path: Path, words: list[str]) -> None:
     assert loaded.data_dir == tmp_path / "first" / "data"
 
 
-def test_what_to_do_next(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_what_to_do_next(tmp_path, monkeypatch, capsys):
     """Each step can be taken: `gateway send` is one only where the protocol can send."""
     init(tmp_path / "beats", "lumberjack")
     assert "\n  gateway send lumberjack --help\n" in capsys.readouterr().out
@@ -64,7 +60,7 @@ def test_what_to_do_next(
     assert "\n  gateway run --config" in out
 
 
-def test_all_addresses(tmp_path: Path) -> None:
+def test_all_addresses(tmp_path):
     """Who opens it to the world says so; then nobody may watch what others send."""
     words = ["rsio", "--all-addresses", "--node", "gw-1", "--data-dir", "/srv/gw"]
     loaded = config.load(init(tmp_path, *words))
@@ -88,7 +84,7 @@ def keys(value: Any, definitions: dict[str, Any]) -> set[str]:
     return found
 
 
-def test_every_key_is_there(tmp_path: Path) -> None:
+def test_every_key_is_there(tmp_path):
     """With its meaning above it: that of the types, so none can be forgotten."""
     text = init(tmp_path, *PROTOCOLS).read_text()
     shown = set(re.findall(r"^ *(?:- )?#?(\w+):", text, re.MULTILINE))
@@ -103,7 +99,7 @@ def test_every_key_is_there(tmp_path: Path) -> None:
     assert wanted - {"Column"} <= shown
 
 
-def test_what_is_shown_are_the_defaults(tmp_path: Path) -> None:
+def test_what_is_shown_are_the_defaults(tmp_path):
     """Whoever uncomments a section has changed nothing."""
     file = init(tmp_path, "pomelo", "--node", "gw-1")
     before = config.dump(config.load(file))
@@ -121,9 +117,7 @@ def test_what_is_shown_are_the_defaults(tmp_path: Path) -> None:
     assert config.dump(config.load(file)) == before
 
 
-def test_nothing_is_overwritten(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_overwritten(tmp_path, capsys):
     """If one of its files is there, it writes none."""
     (tmp_path / "compose.yaml").write_text("mine")
     words = ["init", "lumberjack", "--compose", "--directory", str(tmp_path)]
@@ -132,7 +126,7 @@ def test_nothing_is_overwritten(
     assert [path.name for path in tmp_path.iterdir()] == ["compose.yaml"]
 
 
-def test_a_disk_that_is_full(tmp_path: Path) -> None:
+def test_a_disk_that_is_full(tmp_path):
     """What is not whole is not left behind, where the next start would read it."""
     most = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, most[1]))
@@ -144,9 +138,7 @@ def test_a_disk_that_is_full(tmp_path: Path) -> None:
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_name_that_can_not_be(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_name_that_can_not_be(tmp_path, capsys):
     """What the daemon would refuse is not left behind."""
     words = ["init", "lumberjack", "--node", "GW 1", "--directory", str(tmp_path)]
     assert cli.main(words) == 2
@@ -154,7 +146,7 @@ def test_a_name_that_can_not_be(
     assert not list(tmp_path.iterdir())
 
 
-def test_units(tmp_path: Path) -> None:
+def test_units(tmp_path):
     """For both processes, with the programs of this environment."""
     loaded = config.load(init(tmp_path, "lumberjack", "--systemd"))
     assert loaded.data_dir == Path("/var/lib/gateway")
@@ -186,9 +178,7 @@ def test_units(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["--systemd", "--compose"])
-def test_for_production(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
-) -> None:
+def test_for_production(tmp_path, capsys, form):
     """One line says who may come in; with a certificate it is by TLS, in containers by
     what is mounted there.  One that does not fit its key is no configuration."""
     plain = tmp_path / "plain"
@@ -217,7 +207,7 @@ def test_for_production(
     assert "--certificate and --key need each other" in capsys.readouterr().err
 
 
-def test_compose(tmp_path: Path) -> None:
+def test_compose(tmp_path):
     """Both processes share the data; the ports are those of the listeners."""
     loaded = config.load(init(tmp_path, "lumberjack", "pravega", "--compose"))
     assert [str(each.listen) for each in loaded.listeners] == ["tcp:5044", "tcp:12345"]
@@ -234,9 +224,7 @@ def test_compose(tmp_path: Path) -> None:
     assert services["gateway"]["volumes"][0] == "data:/var/lib/gateway"
 
 
-def test_compose_with_a_directory_of_this_machine(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_compose_with_a_directory_of_this_machine(tmp_path, capsys):
     """It is mounted where the images have theirs, and whose it must be is said: what is
     kept would be gone with the container elsewhere.
     """
@@ -253,11 +241,7 @@ def test_compose_with_a_directory_of_this_machine(
     assert "\nUSER 10001:10001\n" in (ROOT / "Dockerfile").read_text()
 
 
-def test_units_for_another_directory(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_units_for_another_directory(tmp_path, monkeypatch, capsys):
     """They may write there; and what lies in somebody's home is not hidden from them."""
     monkeypatch.setattr(sys, "base_prefix", "/usr")
     programs = tmp_path / "bin"
@@ -284,9 +268,7 @@ def test_units_for_another_directory(
 
 
 @pytest.mark.parametrize(("mask", "told"), [(0o077, True), (0o022, False)])
-def test_compose_where_files_are_for_their_owner(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], mask: int, told: bool
-) -> None:
+def test_compose_where_files_are_for_their_owner(tmp_path, capsys, mask, told):
     """The containers, which run as somebody else, could not read the configuration."""
     before = os.umask(mask)
     try:
@@ -309,9 +291,7 @@ def test_compose_where_files_are_for_their_owner(
         (("--compose", "--systemd", "--data-dir", "/srv"), "one of --systemd and"),
     ],
 )
-def test_directories_that_nobody_can_mount(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], why: str
-) -> None:
+def test_directories_that_nobody_can_mount(tmp_path, capsys, words, why):
     """Nothing is written."""
     assert cli.main(["init", "lumberjack", *words, "--directory", str(tmp_path)]) == 2
     assert why in capsys.readouterr().err

@@ -14,7 +14,7 @@ def look(gateway: Run) -> dict[str, Any]:
     return report
 
 
-def test_audit_counts_a_kept_event_where_it_is_going(system: Any, gateway: Run) -> None:
+def test_audit_counts_a_kept_event_where_it_is_going(system, gateway):
     """An event is in the spool or in the lake, not in the journal and not doubled."""
     node = system.node(remembers=True)
     node.remember()
@@ -32,7 +32,7 @@ def test_audit_counts_a_kept_event_where_it_is_going(system: Any, gateway: Run) 
     assert (found["in_lake"], found["in_spool"], found["in_journal"]) == (3, 0, 2)
 
 
-def test_a_kept_segment_does_not_hide_a_lost_file(system: Any, gateway: Run) -> None:
+def test_a_kept_segment_does_not_hide_a_lost_file(system, gateway):
     """Nobody publishes it again, so its events are missing though they lie there."""
     node = system.node(remembers=True)
     path = node.publish(count=3)
@@ -44,9 +44,7 @@ def test_a_kept_segment_does_not_hide_a_lost_file(system: Any, gateway: Run) -> 
     assert path.name in hole["note"]
 
 
-def test_a_file_that_a_crash_left_hidden_is_still_to_come(
-    system: Any, gateway: Run
-) -> None:
+def test_a_file_that_a_crash_left_hidden_is_still_to_come(system, gateway):
     """The next start makes it public; until then the journal has its events."""
     node = system.node(remembers=True)
     path = node.publish(count=3)
@@ -56,7 +54,7 @@ def test_a_file_that_a_crash_left_hidden_is_still_to_come(
     assert report["nodes"][0]["in_journal"] == 3
 
 
-def test_spool_ls_shows_what_waits(system: Any, gateway: Run) -> None:
+def test_spool_ls_shows_what_waits(system, gateway):
     """Kept segments and metadata are not waiting; the events of others are."""
     node = system.node(remembers=True)
     node.publish(count=3)
@@ -74,7 +72,7 @@ def test_spool_ls_shows_what_waits(system: Any, gateway: Run) -> None:
     ]
 
 
-def test_spool_cat_prints_each_event_once(system: Any, gateway: Run) -> None:
+def test_spool_cat_prints_each_event_once(system, gateway):
     """From a lsn on, through files and journal, though a segment has them as well."""
     node = system.node(remembers=True)
     node.publish(b"1", b"2")
@@ -86,9 +84,7 @@ def test_spool_cat_prints_each_event_once(system: Any, gateway: Run) -> None:
     assert lsns == [1, 2, 3]
 
 
-def test_acknowledged_ids_are_searched_past_metadata(
-    system: Any, gateway: Run, tmp_path: Any
-) -> None:
+def test_acknowledged_ids_are_searched_past_metadata(system, gateway, tmp_path):
     """A batch without events is no event with an id."""
     node = system.node(remembers=True)
     node.remember(b'{"event":{"id":"x"}}')

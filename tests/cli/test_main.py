@@ -32,16 +32,14 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     return module
 
 
-def test_status_is_the_commands(command: SimpleNamespace) -> None:
+def test_status_is_the_commands(command):
     """What `run` returns is the exit status."""
     assert cli.main(["probe", "0"]) == 0
     assert cli.main(["probe", "1"]) == 1
 
 
 @pytest.mark.parametrize("words", [[], ["prob"], ["probe"], ["probe", "x"], ["--no"]])
-def test_wrong_use(
-    command: SimpleNamespace, words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_use(command, words, capsys):
     """Status 2, a message on standard error, nothing on standard output."""
     assert cli.main(words) == 2
     shown = capsys.readouterr()
@@ -49,29 +47,25 @@ def test_wrong_use(
     assert "gateway" in shown.err
 
 
-def test_a_near_miss(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_near_miss(capsys):
     """A mistyped command is answered with the one that was meant."""
     assert cli.main(["chekc"]) == 2
     assert "did you mean 'check'?" in capsys.readouterr().err
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version(capsys):
     """`gateway --version` says which."""
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out == f"gateway {__version__}\n"
 
 
-def test_help_of_a_command(
-    command: SimpleNamespace, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_help_of_a_command(command, capsys):
     """A command's help keeps the shape that its module gave it."""
     assert cli.main(["probe", "--help"]) == 0
     assert "\nExample:\n  gateway probe 1\n" in capsys.readouterr().out
 
 
-def test_messages_without_a_trace(
-    command: SimpleNamespace, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_messages_without_a_trace(command, capsys):
     """A wrong use or an invalid configuration is a message and status 2."""
 
     def wrong(args: argparse.Namespace) -> int:
@@ -90,7 +84,7 @@ def test_messages_without_a_trace(
     ]
 
 
-def test_a_fault_of_ours_keeps_its_trace(command: SimpleNamespace) -> None:
+def test_a_fault_of_ours_keeps_its_trace(command):
     """Whatever else goes wrong is a bug, and is not hidden."""
 
     def broken(args: argparse.Namespace) -> int:
@@ -101,7 +95,7 @@ def test_a_fault_of_ours_keeps_its_trace(command: SimpleNamespace) -> None:
         cli.main(["probe", "1"])
 
 
-def test_interrupted(command: SimpleNamespace) -> None:
+def test_interrupted(command):
     """^C ends a command with 130, as shells have it."""
 
     def interrupted(args: argparse.Namespace) -> int:
@@ -111,9 +105,7 @@ def test_interrupted(command: SimpleNamespace) -> None:
     assert cli.main(["probe", "1"]) == 130
 
 
-def test_a_module_that_is_not_there(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_module_that_is_not_there(monkeypatch, capsys):
     """It is said of that command; the others work, and so does the list."""
     table = {**cli.COMMANDS, "later": Command("gateway.cli.later", "not yet")}
     monkeypatch.setattr(cli, "COMMANDS", table)
@@ -132,13 +124,7 @@ def test_a_module_that_is_not_there(
         ("rsio-check", "rsio_check", "rsio-check"),
     ],
 )
-def test_a_package_that_is_not_there(
-    command: str,
-    lacks: str,
-    package: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_package_that_is_not_there(command, lacks, package, monkeypatch, capsys):
     """Without what a command needs beyond the gateway, it says what to install: in a clone
     a folder of that, elsewhere no package whose name anybody may register."""
 
@@ -161,9 +147,7 @@ def test_a_package_that_is_not_there(
 
 
 @pytest.mark.parametrize("name", cli.commands())
-def test_every_command_has_an_example(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_command_has_an_example(name, capsys):
     """`gateway COMMAND --help` shows command lines to try, each of which it understands."""
     assert cli.main([name, "--help"]) == 0
     shown = capsys.readouterr().out
@@ -177,14 +161,14 @@ def test_every_command_has_an_example(
         parser.parse_args(shlex.split(typed.replace("5f0c…", "5f" * 32)))
 
 
-def test_a_configuration_that_nobody_names(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_configuration_that_nobody_names(capsys):
     """Commands that need one look in the same place, the Spark job too."""
     for name in ("spark", "table", "audit", "doctor"):
         assert cli.main([name]) == 2
         assert "/etc/gateway/gateway.yaml: no such file" in capsys.readouterr().err
 
 
-def test_help_is_quick() -> None:
+def test_help_is_quick():
     """It imports neither pyarrow nor Spark nor Twisted nor the configuration."""
     heavy = ["pyarrow", "pyspark", "twisted", "pydantic", "yaml", "rich"]
     code = (
@@ -199,7 +183,7 @@ def test_help_is_quick() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_the_plugin_is_quick() -> None:
+def test_the_plugin_is_quick():
     """Every `twistd --help` on the machine imports it: it brings nothing heavy along."""
     code = (
         "import sys, runpy\n"
@@ -212,7 +196,7 @@ def test_the_plugin_is_quick() -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
-def test_a_closed_pipe() -> None:
+def test_a_closed_pipe():
     """`gateway … | head -1` shows no trace, whatever is left to write."""
     code = (
         "import sys; from gateway import cli; from gateway.sdk.protocol import Command; "
@@ -229,7 +213,7 @@ def test_a_closed_pipe() -> None:
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&- 2>&-"])
-def test_closed_from_the_beginning(closed: str) -> None:
+def test_closed_from_the_beginning(closed):
     """Nobody reads what it says, and no file that it opens is written into."""
     code = (
         "import os, sys; from gateway import cli; "
@@ -242,7 +226,7 @@ def test_closed_from_the_beginning(closed: str) -> None:
     assert (done.returncode, done.stderr) == (10 + closed.count("&-"), "")
 
 
-def test_a_locale_without_our_letters() -> None:
+def test_a_locale_without_our_letters():
     """They are spelled; there is no trace."""
     code = 'from gateway.cli import main; main(["audit", "--help"]); print("…")'
     done = run(

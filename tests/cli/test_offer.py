@@ -56,9 +56,7 @@ def left(system: Any) -> None:
     node.store(count=3)
 
 
-def test_it_goes_to_the_spool_of_another_gateway(
-    system: Any, offer: Offer, tmp_path: Path
-) -> None:
+def test_it_goes_to_the_spool_of_another_gateway(system, offer, tmp_path):
     """The journal too, under the node that gave its events; the audit there hears that
     nothing follows.  What is handed over is archived, and handed over once.
     """
@@ -81,7 +79,7 @@ def test_it_goes_to_the_spool_of_another_gateway(
     assert offer(system.root)[1].startswith("nothing lies there")
 
 
-def test_it_goes_to_a_bucket(system: Any, offer: Offer) -> None:
+def test_it_goes_to_a_bucket(system, offer):
     """Where the gateway's spool is one."""
     left(system)
     with small_s3() as server:
@@ -96,9 +94,7 @@ def test_it_goes_to_a_bucket(system: Any, offer: Offer) -> None:
         assert len([key for key in server.objects if "/events-old_" in key]) == 2
 
 
-def test_one_that_runs_goes_its_own_way(
-    system: Any, offer: Offer, tmp_path: Path
-) -> None:
+def test_one_that_runs_goes_its_own_way(system, offer, tmp_path):
     """Nothing is touched; nor is the gateway's own directory, or none at all."""
     left(system)
     held = lock(system.root / "lock", "gateway old")

@@ -80,7 +80,7 @@ def piped(home: Path, command: str, *, both: bool = False) -> str:
 
 
 @pytest.mark.parametrize("name", cli.commands())
-def test_a_reader_that_goes(name: str, home: Path) -> None:
+def test_a_reader_that_goes(name, home):
     """Behind its first line, if it has one: no word of a pipe, no traceback."""
     said = piped(home, f"{name} {WORDS[name]}")
     assert not any(word in said for word in ("Traceback", "ipe", "ignored")), said
@@ -95,6 +95,6 @@ def test_a_reader_that_goes(name: str, home: Path) -> None:
         "check gateway.yaml",
     ],
 )
-def test_a_reader_of_both_that_goes(command: str, home: Path) -> None:
+def test_a_reader_of_both_that_goes(command, home):
     """What it says of its trouble goes the same way, and it does not wait for more."""
     assert piped(home, command, both=True) == ""

@@ -60,9 +60,7 @@ def reload(admin: AdminPort, tmp_path: Path) -> Make[int]:
     return run
 
 
-def test_what_changed_is_told(
-    admin: AdminPort, reload: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_changed_is_told(admin, reload, capsys):
     """And what did not, with its reason; that is no failure."""
     told = {"changed": ["spool.retention"], "restart": ["node: …"], "job": ["spark.ui"]}
     admin.answer = lambda *_: (200, {**FINE, **told})
@@ -76,18 +74,14 @@ def test_what_changed_is_told(
     assert json.loads(capsys.readouterr().out) == {**FINE, **told}
 
 
-def test_a_refused_reload_is_a_failure(
-    admin: AdminPort, reload: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_refused_reload_is_a_failure(admin, reload, capsys):
     """With the daemon's reasons."""
     admin.answer = lambda *_: (409, {**FINE, "applied": False, "problems": ["taken"]})
     assert reload() == 1
     assert capsys.readouterr().err == "taken\nnot reloaded: nothing has changed\n"
 
 
-def test_a_broken_certificate_is_a_failure(
-    admin: AdminPort, reload: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_broken_certificate_is_a_failure(admin, reload, capsys):
     """Though all else has changed."""
     admin.answer = lambda *_: (200, {**FINE, "problems": ["old one stays"]})
     assert reload() == 1
@@ -96,9 +90,7 @@ def test_a_broken_certificate_is_a_failure(
     assert said.err == "  old one stays\n"
 
 
-def test_a_broken_file_is_not_sent(
-    admin: AdminPort, reload: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_broken_file_is_not_sent(admin, reload, capsys):
     """Its mistakes are told with their places, and the daemon is not asked."""
     assert reload(more="jurnal: {}\n") == 1
     said = capsys.readouterr().err
@@ -109,9 +101,7 @@ def test_a_broken_file_is_not_sent(
     assert cli.main(["reload", "--config", "/no/such/file"]) == 2
 
 
-def test_nobody_is_there(
-    admin: AdminPort, reload: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nobody_is_there(admin, reload, capsys):
     """It says where it asked."""
     admin.server.close()
     assert reload() == 1
@@ -130,9 +120,7 @@ def daemon(data: Path, hang_up: Make[None]) -> Iterator[None]:
         held.release()
 
 
-def test_a_new_token_is_taken_by_signal(
-    admin: AdminPort, reload: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_new_token_is_taken_by_signal(admin, reload, tmp_path, capsys):
     """The daemon has the old one, and the new one once it has reloaded.  A reload that
     was under way when it was asked ends first, and is not what is told.
     """
@@ -158,9 +146,7 @@ def test_a_new_token_is_taken_by_signal(
     assert len(told) == 4
 
 
-def test_a_daemon_that_does_not_say_when_it_began(
-    admin: AdminPort, reload: Any, tmp_path: Path
-) -> None:
+def test_a_daemon_that_does_not_say_when_it_began(admin, reload, tmp_path):
     """One of an earlier version: the end of its reload counts."""
     token = "old"
 
@@ -178,18 +164,14 @@ def test_a_daemon_that_does_not_say_when_it_began(
         assert reload(token="new") == 0
 
 
-def test_a_wrong_token_and_no_daemon(
-    admin: AdminPort, reload: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_token_and_no_daemon(admin, reload, capsys):
     """No process is signalled that has no lock."""
     admin.answer = lambda *_: (401, {"error": "send the token"})
     assert reload(token="wrong") == 1
     assert "another admin.token" in capsys.readouterr().err
 
 
-def test_another_data_dir(
-    admin: AdminPort, reload: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_data_dir(admin, reload, capsys):
     """Whose daemon nobody can signal, as that of a file in which it was changed: it says
     that this needs a restart, and nothing of tokens that there are none of.
     """
@@ -200,9 +182,7 @@ def test_another_data_dir(
     assert "another admin.token" not in said
 
 
-def test_the_configuration_of_the_folder_that_one_is_in(
-    reload: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_configuration_of_the_folder_that_one_is_in(reload, tmp_path, monkeypatch):
     """As other commands take it: the gateway that `gateway run` began there is meant."""
     assert reload() == 0
     monkeypatch.chdir(tmp_path)

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
-
-Run = Callable[..., tuple[int, str, str]]
 
 
-def test_holes_are_filled_from_the_archive(system: Any, gateway: Run) -> None:
+def test_holes_are_filled_from_the_archive(system, gateway):
     """Files all of whose events are in no table go to the job again, when told to; others
     stay, and are named.
     """
@@ -38,9 +34,7 @@ def test_holes_are_filled_from_the_archive(system: Any, gateway: Run) -> None:
     assert "nothing is missing, and somebody vouches for each end" in out
 
 
-def test_a_file_of_which_the_tables_have_a_part_stays(
-    system: Any, gateway: Run
-) -> None:
+def test_a_file_of_which_the_tables_have_a_part_stays(system, gateway):
     """The job would take its other events twice."""
     node = system.node()
     path = node.publish(count=5)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import socket
 import ssl
-from pathlib import Path
 
 import pytest
 
 from gateway import cli
 from gateway.protocols.rsio.streams import Served
-from gateway_testkit.certificates import Authority
 from making import Make
 from rsio_check import TESTS
 
@@ -35,7 +33,7 @@ def check(capsys: pytest.CaptureFixture[str]) -> Run:
     return run
 
 
-def test_our_server(listen: Make, check: Run) -> None:
+def test_our_server(listen, check):
     """It passes: a line for each test, and as many tests are counted."""
     address = listen("rsio", check_publishers=True).address
     status, out, _ = check(address, *SOME)
@@ -48,7 +46,7 @@ def test_our_server(listen: Make, check: Run) -> None:
     assert ["demand_is_met_in_full", "publisher", "ok"] in tests
 
 
-def test_as_json(listen: Make, check: Run) -> None:
+def test_as_json(listen, check):
     """Each test has its outcome; --as leaves the others out."""
     address = listen("rsio", check_publishers=True).address
     status, out, _ = check(address, *SOME, "--as", "subscriber", "--json")
@@ -59,7 +57,7 @@ def test_as_json(listen: Make, check: Run) -> None:
     assert all(one["promise"] for one in found)
 
 
-def test_without_check_publishers(listen: Make, check: Run) -> None:
+def test_without_check_publishers(listen, check):
     """What can not be judged is not judged, with the reason; strictly, it has failed."""
     address = listen("rsio").address
     both = ["--only", "spec105", "--only", "overrun_cancels"]
@@ -72,7 +70,7 @@ def test_without_check_publishers(listen: Make, check: Run) -> None:
     assert "2 tests: 0 passed, 0 failed, 2 not judged" in out
 
 
-def test_with_a_token(listen: Make, check: Run, tmp_path: Path) -> None:
+def test_with_a_token(listen, check, tmp_path):
     """--token is shown by each connection; without one that is needed, nothing runs."""
     address = listen("rsio", check_publishers=True, tokens={"meters": "s3cret"}).address
     secret = tmp_path / "token"
@@ -90,7 +88,7 @@ def test_with_a_token(listen: Make, check: Run, tmp_path: Path) -> None:
     assert "E401" in errors
 
 
-def test_with_a_name(listen: Make, check: Run) -> None:
+def test_with_a_name(listen, check):
     """--name is what each connection says; tests that need two are no part of it."""
     address = listen("rsio", check_publishers=True).address
     status, out, _ = check(
@@ -100,7 +98,7 @@ def test_with_a_name(listen: Make, check: Run) -> None:
     assert "senders_have_offsets" not in out
 
 
-def test_a_target_that_fails(serve: Make[str], check: Run) -> None:
+def test_a_target_that_fails(serve, check):
     """It says which promise was not kept, and how."""
 
     def rude(peer: socket.socket) -> None:
@@ -116,9 +114,7 @@ def test_a_target_that_fails(serve: Make[str], check: Run) -> None:
     assert "a subscription is not answered" in out + errors
 
 
-def test_one_element_too_many(
-    listen: Make, check: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_element_too_many(listen, check, monkeypatch):
     """What a broken rule has to do with fails, the rest passes; the status is 1."""
     wanted = Served.wanted
     monkeypatch.setattr(Served, "wanted", lambda self, n: wanted(self, n + 1))
@@ -133,9 +129,7 @@ def test_one_element_too_many(
 @pytest.mark.parametrize(
     ("answer", "complaint"), [(b"HTTP/1.1 400\r\n\r\n", "no RS.io"), (b"", "no RS.io")]
 )
-def test_something_else(
-    serve: Make[str], check: Run, answer: bytes, complaint: str
-) -> None:
+def test_something_else(serve, check, answer, complaint):
     """A server of another protocol is told apart at once."""
 
     def other(peer: socket.socket) -> None:
@@ -147,7 +141,7 @@ def test_something_else(
     assert complaint in errors
 
 
-def test_a_target_plays_no_trick_on_a_terminal(serve: Make[str], check: Run) -> None:
+def test_a_target_plays_no_trick_on_a_terminal(serve, check):
     """What it says is spelled where it is not printable."""
 
     def rude(peer: socket.socket) -> None:
@@ -160,14 +154,14 @@ def test_a_target_plays_no_trick_on_a_terminal(serve: Make[str], check: Run) -> 
     assert "[2Jx" in out + errors
 
 
-def test_nobody(check: Run) -> None:
+def test_nobody(check):
     """Nobody there is one complaint, not one for each test."""
     status, _, errors = check("127.0.0.1:1")
     assert status == 1
     assert "no connection" in errors
 
 
-def test_over_tls(listen: Make, check: Run, authority: Authority) -> None:
+def test_over_tls(listen, check, authority):
     """The target's certificate is verified."""
     pair = authority.issue("gw.example")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -180,7 +174,7 @@ def test_over_tls(listen: Make, check: Run, authority: Authority) -> None:
     assert check(address, *ours, "--only", "hello_is")[0] == 0
 
 
-def test_the_list(check: Run) -> None:
+def test_the_list(check):
     """Each test with its role, what it needs, and its promise."""
     status, out, _ = check("--list")
     assert status == 0
@@ -204,14 +198,14 @@ def test_the_list(check: Run) -> None:
         (["gw:1", "--tls", "--ca", __file__], "--ca, --cert or --key"),
     ],
 )
-def test_wrong_use(check: Run, words: list[str], complaint: str) -> None:
+def test_wrong_use(check, words, complaint):
     """Wrong use is told before anything is sent; exit status 2."""
     status, _, errors = check(*words)
     assert status == 2
     assert complaint in errors
 
 
-def test_without_h2(check: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_h2(check, monkeypatch):
     """--http2 says which package it needs."""
     monkeypatch.setattr("rsio_check.command.find_spec", lambda name: None)
     status, _, errors = check("gw:1", "--http2", "/rsio")

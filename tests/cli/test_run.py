@@ -33,9 +33,7 @@ def configuration(tmp_path: Path) -> Path:
     return file
 
 
-def test_data_that_can_not_be_there(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_data_that_can_not_be_there(tmp_path, capsys):
     """A folder that can not be made, for whatever reason, is a sentence and wrong use."""
     (tmp_path / "data").write_text("a file")
     file = configuration(tmp_path)
@@ -46,12 +44,7 @@ def test_data_that_can_not_be_there(
 
 
 @pytest.mark.parametrize("folder", ["data", "data/lake/.gateway"])
-def test_a_daemon_or_a_job_that_runs_is_named(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    folder: str,
-) -> None:
+def test_a_daemon_or_a_job_that_runs_is_named(tmp_path, capsys, monkeypatch, folder):
     """Another one would wait for its lock for ever, or fail after a start of its own."""
 
     def began(loaded: Config, file: Path, log: Log) -> Together:
@@ -68,9 +61,7 @@ def test_a_daemon_or_a_job_that_runs_is_named(
 
 
 @pytest.mark.parametrize(("named", "opened"), [([], "lumberjack"), (["rsio"], "rsio")])
-def test_it_begins_with_what_is_named(
-    named: list[str], opened: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_begins_with_what_is_named(named, opened, tmp_path, monkeypatch):
     """Or with what Beats speak; the others are there to be uncommented."""
 
     def began(loaded: Config, file: Path, log: Log) -> Together:
@@ -90,9 +81,7 @@ def test_it_begins_with_what_is_named(
     assert {one.protocol for one in found} == {*installed().protocols}
 
 
-def test_what_is_named_beside_a_configuration(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_named_beside_a_configuration(tmp_path, capsys):
     """That says which protocols there are."""
     file = configuration(tmp_path)
     assert cli.main(["run", "rsio", "--config", str(file)]) == 2

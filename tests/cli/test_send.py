@@ -5,16 +5,12 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gateway import cli
 from gateway.sdk.sending import Totals
 from gateway.sdk.source import Lines
-from making import Make
 
 SEGMENT = ("--segment", "a/b/0.#epoch.0")
 WAYS = {
@@ -33,7 +29,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_generated(listen: Make, send: Make, tmp_path: Path, way: str) -> None:
+def test_generated(listen, send, tmp_path, way):
     """All made-up events arrive; their ids are on record; the totals agree."""
     protocol, *words = WAYS[way]
     listener, acked = listen(protocol), tmp_path / "acked"
@@ -53,9 +49,7 @@ def test_generated(listen: Make, send: Make, tmp_path: Path, way: str) -> None:
     ("protocol", "batches", "words"),
     [("lumberjack", 4, ["--window", "20"]), ("pomelo", 3, ["--depth", "5"])],
 )
-def test_at_least_once(
-    listen: Make, send: Make, protocol: str, batches: int, words: list[str]
-) -> None:
+def test_at_least_once(listen, send, protocol, batches, words):
     """The listener hangs up: what was not acknowledged is sent again, all is there."""
     listener = listen(protocol, batches=batches)
     run = send(protocol, listener.address, "--generate", 300, "--json", *words)
@@ -77,14 +71,7 @@ def test_at_least_once(
         *(("rsio", reads, [], {"window": 16}) for reads in (2, 3, 4, 6)),
     ],
 )
-def test_exactly_once(
-    listen: Make,
-    send: Make,
-    protocol: str,
-    reads: int,
-    words: list[str],
-    options: dict[str, Any],
-) -> None:
+def test_exactly_once(listen, send, protocol, reads, words, options):
     """Acknowledgements are lost with the connection; nothing is stored twice."""
     listener = listen(protocol, reads=reads, **options)
     run = send(protocol, listener.address, "--generate", 300, "--json", *words)
@@ -94,7 +81,7 @@ def test_exactly_once(
 
 
 @pytest.mark.parametrize("source", ["--file", "pipe", "--stdin"])
-def test_lines(listen: Make, send: Make, tmp_path: Path, source: str) -> None:
+def test_lines(listen, send, tmp_path, source):
     """JSON objects go as they are, other lines as messages, the last without newline."""
     listener = listen("lumberjack")
     text = '{"event":{"id":"mine"}}\n\nplain "text"\n[1]\nlast'
@@ -114,7 +101,7 @@ def test_lines(listen: Make, send: Make, tmp_path: Path, source: str) -> None:
     assert acked.read_text().split() == ["mine", "line-2", "line-3", "line-4"]
 
 
-def test_nobody_there(send: Make, free_port: Callable[[], int]) -> None:
+def test_nobody_there(send, free_port):
     """When nobody answers it says so at once, gives up in the end, and exits with 1."""
     address = f"127.0.0.1:{free_port()}"
     run = send("lumberjack", address, "--patience", "2", "--generate", 5)
@@ -139,7 +126,7 @@ def test_nobody_there(send: Make, free_port: Callable[[], int]) -> None:
         (Totals(5, 5, ended=True), "0 connections; it failed on the way"),
     ],
 )
-def test_its_last_words_agree(totals: Totals, end: str) -> None:
+def test_its_last_words_agree(totals, end):
     """They say what was not acknowledged, and what was not sent: and nothing else."""
     assert str(totals).endswith(end)
 
@@ -167,15 +154,13 @@ def test_its_last_words_agree(totals: Totals, end: str) -> None:
         (["--stdio", "--connections", "2"], "--stdio is one connection"),
     ],
 )
-def test_wrong_use(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
-) -> None:
+def test_wrong_use(capsys, arguments, complaint):
     """Wrong use is told before anything is sent; exit status 2."""
     assert cli.main(["send", "lumberjack", *arguments]) == 2
     assert complaint in capsys.readouterr().err
 
 
-def test_slow_pipes_are_not_waited_for() -> None:
+def test_slow_pipes_are_not_waited_for():
     """A line is sent when it is there, not when the window is full."""
     source, sink = os.pipe()
     lines = Lines(source)
@@ -189,9 +174,7 @@ def test_slow_pipes_are_not_waited_for() -> None:
     os.close(source)
 
 
-def test_many_connections_read_one_file(
-    listen: Make, send: Make, tmp_path: Path
-) -> None:
+def test_many_connections_read_one_file(listen, send, tmp_path):
     """Each with many events in flight: whoever waits for lines is woken by the reactor."""
     listener, lines = listen("pomelo"), tmp_path / "lines"
     lines.write_text("".join(f'{{"event":{{"id":"{n}"}}}}\n' for n in range(5000)))

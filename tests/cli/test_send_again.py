@@ -170,9 +170,7 @@ def nothing(_: Link, __: bytes) -> bool:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("at", [1, 12, 30])
-def test_an_event_that_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], way: str, at: int
-) -> None:
+def test_an_event_that_is_refused(tmp_path, capsys, way, at):
     """It alone is left out and named; all others arrive; the status is not 0."""
     sizes = [10] * 30
     sizes[at - 1] = LIMIT + 1000
@@ -187,7 +185,7 @@ def test_an_event_that_is_refused(
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("reads", [1, 2, 4])
-def test_a_gateway_that_hangs_up(tmp_path: Path, way: str, reads: int) -> None:
+def test_a_gateway_that_hangs_up(tmp_path, way, reads):
     """Whenever it hears something, for a minute: nobody hammers it, and all arrives."""
     since: list[float] = []
 
@@ -206,7 +204,7 @@ def test_a_gateway_that_hangs_up(tmp_path: Path, way: str, reads: int) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_gateway_that_kicks(tmp_path: Path, way: str) -> None:
+def test_a_gateway_that_kicks(tmp_path, way):
     """It says in its protocol that it does not go on, and does so for all time."""
     run = Run(tmp_path, way, _kick, [10] * 40)
     assert not run.numbers
@@ -226,9 +224,7 @@ def _kick(link: Link, data: bytes) -> bool:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("greets", [False, True])
-def test_a_gateway_that_never_answers(
-    tmp_path: Path, way: str, *, greets: bool
-) -> None:
+def test_a_gateway_that_never_answers(tmp_path, way, *, greets):
     """The sender gives up when its patience ends, and says so by its status."""
     first = EVENTS_COME[WAYS[way][0]] if greets else 1
     run = Run(tmp_path, way, lambda link, _: link.reads >= first, [10] * 40)

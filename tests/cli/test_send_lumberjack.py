@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import ssl
 
-from gateway_testkit.certificates import Authority
-from making import Make
 
-
-def test_tls(listen: Make, send: Make, authority: Authority) -> None:
+def test_tls(listen, send, authority):
     """Over TLS, with a certificate of our own; a reader nobody vouches for gets none."""
     ours = authority.issue("web-1")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -6,11 +6,9 @@ import json
 
 import pytest
 
-from making import Make
-
 
 @pytest.mark.parametrize("extra", [[], ["--notify"]])
-def test_requests(listen: Make, send: Make, extra: list[str]) -> None:
+def test_requests(listen, send, extra):
     """Every event is one; with --notify only one in a while, to hear that all is well."""
     server = listen("pomelo")
     run = send("pomelo", server.address, "--generate", 500, *extra)
@@ -23,7 +21,7 @@ def test_requests(listen: Make, send: Make, extra: list[str]) -> None:
     assert 0 < requests < 50 if extra else requests == 500
 
 
-def test_standard_input_and_a_token(listen: Make, send: Make) -> None:
+def test_standard_input_and_a_token(listen, send):
     """Lines that are objects are sent as they are."""
     server = listen("pomelo", token="t0k")
     words = ["--stdin", "--token", "t0k"]
@@ -33,7 +31,7 @@ def test_standard_input_and_a_token(listen: Make, send: Make) -> None:
     assert json.loads(server.payloads[1])["message"] == "plain"
 
 
-def test_who_is_not_admitted(listen: Make, send_until: Make[str]) -> None:
+def test_who_is_not_admitted(listen, send_until):
     """The server's reason is told, while it is tried again."""
     server = listen("pomelo", token="t0k")
     reason = "handshake refused: wrong token, trying again"

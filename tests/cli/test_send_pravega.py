@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gateway import cli
-from making import Make
 
 
 @pytest.mark.parametrize("dialect", ["seed", "v17"])
-def test_segment_and_size(listen: Make, send: Make, dialect: str) -> None:
+def test_segment_and_size(listen, send, dialect):
     """All events are in the segment that was asked for, of the size asked for."""
     store = listen("pravega")
     run = send(
@@ -21,7 +20,7 @@ def test_segment_and_size(listen: Make, send: Make, dialect: str) -> None:
     assert [len(payload) for payload in store.payloads] == [300] * 500
 
 
-def test_not_over_websocket(capsys: pytest.CaptureFixture[str]) -> None:
+def test_not_over_websocket(capsys):
     """Pravega has none, so there is no such option."""
     assert cli.main(["send", "pravega", "gw:1", "--websocket", "/"]) == 2
     assert "--websocket" in capsys.readouterr().err

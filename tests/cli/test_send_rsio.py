@@ -7,14 +7,8 @@ import socket
 
 import pytest
 
-from making import Make
 
-Listen = Make
-Run = Make
-Until = Make[str]
-
-
-def test_packed(listen: Listen, send: Run) -> None:
+def test_packed(listen, send):
     """Each element fills its place."""
     gate = listen("rsio")
     run = send("rsio", gate.address, "--generate", 500, "--packed", 200)
@@ -22,7 +16,7 @@ def test_packed(listen: Listen, send: Run) -> None:
     assert [len(payload) for payload in gate.payloads] == [200] * 500
 
 
-def test_at_least_once(listen: Listen, send: Run) -> None:
+def test_at_least_once(listen, send):
     """… without the extension, nothing is missing."""
     gate = listen("rsio", window=16, reads=4, offsets=False)
     run = send("rsio", gate.address, "--generate", "300", "--json")
@@ -31,7 +25,7 @@ def test_at_least_once(listen: Listen, send: Run) -> None:
     assert len(set(gate.ids)) == 300
 
 
-def test_another_run_with_the_same_token(listen: Listen, send: Run) -> None:
+def test_another_run_with_the_same_token(listen, send):
     """What one run has sent is stored beside what another has."""
     gate = listen("rsio", tokens={"meter": "s3cret"})
     for line in ("one", "two"):
@@ -47,22 +41,20 @@ def test_another_run_with_the_same_token(listen: Listen, send: Run) -> None:
         (["--publisher", "nobody"], "nobody subscribes to 'nobody'"),
     ],
 )
-def test_trouble(
-    listen: Listen, send_until: Until, arguments: list[str], complaint: str
-) -> None:
+def test_trouble(listen, send_until, arguments, complaint):
     """It says why nothing is acknowledged."""
     gate = listen("rsio", tokens={"meter": "s3cret"})
     send_until(complaint, "rsio", gate.address, "--token", "s3cret", *arguments)
 
 
-def test_too_long_for_its_place(listen: Listen, send: Run) -> None:
+def test_too_long_for_its_place(listen, send):
     """An event that does not fit ends the run."""
     run = send("rsio", listen("rsio").address, "--packed", "20")
     assert run.returncode == 1
     assert "does not fit --packed 20" in run.stderr
 
 
-def test_one_token_for_all(listen: Listen, send: Run) -> None:
+def test_one_token_for_all(listen, send):
     """Each connection has a name of its own among those with the token."""
     gate = listen("rsio", tokens={"meter": "s3cret"}, reads=4)
     run = send(
@@ -73,7 +65,7 @@ def test_one_token_for_all(listen: Listen, send: Run) -> None:
     assert len(gate.ids) == len(set(gate.ids)) == 300
 
 
-def test_another_has_the_name(serve: Make[str], send: Run) -> None:
+def test_another_has_the_name(serve, send):
     """It stops, and says so once."""
 
     def fence(peer: socket.socket) -> None:
@@ -88,7 +80,7 @@ def test_another_has_the_name(serve: Make[str], send: Run) -> None:
     assert run.stderr.count("gateway send: E412 another one!") == 1
 
 
-def test_trouble_is_no_trick_on_a_terminal(serve: Make[str], send_until: Until) -> None:
+def test_trouble_is_no_trick_on_a_terminal(serve, send_until):
     """What the other end says is spelled where it is not printable."""
 
     def rude(peer: socket.socket) -> None:

@@ -22,8 +22,6 @@ from gateway.store.system.disk import RealDisk
 from incarnations import A
 from spools import SpoolFolder
 
-Run = Callable[..., tuple[int, str, str]]
-
 
 def lines(text: str) -> list[dict[str, Any]]:
     return [json.loads(one) for one in text.splitlines()]
@@ -32,7 +30,7 @@ def lines(text: str) -> list[dict[str, Any]]:
 # -- ls -------------------------------------------------------------------------------
 
 
-def test_ls_shows_where_every_event_is(system: Any, gateway: Run) -> None:
+def test_ls_shows_where_every_event_is(system, gateway):
     """Archive, spool and what waits in the journal, with lsns and events."""
     system.node().everywhere()
     status, out, _ = gateway("spool", "ls")
@@ -57,7 +55,7 @@ def test_ls_shows_where_every_event_is(system: Any, gateway: Run) -> None:
     assert last.startswith("4 files, 14 events, ")
 
 
-def test_ls_for_programs(system: Any, gateway: Run) -> None:
+def test_ls_for_programs(system, gateway):
     """--json gives numbers and whole paths."""
     path = system.node().publish(count=4)
     os.utime(path, (1, 1))
@@ -76,7 +74,7 @@ def test_ls_for_programs(system: Any, gateway: Run) -> None:
     }
 
 
-def test_ls_of_a_directory(system: Any, gateway: Run, tmp_path: Path) -> None:
+def test_ls_of_a_directory(system, gateway, tmp_path):
     """A directory of files needs no gateway around it; hidden names are not there."""
     path = system.spooled(1, 3, directory="elsewhere")
     system.spooled(4, 6, directory="elsewhere", name=".events-gw-1")
@@ -89,7 +87,7 @@ def test_ls_of_a_directory(system: Any, gateway: Run, tmp_path: Path) -> None:
     assert f"{tmp_path / 'none'}: no such file or directory" in err
 
 
-def test_ls_of_nothing(system: Any, gateway: Run) -> None:
+def test_ls_of_nothing(system, gateway):
     """An idle system has no files, and that is fine."""
     system.node()
     status, out, _ = gateway("spool", "ls")
@@ -100,7 +98,7 @@ def test_ls_of_nothing(system: Any, gateway: Run) -> None:
 # -- cat ------------------------------------------------------------------------------
 
 
-def test_cat_prints_events_as_json(system: Any, gateway: Run) -> None:
+def test_cat_prints_events_as_json(system, gateway):
     """A line for each event: the envelope, and the payload as it was written."""
     path = system.node().publish(b'{"n": 1e400,\n "n":2.50}', b"{}")
     status, out, _ = gateway("spool", "cat", path)
@@ -112,7 +110,7 @@ def test_cat_prints_events_as_json(system: Any, gateway: Run) -> None:
     assert "principal" not in first
 
 
-def test_cat_finds_a_file_by_its_name(system: Any, gateway: Run) -> None:
+def test_cat_finds_a_file_by_its_name(system, gateway):
     """The bare name of a file in spool or archive is enough."""
     node = system.node()
     moved = node.take(node.publish(b'"old"'))
@@ -124,7 +122,7 @@ def test_cat_finds_a_file_by_its_name(system: Any, gateway: Run) -> None:
     assert "events-none.parquet: not here, nor in " in err
 
 
-def test_cat_by_lsn_crosses_all_places(system: Any, gateway: Run) -> None:
+def test_cat_by_lsn_crosses_all_places(system, gateway):
     """From the archive through the spool into the journal."""
     node = system.node()
     node.take(node.publish(b"1", b"2"))
@@ -141,7 +139,7 @@ def test_cat_by_lsn_crosses_all_places(system: Any, gateway: Run) -> None:
     assert "no event: lsn 8" in err
 
 
-def test_cat_by_lsn_wants_to_know_the_node(system: Any, gateway: Run) -> None:
+def test_cat_by_lsn_wants_to_know_the_node(system, gateway):
     """The same lsn of two nodes is two events."""
     system.spooled(1, 5, node="a")
     system.spooled(5, 9, node="b")
@@ -163,9 +161,7 @@ def test_cat_by_lsn_wants_to_know_the_node(system: Any, gateway: Run) -> None:
         (b"[" * 5000, '"payload_text": "[[['),
     ],
 )  # fmt: skip
-def test_nothing_raw_reaches_a_terminal(
-    system: Any, gateway: Run, payload: bytes, shown: str
-) -> None:
+def test_nothing_raw_reaches_a_terminal(system, gateway, payload, shown):
     """Control characters of any kind come out spelled, and mean the same in JSON."""
     path = system.node().publish(payload)
     _, out, _ = gateway("spool", "cat", path)
@@ -176,18 +172,14 @@ def test_nothing_raw_reaches_a_terminal(
         assert event["payload_text"].encode() == payload
 
 
-def test_payloads_alone_are_the_bytes_as_sent(
-    system: Any, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
+def test_payloads_alone_are_the_bytes_as_sent(system, capfdbinary):
     """Into a pipe, --payload-only changes nothing."""
     path = system.node().publish(b'{"a": 1}', b"\x00\xff\x1b")
     assert cli.main(["spool", "cat", str(path), "--payload-only"]) == 0
     assert capfdbinary.readouterr().out == b'{"a": 1}\n\x00\xff\x1b\n'
 
 
-def test_payloads_alone_are_spelled_for_a_terminal(
-    system: Any, gateway: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_payloads_alone_are_spelled_for_a_terminal(system, gateway, monkeypatch):
     """On a terminal even --payload-only prints nothing raw."""
     path = system.node().publish(b'{"a":"\x7f"}', b"\x00\xff\x1b[2J")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
@@ -195,7 +187,7 @@ def test_payloads_alone_are_spelled_for_a_terminal(
     assert out.splitlines() == ['{"a":"\\u007f"}', "\\u0000\\xff\\u001b[2J"]
 
 
-def test_cat_of_a_damaged_file_says_so(system: Any, gateway: Run) -> None:
+def test_cat_of_a_damaged_file_says_so(system, gateway):
     """No stack trace for a file that is none."""
     path = system.spooled(1, 5)
     path.write_bytes(b"nonsense")
@@ -207,7 +199,7 @@ def test_cat_of_a_damaged_file_says_so(system: Any, gateway: Run) -> None:
 # -- verify ---------------------------------------------------------------------------
 
 
-def test_good_files_are_fine(system: Any, gateway: Run) -> None:
+def test_good_files_are_fine(system, gateway):
     """What the publisher wrote passes, in spool and archive."""
     node = system.node()
     node.take(node.publish(count=5))
@@ -218,7 +210,7 @@ def test_good_files_are_fine(system: Any, gateway: Run) -> None:
 
 
 @pytest.mark.parametrize("column", ["lsn", "payload"])
-def test_a_flipped_bit_is_found(system: Any, gateway: Run, column: str) -> None:
+def test_a_flipped_bit_is_found(system, gateway, column):
     """One bit in the data of one page of any column: its checksum does not fit."""
     path = system.spooled(1, 1000)
     data = bytearray(path.read_bytes())
@@ -240,7 +232,7 @@ def rewritten(path: Path, change: Callable[[pa.Table], pa.Table]) -> None:
     pq.write_table(change(pq.read_table(path)), path, write_page_checksum=True)
 
 
-def test_every_promise_of_a_name_is_checked(system: Any, gateway: Run) -> None:
+def test_every_promise_of_a_name_is_checked(system, gateway):
     """Columns, number of events, lsns, node, size, name, time."""
     good = system.spooled(1, 5).read_bytes()
 
@@ -275,7 +267,7 @@ def test_every_promise_of_a_name_is_checked(system: Any, gateway: Run) -> None:
             left.unlink()
 
 
-def test_overlaps_are_found(system: Any, gateway: Run) -> None:
+def test_overlaps_are_found(system, gateway):
     """Between any two files, in any two directories, however far apart in the list."""
     system.spooled(1, 50)
     system.spooled(60, 61)
@@ -293,9 +285,7 @@ def test_overlaps_are_found(system: Any, gateway: Run) -> None:
     assert (report["files"], report["events"]) == (5, 72)
 
 
-def test_a_file_that_moves_while_we_verify(
-    system: Any, gateway: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_moves_while_we_verify(system, gateway, monkeypatch):
     """What the Spark job takes away is no problem; it is verified where it goes."""
     path = system.spooled(1, 5)
     (system.root / "archive").mkdir()
@@ -314,14 +304,14 @@ def test_a_file_that_moves_while_we_verify(
     assert "fine: 1 file, 5 events" in out
 
 
-def test_hidden_files_are_not_there(system: Any, gateway: Run) -> None:
+def test_hidden_files_are_not_there(system, gateway):
     """What is still being written is nobody's business."""
     system.spooled(1, 5)
     (system.root / "spool" / ".events-half").write_bytes(b"half")
     assert gateway("spool", "verify")[0] == 0
 
 
-def test_no_flipped_bit_goes_unseen(system: Any, gateway: Run) -> None:
+def test_no_flipped_bit_goes_unseen(system, gateway):
     """Wherever a bit flips, verify says so or every event still reads the same."""
     chance = random.Random(1)
     path = system.spooled(1, 50)
@@ -353,9 +343,7 @@ spool: {{after: keep, consumers: [mine]}}
     return path
 
 
-def test_a_consumer_says_what_it_has_read(
-    configured: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
-) -> None:
+def test_a_consumer_says_what_it_has_read(configured, capsys, monkeypatch):
     """By names, paths, lines of its input, and what its query has committed."""
     archive = SpoolFolder(configured.parent / "data" / "archive")
     made = [archive.events("gw-1", lsn, 1) for lsn in range(1, 6)]
@@ -394,9 +382,7 @@ def test_a_consumer_says_what_it_has_read(
         (["mine", "--checkpoint", "/nowhere"], "/nowhere: no such file or directory"),
     ],
 )
-def test_what_can_not_be_done_is_said(
-    configured: Path, capsys: pytest.CaptureFixture[str], words: list[str], told: str
-) -> None:
+def test_what_can_not_be_done_is_said(configured, capsys, words, told):
     """And nothing is written down."""
     assert cli.main(["spool", "done", "--config", str(configured), *words]) == 2
     assert told in capsys.readouterr().err

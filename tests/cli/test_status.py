@@ -7,7 +7,7 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ def state(facts: Facts | None, more: Sequence[Statistics] = ()) -> bytes:
     )  # fmt: skip
 
 
-def test_each_consumer_has_a_line() -> None:
+def test_each_consumer_has_a_line():
     """How much it has not read, and since when that waits."""
     behind = {"mine": Behind(3, 1 << 20, 7200.0, has_come=True), "quick": Behind()}
     found = json.loads(state(WELL, [*of_consumers(behind)]))
@@ -93,7 +93,7 @@ def answering(body: bytes, asked: list[bytes], code: str = "200 OK") -> Any:
     return talk
 
 
-def test_all_well(serve: Make[str], capsys: Shown) -> None:
+def test_all_well(serve, capsys):
     """The sentence first, then the few numbers; status 0."""
     asked: list[bytes] = []
     address = serve(answering(state(WELL), asked))
@@ -112,7 +112,7 @@ def test_all_well(serve: Make[str], capsys: Shown) -> None:
     assert b"GET /api/status " in asked[0]
 
 
-def test_not_well(serve: Make[str], capsys: Shown) -> None:
+def test_not_well(serve, capsys):
     """Status 1; the sentence says what to do; for programs it is all one object."""
     address = serve(answering(state(SILENT), []))
     assert cli.main(["status", "--address", address]) == 1
@@ -124,14 +124,14 @@ def test_not_well(serve: Make[str], capsys: Shown) -> None:
     assert found["journal"]["durable_lsn"] == 12345
 
 
-def test_while_it_starts(serve: Make[str], capsys: Shown) -> None:
+def test_while_it_starts(serve, capsys):
     """There is no judgement yet, and that is not well."""
     assert cli.main(["status", "--address", serve(answering(state(None), []))]) == 1
     first = capsys.readouterr().out.splitlines()[0]
     assert first == "The gateway is not ready: starting."
 
 
-def test_nobody_there(free_port: Callable[[], int], capsys: Shown) -> None:
+def test_nobody_there(free_port, capsys):
     """Is not well either; `--json` is JSON still."""
     address = f"127.0.0.1:{free_port()}"
     says = f"No gateway answers at {address}: connection refused."
@@ -142,7 +142,7 @@ def test_nobody_there(free_port: Callable[[], int], capsys: Shown) -> None:
 
 
 @pytest.mark.parametrize("body", [b"[1, 2]", b"null", b'"up"', b"{}", b"<html>"])
-def test_no_gateway(serve: Make[str], capsys: Shown, body: bytes) -> None:
+def test_no_gateway(serve, capsys, body):
     """Something else answers at that port: that is said."""
     address = serve(answering(body, []))
     assert cli.main(["status", "--address", address]) == 1
@@ -151,7 +151,7 @@ def test_no_gateway(serve: Make[str], capsys: Shown, body: bytes) -> None:
     assert shown.err == ""
 
 
-def test_another_port_of_a_gateway(serve: Make[str], capsys: Shown) -> None:
+def test_another_port_of_a_gateway(serve, capsys):
     """It says what it speaks; that is quoted, in one sentence."""
     says = b"an HTTP request on a port that speaks something else.\n"
     address = serve(answering(says, [], "400 Bad Request"))
@@ -162,7 +162,7 @@ def test_another_port_of_a_gateway(serve: Make[str], capsys: Shown) -> None:
     )
 
 
-def test_the_token(serve: Make[str], tmp_path: Path, capsys: Shown) -> None:
+def test_the_token(serve, tmp_path, capsys):
     """Is that of the configuration, or of a file; without one the refusal says so."""
     asked: list[bytes] = []
     address = serve(answering(state(WELL), asked))
@@ -180,7 +180,7 @@ def test_the_token(serve: Make[str], tmp_path: Path, capsys: Shown) -> None:
     assert "401 token needed; say --token-file" in capsys.readouterr().out
 
 
-def test_over_a_unix_socket(tmp_path: Path, capsys: Shown) -> None:
+def test_over_a_unix_socket(tmp_path, capsys):
     """As `admin.listen: unix:PATH` has it."""
     path = tmp_path / "admin"
     import threading
@@ -215,9 +215,7 @@ def secret(serve: Make[str], authority: Authority) -> Make[str]:
     return make
 
 
-def test_over_tls(
-    secret: Make[str], authority: Authority, tmp_path: Path, capsys: Shown
-) -> None:
+def test_over_tls(secret, authority, tmp_path, capsys):
     """Who signed its certificate is said by --ca; what somebody else signed is nobody's."""
     address = f"https://{secret(authority.issue('gw'))}"
     said = ["status", "--address", address]
@@ -229,9 +227,7 @@ def test_over_tls(
         assert "certificate verify failed" in told
 
 
-def test_over_tls_with_a_certificate_of_our_own(
-    secret: Make[str], authority: Authority
-) -> None:
+def test_over_tls_with_a_certificate_of_our_own(secret, authority):
     """Where `admin.tls.client_auth` asks for one."""
     address = f"https://{secret(authority.issue('gw'), asks=True)}"
     said = ["status", "--address", address, "--ca", str(authority.ca)]
@@ -242,12 +238,8 @@ def test_over_tls_with_a_certificate_of_our_own(
 
 
 def test_the_configured_certificate_is_enough(
-    secret: Make[str],
-    authority: Authority,
-    tmp_path: Path,
-    capsys: Shown,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    secret, authority, tmp_path, capsys, monkeypatch
+):
     """Whoever signed it, and though it has expired; another one is not."""
     pair = authority.issue("gw", valid=dt.timedelta(minutes=-5))
     port = secret(pair).rpartition(":")[2]
@@ -269,20 +261,20 @@ def test_the_configured_certificate_is_enough(
 @pytest.mark.parametrize(
     "files", [["--ca", "/nowhere"], ["--key", "/k"], ["--cert", "/c", "--key", "/k"]]
 )
-def test_wrong_files(files: list[str], capsys: Shown) -> None:
+def test_wrong_files(files, capsys):
     """What can not be read is wrong use, and named."""
     assert cli.main(["status", "--address", "https://gw:1", *files]) == 2
     assert files[0 if files[0] == "--key" else 1] in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("address", ["8080", "unix:relative", "gw:0", "gw:http"])
-def test_wrong_use(address: str, capsys: Shown) -> None:
+def test_wrong_use(address, capsys):
     """An address that is none."""
     assert cli.main(["status", "--address", address]) == 2
     assert "not HOST:PORT, https://HOST:PORT, nor unix:PATH" in capsys.readouterr().err
 
 
-def test_nothing_waits_but_senders() -> None:
+def test_nothing_waits_but_senders():
     """Where the disk is full, that all is in the table is not all there is to say."""
     fresh = {"age_seconds": 0, "goal": "table", "waiting_bytes": 0}
     told = {ready: status._oldest(fresh, ready=ready) for ready in (True, False)}
@@ -290,7 +282,7 @@ def test_nothing_waits_but_senders() -> None:
     assert told[False] == f"{told[True]}; senders wait with theirs"
 
 
-def test_what_files_wait_for() -> None:
+def test_what_files_wait_for():
     """Where no job is here, they do not wait for one."""
     spool = {"files": 2, "bytes": 5 << 20, "bucket": "s3://b/p"}
     assert status._whom(spool, {"goal": "spool"}) == " for the bucket"
@@ -299,7 +291,7 @@ def test_what_files_wait_for() -> None:
     assert status._whom({}, {}) == " for Spark"
 
 
-def test_what_waits_for_a_hub() -> None:
+def test_what_waits_for_a_hub():
     """Where files are forwarded there is no table to speak of."""
     fresh = {"age_seconds": 0, "goal": "hub", "waiting_bytes": 5 << 20}
     told = status._oldest(fresh, ready=True)
@@ -332,9 +324,7 @@ def peers(tmp_path: Path, *addresses: str, **more: str) -> Path:
     return path
 
 
-def test_all_of_them_at_a_glance(
-    serve: Make[str], tmp_path: Path, capsys: Shown
-) -> None:
+def test_all_of_them_at_a_glance(serve, tmp_path, capsys):
     """A row for each, itself once; those with something wrong in a sentence, too."""
     asked: list[bytes] = []
     own = serve(answering(state(WELL), asked))
@@ -360,13 +350,7 @@ def test_all_of_them_at_a_glance(
     assert [row["level"] for row in rows] == ["good", "good", "bad", "bad"]
 
 
-def test_peers_that_want_a_certificate(
-    serve: Make[str],
-    secret: Make[str],
-    authority: Authority,
-    tmp_path: Path,
-    capsys: Shown,
-) -> None:
+def test_peers_that_want_a_certificate(serve, secret, authority, tmp_path, capsys):
     """They are shown that of `admin.peers_certificate`; without it they do not answer."""
     own = serve(answering(state(WELL), []))
     other = f"https://{secret(authority.issue('gw'), asks=True)}"
@@ -382,9 +366,7 @@ def test_peers_that_want_a_certificate(
         assert [row["level"] for row in rows] == levels  # who answers is itself, again
 
 
-def test_one_that_hangs_keeps_nobody(
-    serve: Make[str], tmp_path: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_hangs_keeps_nobody(serve, tmp_path, capsys, monkeypatch):
     """It has its row when time is over."""
     monkeypatch.setattr(status, "_ALL_SECONDS", 0.5)
     over = threading.Event()
@@ -396,7 +378,7 @@ def test_one_that_hangs_keeps_nobody(
     assert f"{hangs}: It does not answer (no answer in 0 s)." in capsys.readouterr().out
 
 
-def test_all_of_one(serve: Make[str], tmp_path: Path, capsys: Shown) -> None:
+def test_all_of_one(serve, tmp_path, capsys):
     """Without peers there is nothing to ask for."""
     own = serve(answering(state(WELL), []))
     assert cli.main(["status", "--all", "--address", own]) == 2

@@ -6,10 +6,8 @@ import argparse
 import json
 import os
 import threading
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,8 +18,6 @@ from gateway.cli import table
 from gateway.figures.reported import BEAT
 from gateway.store.readers.lake import FORM, health_path
 from gateway_testkit.daemon import listener
-
-Gateway = Callable[..., tuple[int, str, str]]
 
 
 def write(root: Path, name: str, lsns: range, date: str = "2026-01-01") -> Path:
@@ -43,7 +39,7 @@ def write(root: Path, name: str, lsns: range, date: str = "2026-01-01") -> Path:
     return path
 
 
-def test_the_newest_rows(system: Any, gateway: Gateway) -> None:
+def test_the_newest_rows(system, gateway):
     """Over files, row groups and days; the newest last; hidden files are not there."""
     write(system.root, "a.parquet", range(1, 8))
     write(system.root, "b.parquet", range(8, 10), "2026-01-02")
@@ -55,7 +51,7 @@ def test_the_newest_rows(system: Any, gateway: Gateway) -> None:
     assert [row["date"][-2:] for row in rows] == ["01", "01", "02", "02"]
 
 
-def test_paths_without_a_column_are_named(system: Any, gateway: Gateway) -> None:
+def test_paths_without_a_column_are_named(system, gateway):
     """Of those that half of the events have; programs are told nothing."""
     path = write(system.root, "a.parquet", range(1, 5))
     bodies = ['{"message": "m", "status": 1}'] * 2 + ['{"status": 2}', '{"odd": 1}']
@@ -72,7 +68,7 @@ def test_paths_without_a_column_are_named(system: Any, gateway: Gateway) -> None
     assert gateway("table", "--json", "--config", config, where=False)[2] == ""
 
 
-def test_for_people(system: Any, gateway: Gateway) -> None:
+def test_for_people(system, gateway):
     """Columns under their names; what is not printable plays no tricks."""
     write(system.root, "a.parquet", range(1, 3))
     status, out, _ = gateway("table")
@@ -83,7 +79,7 @@ def test_for_people(system: Any, gateway: Gateway) -> None:
     assert rows[1].split() == [*at.split(), "plain", "data", "no.", "2"]
 
 
-def test_a_column_that_is_not_there(system: Any, gateway: Gateway) -> None:
+def test_a_column_that_is_not_there(system, gateway):
     """Is wrong use; those that are there are named."""
     write(system.root, "a.parquet", range(1, 3))
     status, out, err = gateway("table", "--columns", "lsn,mesage")
@@ -91,9 +87,7 @@ def test_a_column_that_is_not_there(system: Any, gateway: Gateway) -> None:
     assert err.startswith("gateway: no column 'mesage'; there is: node, lsn,")
 
 
-def test_it_waits_for_the_first_batch(
-    system: Any, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_waits_for_the_first_batch(system, gateway, monkeypatch):
     """No traceback: it says what it waits for, and shows the rows when they come."""
     system.node()
     looked = threading.Event()
@@ -121,7 +115,7 @@ def test_it_waits_for_the_first_batch(
     ("silent", "says"),
     [(None, "start one"), (1.0, "first batch"), (20 * BEAT, "said nothing for 1 min")],
 )
-def test_what_is_missing(tmp_path: Path, silent: float | None, says: str) -> None:
+def test_what_is_missing(tmp_path, silent, says):
     """The job did not start, does not run any more, or has its first batch to come."""
     if silent is not None:
         health = health_path(tmp_path)
@@ -131,7 +125,7 @@ def test_what_is_missing(tmp_path: Path, silent: float | None, says: str) -> Non
     assert says in str(table.missing(tmp_path, "stats", now=1e9))
 
 
-def test_nothing_in_quarantine_is_fine(system: Any, gateway: Gateway) -> None:
+def test_nothing_in_quarantine_is_fine(system, gateway):
     """It is not waited for where other tables have rows."""
     write(system.root, "a.parquet", range(1, 3))
     status, out, err = gateway("table", "quarantine")
@@ -139,7 +133,7 @@ def test_nothing_in_quarantine_is_fine(system: Any, gateway: Gateway) -> None:
     assert err == f"no rows in {system.root}/lake/quarantine\n"
 
 
-def test_each_protocol_in_its_own_words() -> None:
+def test_each_protocol_in_its_own_words():
     """What was done, by whom, and what came of it, wherever its columns have that."""
     rows = [
         {
@@ -159,7 +153,7 @@ def test_each_protocol_in_its_own_words() -> None:
     assert table._cells(shown["body"]) == ["m", '{"a":1}', "\\xff", ""]
 
 
-def test_times_of_today_are_short() -> None:
+def test_times_of_today_are_short():
     """By this machine's clock; with the day where one is of another day."""
     now = datetime.now(UTC).replace(microsecond=0)
     here = now.astimezone()
@@ -168,7 +162,7 @@ def test_times_of_today_are_short() -> None:
     assert both[1] == here.strftime("%Y-%m-%d %H:%M:%S")
 
 
-def test_the_body_is_what_is_cut(system: Any, gateway: Gateway) -> None:
+def test_the_body_is_what_is_cut(system, gateway):
     """However long it is, times and names are whole."""
     path = system.root / "lake/events/protocol=plain/date=2026-01-01/a.parquet"
     path.parent.mkdir(parents=True)
@@ -183,9 +177,7 @@ def test_the_body_is_what_is_cut(system: Any, gateway: Gateway) -> None:
     assert set(body) == {"m", "…"}
 
 
-def test_a_line_for_each_reason(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_for_each_reason(tmp_path, capsys, monkeypatch):
     """Where no terminal is, a silence that gets longer is no news."""
     health = health_path(tmp_path)
     health.parent.mkdir(parents=True)
@@ -199,9 +191,7 @@ def test_a_line_for_each_reason(
 
 
 @pytest.mark.parametrize("after", ["keep", "forward"])
-def test_no_table_comes_without_a_job(
-    after: str, system: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_table_comes_without_a_job(after, system, tmp_path, capsys):
     """Nobody is let wait for one; those that an earlier job left are shown."""
     settings = {
         "data_dir": str(system.root),
@@ -222,7 +212,7 @@ def test_no_table_comes_without_a_job(
     assert "no. 2" in capsys.readouterr().out
 
 
-def test_newer_events_are_told_of(system: Any, gateway: Gateway) -> None:
+def test_newer_events_are_told_of(system, gateway):
     """Those of journal and spool that no batch has taken yet."""
     node = system.node()
     node.take(node.publish(count=3))

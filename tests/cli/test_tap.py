@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import socket
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +19,6 @@ from gateway.protocols.rsio.client import Disconnected, StreamFailed
 from gateway.protocols.rsio.commands import tap
 from gateway.protocols.rsio.messages import OnComplete, OnError, OnSubscribe
 from gateway.sdk.command import WrongUse
-from making import Make
 
 
 def parsed(*words: str) -> argparse.Namespace:
@@ -43,7 +41,7 @@ def parsed(*words: str) -> argparse.Namespace:
         (["--publisher", "x?a=1", "--format", "arrow"], "x?a=1&format=arrow"),
     ],
 )
-def test_what_it_subscribes_to(words: list[str], publisher: str) -> None:
+def test_what_it_subscribes_to(words, publisher):
     """The options make a publisher's name, escaped."""
     assert tap._publisher(parsed(*words)) == publisher
 
@@ -60,7 +58,7 @@ def test_what_it_subscribes_to(words: list[str], publisher: str) -> None:
         ["--token", "a", "--token-file", "b"],
     ],
 )
-def test_wrong_use(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_use(words, capsys):
     """Options that contradict each other: status 2, and a word about it."""
     assert cli.main(["tap", "127.0.0.1:1", *words]) == 2
     shown = capsys.readouterr()
@@ -68,7 +66,7 @@ def test_wrong_use(words: list[str], capsys: pytest.CaptureFixture[str]) -> None
     assert shown.err
 
 
-def test_nobody_listens(gateway_command: Make) -> None:
+def test_nobody_listens(gateway_command):
     """What is missing is said, with the key that brings it."""
     done = gateway_command("tap", "127.0.0.1:1")
     assert done.returncode == 1
@@ -78,7 +76,7 @@ def test_nobody_listens(gateway_command: Make) -> None:
     )
 
 
-def test_a_token_in_a_file(tmp_path: Path) -> None:
+def test_a_token_in_a_file(tmp_path):
     """Its line break is not part of it; bytes that are no text are refused."""
     path = tmp_path / "token"
     path.write_text("secret\n")
@@ -88,7 +86,7 @@ def test_a_token_in_a_file(tmp_path: Path) -> None:
         tap._token(parsed("--token-file", str(path)))
 
 
-def test_lines() -> None:
+def test_lines():
     """Elements as they are, a line each; gaps are shown, and do not count."""
     lines = tap._Lines(terminal=False)
     elements = [b'{"lsn":1}', b'{"gap":{"from":2,"to":3}}', b'{"lsn":4}', b'{"lsn":5}']
@@ -99,7 +97,7 @@ def test_lines() -> None:
 
 
 @pytest.mark.parametrize("element", [b"5", b"[]", b"xxx", b"\xff"])
-def test_elements_that_are_no_events(element: bytes) -> None:
+def test_elements_that_are_no_events(element):
     """A publisher of one's own gives what it likes; nothing is known of where it goes on."""
     words = ["--publisher", "check/fail?n=1"]
     run = tap._Tapping(parsed(*words), "check/fail?n=1", None)
@@ -110,14 +108,14 @@ def test_elements_that_are_no_events(element: bytes) -> None:
     assert run._status == 1
 
 
-def test_a_terminal_is_not_played_with() -> None:
+def test_a_terminal_is_not_played_with():
     """What is not printable is spelled, and means the same."""
     data, _ = tap._Lines(terminal=True).shown(['{"a":"\x9b2Jü\u2028"}'.encode()], None)
     assert data == '{"a":"\\u009b2Jü\\u2028"}\n'.encode()
     assert json.loads(data) == {"a": "\x9b2Jü\u2028"}
 
 
-def test_arrow_is_one_stream(capsys: pytest.CaptureFixture[str]) -> None:
+def test_arrow_is_one_stream(capsys):
     """Many elements become one stream; a gap is told where it does not disturb."""
     form = tap._Arrow()
     output = b""
@@ -147,9 +145,7 @@ def element(sessions: list[str]) -> bytes:
     return made
 
 
-def test_trouble_is_no_trick_on_a_terminal(
-    serve: Make[str], gateway_command: Make
-) -> None:
+def test_trouble_is_no_trick_on_a_terminal(serve, gateway_command):
     """Why it ended is in the words of the other end, which may be anybody."""
 
     def rude(peer: socket.socket) -> None:
@@ -161,7 +157,7 @@ def test_trouble_is_no_trick_on_a_terminal(
     assert run.stderr == "gateway tap: \\u001b[2Jbye\n"
 
 
-def test_it_goes_on_at_the_next_lsn(serve: Make[str], gateway_command: Make) -> None:
+def test_it_goes_on_at_the_next_lsn(serve, gateway_command):
     """A gateway that is started again, a connection that breaks: nothing is missing."""
     asked: list[bytes] = []
 
@@ -211,14 +207,14 @@ def test_it_goes_on_at_the_next_lsn(serve: Make[str], gateway_command: Make) -> 
         ([], "E503 stopping"),
     ],
 )
-def test_when_it_does_not_go_on(words: list[str], error: str) -> None:
+def test_when_it_does_not_go_on(words, error):
     """The other end says why not; or nobody knows where to."""
     run = tap._Tapping(parsed(*words), "events", None)
     run._opened = True
     assert not run._may_go_on(StreamFailed(error))
 
 
-def test_where_it_goes_on() -> None:
+def test_where_it_goes_on():
     """Behind the last one that was shown, until the last one that was asked for."""
     run = tap._Tapping(parsed("--from", "latest", "--to", "9"), "x", None)
     run._opened = True

@@ -49,7 +49,7 @@ def trial(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Try:
     return run
 
 
-def test_events_as_the_protocols_client_sends_them(trial: Try) -> None:
+def test_events_as_the_protocols_client_sends_them(trial):
     """Of each protocol: through its own client and its own server to rows."""
     segment = ["--segment", "a/b/0.#epoch.0"]
     status, said = trial(
@@ -88,7 +88,7 @@ def test_events_as_the_protocols_client_sends_them(trial: Try) -> None:
     assert status == 0
 
 
-def test_every_protocol_that_can_send_can_be_tested() -> None:
+def test_every_protocol_that_can_send_can_be_tested():
     """The cases above have all of those that come with the gateway."""
     assert {name for name, each in installed().each("sender") if each} == {
         "lumberjack", "pomelo", "pravega", "rsio"
@@ -104,14 +104,14 @@ def test_every_protocol_that_can_send_can_be_tested() -> None:
         {"file": "sample"},
     ],
 )
-def test_bytes_as_they_are(trial: Try, tmp_path: Path, given: dict[str, str]) -> None:
+def test_bytes_as_they_are(trial, tmp_path, given):
     """As text, hex, base64, or a file beside the tests."""
     (tmp_path / "sample").write_bytes(b"2W\0\0\0\x012J\0\0\0\1\0\0\0\2{}")
     case = {"listener": "beats", "input": given, "expect": [{"payload": "{}"}]}
     assert trial(case) == (0, [{"name": "0", "ok": True, "faults": []}])
 
 
-def test_refusals(trial: Try) -> None:
+def test_refusals(trial):
     """A case says which one it expects; one that nobody expects is a fault."""
     nonsense = {"listener": "beats", "input": {"hex": "ffff"}}
     status, said = trial(
@@ -127,7 +127,7 @@ def test_refusals(trial: Try) -> None:
     assert said[3]["faults"] == ["refused: expected 'version', got 'no refusal'"]
 
 
-def test_differences(trial: Try) -> None:
+def test_differences(trial):
     """Column by column; rows that are missing, and rows that nobody expects."""
     events = {"listener": "beats", "input": {"events": [{"a": 1}, {"a": 2}]}}
     status, said = trial(
@@ -149,7 +149,7 @@ def test_differences(trial: Try) -> None:
     assert strange == ['with: ["--no-such-option"] are no options of it']
 
 
-def test_tables_without_spark(trial: Try, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_without_spark(trial, monkeypatch):
     """A case that asks for tables fails and says what to install; others are tested."""
     monkeypatch.setitem(sys.modules, "pyspark", None)
     events = {"listener": "beats", "input": {"events": [{"a": 1}]}}
@@ -167,7 +167,7 @@ def test_tables_without_spark(trial: Try, monkeypatch: pytest.MonkeyPatch) -> No
     assert "no pyspark here: pip install 'gateway[spark]'" in why
 
 
-def test_a_client_that_is_never_answered(trial: Try) -> None:
+def test_a_client_that_is_never_answered(trial):
     """Ends, with the reason: no case lasts for ever."""
     case = {
         "listener": "game",
@@ -179,9 +179,7 @@ def test_a_client_that_is_never_answered(trial: Try) -> None:
     assert said["faults"]
 
 
-def test_a_file_that_is_none(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_is_none(tmp_path, capsys):
     """Every place that is wrong is named with its line; exit status 2."""
     file = tmp_path / "tests.yaml"
     file.write_text(
@@ -198,7 +196,7 @@ def test_a_file_that_is_none(
     assert cli.main(["test", str(tmp_path / "nothing")]) == 2
 
 
-def test_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_for_people(tmp_path, capsys):
     """A line for each case, its faults below it, and how many pass."""
     (tmp_path / "gateway.yaml").write_text(GATEWAY)
     file = tmp_path / "tests.yaml"
@@ -215,9 +213,7 @@ def test_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("page", ["docs/operations.md", "gateway/cli/test.py"])
-def test_what_the_pages_show(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], page: str
-) -> None:
+def test_what_the_pages_show(tmp_path, capsys, page):
     """Passes as it stands: that of docs/operations.md, and that of `--help`."""
     text = (ROOT / page).read_text()
     [shown] = re.findall(
@@ -231,7 +227,7 @@ def test_what_the_pages_show(
     assert cli.main(["test", str(file)]) == 0, capsys.readouterr().out
 
 
-def test_where_spark_is_not_installed(tmp_path: Path) -> None:
+def test_where_spark_is_not_installed(tmp_path):
     """A process that never saw it: rows are compared, nothing is missed at its start."""
     (tmp_path / "gateway.yaml").write_text(GATEWAY)
     case = {"listener": "beats", "input": {"events": [{}]}, "expect": [{"seq": 1}]}

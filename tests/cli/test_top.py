@@ -7,7 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,7 @@ def told(view: View, status: dict[str, Any], at: float) -> None:
     view.heard("status", {"status": status, "sample": SAMPLE}, at)
 
 
-def test_what_it_shows() -> None:
+def test_what_it_shows():
     """The sentence first; numbers; what happens in a second; listeners."""
     view = View("127.0.0.1:8080")
     assert screen(view).startswith("Asking the gateway at 127.0.0.1:8080 …")
@@ -89,7 +89,7 @@ def test_what_it_shows() -> None:
     assert row.split()[-4:] == ["5,000", "1", "1.8", "s"]
 
 
-def test_whom_it_rejected() -> None:
+def test_whom_it_rejected():
     """Lately; what a peer chose plays no tricks on the terminal."""
     view = View("127.0.0.1:8080")
     told(view, WELL, at=1.0)
@@ -99,7 +99,7 @@ def test_whom_it_rejected() -> None:
     assert rows[0].split() == ["beats", "192.0.2.9:1", "\\u001b[2J", "3"]
 
 
-def test_a_gateway_that_is_gone() -> None:
+def test_a_gateway_that_is_gone():
     """Is said in the first line, above the last that was known of it."""
     view = View("127.0.0.1:8080")
     told(view, WELL, at=1.0)
@@ -113,7 +113,7 @@ def test_a_gateway_that_is_gone() -> None:
     assert "All well" in screen(view)
 
 
-def test_a_daemon_that_was_started_again() -> None:
+def test_a_daemon_that_was_started_again():
     """Its counters begin anew: nothing is less than nothing a second."""
     view = View("a")
     told(view, WELL, at=1.0)
@@ -121,7 +121,7 @@ def test_a_daemon_that_was_started_again() -> None:
     assert "taken 0 events/s, 0 B/s" in screen(view)
 
 
-def test_a_small_terminal() -> None:
+def test_a_small_terminal():
     """Nothing is wider than it."""
     view = View("a")
     told(view, WELL, at=1.0)
@@ -131,7 +131,7 @@ def test_a_small_terminal() -> None:
     assert row.split() == ["beats", "lumberjack", "2", "0", "1.8", "s"]
 
 
-def test_elsewhere_than_in_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_elsewhere_than_in_a_terminal(capsys):
     """Is wrong use: there is `gateway status`."""
     assert cli.main(["top", "--address", "127.0.0.1:1"]) == 2
     assert "gateway status" in capsys.readouterr().err
@@ -170,7 +170,7 @@ def tmux(tmp_path: Path) -> Iterator[Tmux]:
 
 
 @pytest.mark.needs_apt
-def test_in_a_terminal(tmux: Tmux, serve: Callable[..., str]) -> None:
+def test_in_a_terminal(tmux, serve):
     """It draws what it is told, at once; says who does not answer; takes keys; and leaves
     the terminal as it found it.
     """

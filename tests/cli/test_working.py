@@ -36,7 +36,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
     os.close(ours)
 
 
-def test_on_a_terminal(terminal: Callable[[], int]) -> None:
+def test_on_a_terminal(terminal):
     """It says what is being done."""
     screen, said = terminal(), b""
     with working("counting sheep", seconds=0):
@@ -44,7 +44,7 @@ def test_on_a_terminal(terminal: Callable[[], int]) -> None:
             said += os.read(screen, 1000)
 
 
-def test_what_is_quick_needs_none(terminal: Callable[[], int]) -> None:
+def test_what_is_quick_needs_none(terminal):
     """Nothing flickers."""
     screen = terminal()
     with working("counting sheep", seconds=60):
@@ -54,7 +54,7 @@ def test_what_is_quick_needs_none(terminal: Callable[[], int]) -> None:
         os.read(screen, 1000)
 
 
-def test_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
+def test_elsewhere(capsys):
     """Programs are told nothing."""
     with working("counting sheep", seconds=0):
         pass
@@ -74,7 +74,7 @@ def test_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
         (["--publisher", "tap?kind=data"], True, "waiting for tap?kind=data"),
     ],
 )
-def test_what_tap_waits_for(words: list[str], opened: bool, says: str) -> None:
+def test_what_tap_waits_for(words, opened, says):
     """Whom it calls, or which event."""
     parser = argparse.ArgumentParser()
     tap.add_arguments(parser)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 import yaml
 
 from gateway import config
 
-Load = Callable[..., config.Config]
 
-
-def test_a_dump_loads_to_the_same(load: Load, tmp_path: Path) -> None:
+def test_a_dump_loads_to_the_same(load, tmp_path):
     """What `dump` writes is a configuration again, and the same one."""
     loaded = load(
         """
@@ -30,7 +25,7 @@ def test_a_dump_loads_to_the_same(load: Load, tmp_path: Path) -> None:
     assert config.load(again) == loaded
 
 
-def test_values_are_written_as_people_write_them(load: Load) -> None:
+def test_values_are_written_as_people_write_them(load):
     """Units and forms, not bare bytes and seconds."""
     values = config.dump(load(""))
     assert values["spool"]["max_bytes"] == "20GiB"
@@ -43,13 +38,13 @@ def test_values_are_written_as_people_write_them(load: Load) -> None:
     "key",
     ["spark.hadoop.fs.s3a.secret.key", "spark.hadoop.fs.s3a.access.key", "my.PASSWORD"],
 )
-def test_spark_settings_that_sound_secret(load: Load, key: str) -> None:
+def test_spark_settings_that_sound_secret(load, key):
     """They are masked as Spark itself masks them; others are not."""
     values = config.dump(load(f"spark: {{conf: {{{key}: hunter2, spark.x: 5}}}}"))
     assert values["spark"]["conf"] == {key: "**********", "spark.x": "5"}
 
 
-def test_spark_settings_from_outside(load: Load) -> None:
+def test_spark_settings_from_outside(load):
     """What came from outside the file is shown by its placeholder; Spark gets it."""
     loaded = load("spark: {conf: {spark.x: 'a${env:S}'}}", {"S": "hunter2"})
     assert loaded.spark.conf == {"spark.x": "ahunter2"}

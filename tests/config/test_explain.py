@@ -59,7 +59,7 @@ def at(home: str, protocol: str) -> type[Section] | None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_where_a_key_belongs_is_true(protocol: str) -> None:
+def test_where_a_key_belongs_is_true(protocol):
     """Every key of every protocol's listener, in every section that has it not."""
     file = {"listeners": [{"protocol": protocol}]}
     for where, section in ALL[protocol].items():
@@ -82,7 +82,7 @@ def test_where_a_key_belongs_is_true(protocol: str) -> None:
                     assert key in found.model_fields, (where, key, said)
 
 
-def test_a_key_of_another_protocol() -> None:
+def test_a_key_of_another_protocol():
     """Its place has the same name, but is another one's."""
     said = _unknown(
         ("listeners", 0, "options", "rates"),
@@ -99,6 +99,6 @@ def test_a_key_of_another_protocol() -> None:
         (("forward",), "host", "allowed: to, next_after"),
     ],
 )
-def test_what_others_call_it(where: Where, key: str, said: str) -> None:
+def test_what_others_call_it(where, key, said):
     """Where that is one of ours."""
     assert said in _unknown((*where, key), {"listeners": [{"protocol": "lumberjack"}]})

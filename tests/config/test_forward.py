@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gateway import config
-from making import Make
-
-Load = Make[config.Config]
-Problems = Make[list[str]]
-
 FORWARDING = "spool: {after: forward}\nforward: {to: 'https://hub:7410'}"
 
 
-def test_an_address_is_enough(load: Load) -> None:
+def test_an_address_is_enough(load):
     """All the rest has its defaults, and there is no job."""
     loaded = load(FORWARDING)
     assert loaded.forward is not None
@@ -34,14 +28,14 @@ def test_an_address_is_enough(load: Load) -> None:
         "unix:/run/hub.sock",
     ],
 )
-def test_addresses(load: Load, to: str) -> None:
+def test_addresses(load, to):
     """As of any server of HTTP, or a socket of this machine."""
     loaded = load(f"spool: {{after: forward}}\nforward: {{to: '{to}'}}")
     assert loaded.forward is not None
     assert loaded.forward.to == to
 
 
-def test_several_hubs(load: Load) -> None:
+def test_several_hubs(load):
     """In order, the first that is preferred; alone it need be no list."""
     loaded = load(
         "spool: {after: forward}\n"

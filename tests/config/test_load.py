@@ -12,10 +12,6 @@ from gateway.config import Tcp, Unix
 from gateway.plugins import installed
 from gateway.protocols.lumberjack.options import Options as Lumberjack
 from gateway.protocols.pomelo.options import Options as Pomelo
-from making import Make
-
-Load = Make[config.Config]
-Problems = Make[list[str]]
 
 INSTALLED = ", ".join(installed().protocols)
 
@@ -27,7 +23,7 @@ listeners:
 """
 
 
-def test_a_listener_is_enough(load: Load) -> None:
+def test_a_listener_is_enough(load):
     """All the rest has the defaults of the design."""
     loaded = load("")
     [listener] = loaded.listeners
@@ -46,7 +42,7 @@ def test_a_listener_is_enough(load: Load) -> None:
     assert loaded.spark.conf == {}
 
 
-def test_units(load: Load) -> None:
+def test_units(load):
     """Sizes become bytes and times become seconds, from the environment too."""
     loaded = load(
         """
@@ -64,14 +60,14 @@ def test_units(load: Load) -> None:
     assert loaded.spark.trigger == 1.5
 
 
-def test_it_can_not_be_changed(load: Load) -> None:
+def test_it_can_not_be_changed(load):
     """A configuration is read once; nobody changes it underway."""
     loaded = load("")
     with pytest.raises(ValidationError):
         loaded.ack = "spool"  # type: ignore[misc]
 
 
-def test_relative_paths_are_below_the_file(load: Load, tmp_path: Path) -> None:
+def test_relative_paths_are_below_the_file(load, tmp_path):
     """Wherever the daemon is started, it finds the same files."""
     for name in ("cert.pem", "key.pem"):
         (tmp_path / name).touch()
@@ -93,7 +89,7 @@ def test_relative_paths_are_below_the_file(load: Load, tmp_path: Path) -> None:
     assert listener.tls.certificate == tmp_path / "cert.pem"
 
 
-def test_a_spool_in_a_bucket_has_a_place_here_too(load: Load) -> None:
+def test_a_spool_in_a_bucket_has_a_place_here_too(load):
     """Files wait there until they are uploaded."""
     loaded = load("spool: {directory: 's3://bucket/a/b/'}")
     assert str(loaded.spool.bucket) == "s3://bucket/a/b"
@@ -102,7 +98,7 @@ def test_a_spool_in_a_bucket_has_a_place_here_too(load: Load) -> None:
     assert load("spool: {directory: out}").spool.folder == Path("out")
 
 
-def test_columns_of_ones_own(load: Load) -> None:
+def test_columns_of_ones_own(load):
     """One source or several, of one type; a usual column may become another one for all."""
     loaded = load(
         """
@@ -123,12 +119,12 @@ def test_columns_of_ones_own(load: Load) -> None:
     assert columns["message"] is None
 
 
-def test_an_empty_section_is_its_defaults(load: Load) -> None:
+def test_an_empty_section_is_its_defaults(load):
     """A section whose keys are all comments counts as left out."""
     assert load("spool:\nlogging:\n").spool == load("").spool
 
 
-def test_node_defaults_to_the_host(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_defaults_to_the_host(load, monkeypatch):
     """A host name with other characters still makes a valid node name."""
     monkeypatch.setattr("socket.gethostname", lambda: "-My_Host.local.")
     assert load("").node == "my-host.local"
@@ -139,7 +135,7 @@ def test_node_defaults_to_the_host(load: Load, monkeypatch: pytest.MonkeyPatch) 
 # -- secrets ------------------------------------------------------------------
 
 
-def test_a_secret_is_never_shown(load: Load, tmp_path: Path) -> None:
+def test_a_secret_is_never_shown(load, tmp_path):
     """Neither repr nor str nor dump of a configuration has the token."""
     (tmp_path / "token").write_text("hunter2\n")
     loaded = load("admin: {token: '${file:token}'}")
@@ -148,7 +144,7 @@ def test_a_secret_is_never_shown(load: Load, tmp_path: Path) -> None:
         assert "hunter2" not in shown
 
 
-def test_building_one_in_code() -> None:
+def test_building_one_in_code():
     """Tests and tools may build a configuration without a file."""
     built = config.Config.model_validate(
         {
@@ -170,9 +166,7 @@ listeners:
 """
 
 
-def test_pomelo_takes_websocket_beside_tcp_unless_told_not_to(
-    load: Make[config.Config],
-) -> None:
+def test_pomelo_takes_websocket_beside_tcp_unless_told_not_to(load):
     """Clients of either kind find it on the one port that they are given."""
     [game] = load(POMELO, listeners=False).listeners
     assert game.websocket is not None
@@ -181,9 +175,7 @@ def test_pomelo_takes_websocket_beside_tcp_unless_told_not_to(
     assert game.websocket is None
 
 
-def test_options_are_those_of_the_protocol(
-    load: Make[config.Config], tmp_path: Path
-) -> None:
+def test_options_are_those_of_the_protocol(load, tmp_path):
     """Definitions may be written here or be a file beside the configuration."""
     (tmp_path / "routes.json").write_text("[]")
     text = POMELO + "    options: {routes: routes.json, heartbeat: 5s}\n"

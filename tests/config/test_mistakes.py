@@ -8,12 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gateway import config
 from gateway.plugins import installed
-from making import Make
-
-Load = Make[config.Config]
-Problems = Make[list[str]]
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "config-mistakes.yaml"
 INSTALLED = ", ".join(installed().protocols)
@@ -41,7 +36,7 @@ def mistakes(kind: str) -> list[tuple[str, str | None]]:
     ]
 
 
-def test_everything_at_once(problems: Problems, tmp_path: Path) -> None:
+def test_everything_at_once(problems, tmp_path):
     """A file with many mistakes is answered with all of them, in the file's order."""
     assert problems(
         f"""
@@ -87,7 +82,7 @@ def test_everything_at_once(problems: Problems, tmp_path: Path) -> None:
     ]
 
 
-def test_sections_are_compared_beside_other_mistakes(problems: Problems) -> None:
+def test_sections_are_compared_beside_other_mistakes(problems):
     """A mistake in one key does not hide that two sections do not fit together."""
     assert problems(
         """
@@ -106,7 +101,7 @@ def test_sections_are_compared_beside_other_mistakes(problems: Problems) -> None
     ]
 
 
-def test_only_a_port_that_others_know_is_shared(problems: Problems) -> None:
+def test_only_a_port_that_others_know_is_shared(problems):
     """And only where a client may meet any of those that share it."""
     assert problems(
         """
@@ -137,9 +132,7 @@ def test_only_a_port_that_others_know_is_shared(problems: Problems) -> None:
     ]
 
 
-def test_not_every_protocol_ends_connections_that_are_old(
-    load: Load, problems: Problems
-) -> None:
+def test_not_every_protocol_ends_connections_that_are_old(load, problems):
     """Players would be thrown out, and Pravega's clients find their streams nowhere else."""
     text = """
         listeners:
@@ -158,7 +151,7 @@ def test_not_every_protocol_ends_connections_that_are_old(
         assert found.listeners[0].limits.connection_age == 3600
 
 
-def test_pravega_listeners_agree_on_what_they_share(problems: Problems) -> None:
+def test_pravega_listeners_agree_on_what_they_share(problems):
     """Their segments, who may use them, and the one controller."""
     assert problems(
         """
@@ -186,7 +179,7 @@ def test_pravega_listeners_agree_on_what_they_share(problems: Problems) -> None:
     ]
 
 
-def test_rules_of_access_are_checked(problems: Problems) -> None:
+def test_rules_of_access_are_checked(problems):
     """A pattern that could match nothing, a rule without a right, rules that differ."""
     at = "listeners[0].options.access"
     shape = (
@@ -239,9 +232,7 @@ def test_rules_of_access_are_checked(problems: Problems) -> None:
         )),
     ],
 )  # fmt: skip
-def test_where_pravega_clients_are_sent(
-    problems: Problems, listen: str, options: str, problem: str
-) -> None:
+def test_where_pravega_clients_are_sent(problems, listen, options, problem):
     """A mistake shows at the start, not when the first client asks."""
     listener = f"name: a, protocol: pravega, listen: '{listen}', options: {{{options}}}"
     assert problems(f"listeners: [{{{listener}}}]", listeners=False) == [
@@ -250,7 +241,7 @@ def test_where_pravega_clients_are_sent(
 
 
 @pytest.mark.parametrize(("text", "problem"), mistakes("file"))
-def test_one_mistake(problems: Problems, text: str, problem: str | None) -> None:
+def test_one_mistake(problems, text, problem):
     """Each names its place, its value, and what is allowed."""
     found = problems(text, listeners="listeners:" not in text)
     assert len(found) == 1
@@ -267,9 +258,7 @@ def test_one_mistake(problems: Problems, text: str, problem: str | None) -> None
         ("options: {subscribe: [" + 256 * "x" + "]}", "is longer than 255 bytes"),
     ],
 )
-def test_one_mistake_in_a_listener(
-    problems: Problems, tmp_path: Path, text: str, problem: str
-) -> None:
+def test_one_mistake_in_a_listener(problems, tmp_path, text, problem):
     """Listeners are where most mistakes are made, so each kind has its sentence."""
     (tmp_path / "c.pem").touch()
     protocol = "rsio" if "subscribe" in text else "lumberjack"
@@ -282,9 +271,7 @@ def test_one_mistake_in_a_listener(
     assert problem in found
 
 
-def test_a_file_that_may_not_be_read(
-    problems: Problems, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_may_not_be_read(problems, tmp_path, monkeypatch):
     """A key of somebody else is found out now, not at the first handshake."""
     (tmp_path / "cert.pem").touch()
     (tmp_path / "key.pem").touch()
@@ -303,7 +290,7 @@ def test_a_file_that_may_not_be_read(
     assert f"private_key: permission denied: {tmp_path}/key.pem" in found
 
 
-def test_names_and_ports_are_given_once(problems: Problems) -> None:
+def test_names_and_ports_are_given_once(problems):
     """Two listeners with one name or one port: each said at the later one."""
     assert problems(
         """
@@ -322,7 +309,7 @@ def test_names_and_ports_are_given_once(problems: Problems) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "listeners: []", "listeners:", "[]", "x"])
-def test_no_listener(problems: Problems, text: str) -> None:
+def test_no_listener(problems, text):
     """A gateway that listens nowhere is a mistake, and so is a file of another shape."""
     assert len(problems(text, listeners=False)) == 1
 
@@ -340,7 +327,7 @@ def test_no_listener(problems: Problems, text: str) -> None:
         "spool: {s3: {timeout: 0s}}",
     ],
 )
-def test_an_address_that_is_none_is_refused(problems: Problems, text: str) -> None:
+def test_an_address_that_is_none_is_refused(problems, text):
     """Of buckets and their servers."""
     [found] = problems(text, listeners=True)
     assert found.startswith("spool.")
@@ -362,7 +349,7 @@ def test_an_address_that_is_none_is_refused(problems: Problems, text: str) -> No
         "admin: {token: &t '${env:S}'}\nlogging: {level: *t}",
     ],
 )
-def test_what_came_from_outside_is_not_repeated(problems: Problems, text: str) -> None:
+def test_what_came_from_outside_is_not_repeated(problems, text):
     """A message shows the placeholder, not what it stood for, wherever it was put."""
     secret = "\0Hunter2 " + "x" * 60
     found = "\n".join(problems(text, {"S": secret}, listeners="listeners" not in text))
@@ -370,7 +357,7 @@ def test_what_came_from_outside_is_not_repeated(problems: Problems, text: str) -
     assert "${env:S}" in found
 
 
-def test_a_missing_file_by_its_placeholder(problems: Problems) -> None:
+def test_a_missing_file_by_its_placeholder(problems):
     """A path from outside is shown as it was written, too."""
     [found, _] = problems(
         LISTENER + "    tls: {certificate: '${env:C}', private_key: '${env:C}'}",
@@ -380,16 +367,14 @@ def test_a_missing_file_by_its_placeholder(problems: Problems) -> None:
     assert found.startswith("listeners[0].tls.certificate: no such file: ${env:C}")
 
 
-def test_nothing_of_the_file_reaches_the_terminal_raw(problems: Problems) -> None:
+def test_nothing_of_the_file_reaches_the_terminal_raw(problems):
     """Control characters in keys and values are shown as escapes."""
     [found] = problems('"a\\e[31m\\u2028": 1')
     assert found.startswith("a\\x1b[31m\\u2028: unknown key")
 
 
 @pytest.mark.parametrize(("options", "problem"), mistakes("pomelo"))
-def test_one_mistake_in_pomelos_options(
-    problems: Problems, options: str, problem: str
-) -> None:
+def test_one_mistake_in_pomelos_options(problems, options, problem):
     """Sentences speak of the options of this listener's protocol."""
     [found] = problems(POMELO + f"    options: {options}\n", listeners=False)
     assert problem in found
@@ -417,13 +402,7 @@ def test_one_mistake_in_pomelos_options(
         ),
     ],
 )
-def test_outboxes_of_two_listeners(
-    load: Make[config.Config],
-    problems: Problems,
-    one: str,
-    other: str,
-    wrong: str | None,
-) -> None:
+def test_outboxes_of_two_listeners(load, problems, one, other, wrong):
     """They may share one, if they agree; none lies in another, whose files it would take."""
     text = "listeners:\n" + "".join(
         f"  - {{name: game{n}, protocol: pomelo, listen: 'tcp:301{n}', "
@@ -438,6 +417,6 @@ def test_outboxes_of_two_listeners(
 
 
 @pytest.mark.parametrize(("text", "problem"), mistakes("forward"))
-def test_what_does_not_go_together(problems: Problems, text: str, problem: str) -> None:
+def test_what_does_not_go_together(problems, text, problem):
     """Is told, at its place."""
     assert any(problem in one for one in problems(text)), problems(text)

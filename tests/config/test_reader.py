@@ -64,25 +64,23 @@ def refusal(reading: Read, text: str | bytes) -> str:
         ("a: " + "9" * 25, 1e25),
     ],
 )
-def test_scalars_are_what_they_look_like(
-    reading: Read, text: str, value: object
-) -> None:
+def test_scalars_are_what_they_look_like(reading, text, value):
     """Only true, false, null and numbers are not text: `no` is no boolean."""
     assert reading(text).value == {"a": value}
 
 
-def test_nothing_is_nothing(reading: Read) -> None:
+def test_nothing_is_nothing(reading):
     """An empty file, or one of comments, holds no value."""
     assert reading("").value is None
     assert reading("# later\n").value is None
 
 
-def test_a_byte_order_mark_is_fine(reading: Read) -> None:
+def test_a_byte_order_mark_is_fine(reading):
     """Editors on Windows put one there."""
     assert reading("\ufeffa: 1").value == {"a": 1}
 
 
-def test_a_key_given_twice(reading: Read) -> None:
+def test_a_key_given_twice(reading):
     """The second one is named, with the line of the first; the first one counts."""
     document = reading("a: 1\nb:\n  c: 1\n  c: 2\na: 3\n")
     assert [str(problem) for problem in document.problems] == [
@@ -101,19 +99,19 @@ def test_a_key_given_twice(reading: Read) -> None:
         "a: !include secrets.yaml",
     ],
 )
-def test_tags_make_no_objects(reading: Read, text: str) -> None:
+def test_tags_make_no_objects(reading, text):
     """A tag is a problem at its place, and nothing comes of it."""
     [problem] = reading(text).problems
     assert str(problem).startswith("a: YAML tags are not allowed: ")
 
 
-def test_an_alias_stands_for_its_anchor(reading: Read) -> None:
+def test_an_alias_stands_for_its_anchor(reading):
     """Two listeners can share their TLS section."""
     document = reading("a: &x {k: 1}\nb: *x\n")
     assert document.value == {"a": {"k": 1}, "b": {"k": 1}}
 
 
-def test_a_billion_laughs(reading: Read) -> None:
+def test_a_billion_laughs(reading):
     """What aliases stand for counts each time: a bomb of ten lines is refused."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
@@ -122,25 +120,25 @@ def test_a_billion_laughs(reading: Read) -> None:
     )
 
 
-def test_an_alias_inside_its_own_anchor(reading: Read) -> None:
+def test_an_alias_inside_its_own_anchor(reading):
     """A value that contains itself is a problem, not an endless loop."""
     [problem] = reading("a: &x [*x]").problems
     assert str(problem) == "a[0]: no anchor &x above it (line 1)"
 
 
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- "])
-def test_deep_nesting(reading: Read, opening: str) -> None:
+def test_deep_nesting(reading, opening):
     """Half a megabyte of brackets is refused after the twentieth."""
     text = opening * (500_000 // len(opening))
     assert "nested deeper than 20 levels" in refusal(reading, text)
 
 
-def test_a_huge_file(reading: Read) -> None:
+def test_a_huge_file(reading):
     """A file that no person wrote is refused on its size."""
     assert "larger than" in refusal(reading, b"#" * (MAX_FILE_BYTES + 1))
 
 
-def test_many_values(reading: Read) -> None:
+def test_many_values(reading):
     """The number of values is bounded too."""
     assert "more than 10000 values" in refusal(reading, "a: [" + "1," * 20_000 + "]")
 
@@ -157,12 +155,12 @@ def test_many_values(reading: Read) -> None:
         (b"a: 1\nb: \xc3(", "not UTF-8 (line 2)"),
     ],
 )
-def test_what_is_no_configuration(reading: Read, text: str | bytes, words: str) -> None:
+def test_what_is_no_configuration(reading, text, words):
     """One line says why, with the place where there is one."""
     assert words in refusal(reading, text)
 
 
-def test_a_missing_file(tmp_path: Path) -> None:
+def test_a_missing_file(tmp_path):
     """Nothing there is told apart from something wrong there."""
     with pytest.raises(Unreadable, match="no such file or directory"):
         read(tmp_path / "none.yaml", {})
@@ -177,7 +175,7 @@ def test_a_missing_file(tmp_path: Path) -> None:
         st.text("ab:-[]{}&*!|>'\"#$ \n?<%@`,", max_size=80).map(str.encode),
     )
 )
-def test_any_bytes_at_all(reading: Read, data: bytes) -> None:
+def test_any_bytes_at_all(reading, data):
     """Whatever a file holds, it is a document or it is `Invalid`."""
     with suppress(Invalid):
         assert isinstance(reading(data), Document)
@@ -186,7 +184,7 @@ def test_any_bytes_at_all(reading: Read, data: bytes) -> None:
 # -- what comes from outside ---------------------------------------------------
 
 
-def test_the_environment(reading: Read) -> None:
+def test_the_environment(reading):
     """Whole values and parts of values; a default where there is none."""
     document = reading(
         "a: ${env:HOST}\n"
@@ -204,19 +202,19 @@ def test_the_environment(reading: Read) -> None:
     assert not document.problems
 
 
-def test_what_comes_is_never_structure(reading: Read) -> None:
+def test_what_comes_is_never_structure(reading):
     """A value from outside is one text, whatever it looks like, and is not filled in."""
     nasty = "x\nadmin: {token: null} # ${env:OTHER} *a !!python/none"
     document = reading("a: ${env:A}", {"A": nasty, "OTHER": "o"})
     assert document.value == {"a": nasty}
 
 
-def test_keys_are_not_filled_in(reading: Read) -> None:
+def test_keys_are_not_filled_in(reading):
     """A placeholder in a key is just a strange key."""
     assert reading("${env:A}: 1", {"A": "b"}).value == {"${env:A}": 1}
 
 
-def test_files(reading: Read, tmp_path: Path) -> None:
+def test_files(reading, tmp_path):
     """A secret's file gives its text without the last line end; links are followed."""
     (tmp_path / "real").write_text("s3cret\n")
     (tmp_path / "link").symlink_to("real")
@@ -242,9 +240,7 @@ def test_files(reading: Read, tmp_path: Path) -> None:
         ("x ${cmd:id} y", "${cmd:id}: must be"),
     ],
 )
-def test_what_can_not_be_filled_in(
-    reading: Read, tmp_path: Path, text: str, words: str
-) -> None:
+def test_what_can_not_be_filled_in(reading, tmp_path, text, words):
     """The problem has the value's place and says what would be right."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "huge").write_bytes(b"x" * 70_000)

@@ -35,7 +35,7 @@ def load(tmp_path: Path) -> Load:
     return load_text
 
 
-def test_the_page_has_every_key() -> None:
+def test_the_page_has_every_key():
     """As the types have it; `python -m gateway.config.reload` prints it."""
     done = subprocess.run(
         [sys.executable, "-m", "gateway.config.reload"],
@@ -45,7 +45,7 @@ def test_the_page_has_every_key() -> None:
     assert PAGE.read_text().endswith(f"\n\n{reload.table()}")
 
 
-def test_every_restart_has_its_reason() -> None:
+def test_every_restart_has_its_reason():
     """`needs a restart, because …`; and only our own keys are in the table."""
     rules = dict(reload.rules())
     assert len(rules) > 100
@@ -57,7 +57,7 @@ def test_every_restart_has_its_reason() -> None:
     assert rules["spool.retention"].when == "yes"
 
 
-def test_what_needs_a_restart_stays(load: Load) -> None:
+def test_what_needs_a_restart_stays(load):
     """The plan's configuration has the old value of it and the new one of the rest."""
     running = load("journal: {directory: one, commit_interval: 1ms}")
     wanted = load("journal: {directory: two, commit_interval: 3ms}\nspark: {ui: true}")
@@ -74,7 +74,7 @@ def test_what_needs_a_restart_stays(load: Load) -> None:
     assert again.restart == found.restart
 
 
-def test_secrets_are_compared_and_not_told(load: Load) -> None:
+def test_secrets_are_compared_and_not_told(load):
     """Only the key is."""
     running, wanted = load("admin: {token: old}"), load("admin: {token: new}")
     found = reload.plan(running, wanted, {})
@@ -82,7 +82,7 @@ def test_secrets_are_compared_and_not_told(load: Load) -> None:
     assert found.effective.admin == wanted.admin
 
 
-def test_listeners_are_known_by_name_and_protocol(load: Load) -> None:
+def test_listeners_are_known_by_name_and_protocol(load):
     """The others come and go; what comes may need a service that is not there."""
     running = load(
         "listeners:\n- {name: a, protocol: lumberjack, listen: tcp:1}\n"
@@ -112,7 +112,7 @@ def test_listeners_are_known_by_name_and_protocol(load: Load) -> None:
     assert found.effective.listeners[1].options.segments == 100_000  # type: ignore[attr-defined]
 
 
-def test_options_of_plug_ins_are_careful(load: Load) -> None:
+def test_options_of_plug_ins_are_careful(load):
     """Without a word of theirs a changed option is a restart; with it, it is not."""
 
     class Unsaid(Section):
@@ -145,7 +145,7 @@ def test_options_of_plug_ins_are_careful(load: Load) -> None:
     ]
 
 
-def test_what_has_to_wait_takes_nobodys_place(load: Load) -> None:
+def test_what_has_to_wait_takes_nobodys_place(load):
     """Senders go on with the listener that is there, whose name or port the new one has."""
     running = load(
         "listeners:\n- {name: a, protocol: lumberjack, listen: tcp:1}\n"

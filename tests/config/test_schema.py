@@ -60,13 +60,13 @@ def schema() -> Draft7Validator:
     return Draft7Validator(config.json_schema())
 
 
-def test_the_example_loads_as_it_is() -> None:
+def test_the_example_loads_as_it_is():
     """conf/gateway.yaml is a configuration."""
     loaded = config.load(EXAMPLE)
     assert [listener.name for listener in loaded.listeners] == ["beats"]
 
 
-def test_the_example_shows_the_defaults(tmp_path: Path) -> None:
+def test_the_example_shows_the_defaults(tmp_path):
     """Its values are what leaving them out gives."""
     bare = tmp_path / "bare.yaml"
     bare.write_text(
@@ -75,7 +75,7 @@ def test_the_example_shows_the_defaults(tmp_path: Path) -> None:
     assert config.load(EXAMPLE) == config.load(bare)
 
 
-def test_the_whole_example_loads(tmp_path: Path) -> None:
+def test_the_whole_example_loads(tmp_path):
     """With every setting uncommented it is one, too."""
     for name in ("cert.pem", "key.pem", "ca.pem", "crl.pem"):
         (tmp_path / name).touch()
@@ -90,7 +90,7 @@ def test_the_whole_example_loads(tmp_path: Path) -> None:
     assert outside.proxy_protocol is not None
 
 
-def test_every_key_is_in_the_example() -> None:
+def test_every_key_is_in_the_example():
     """Whoever adds a key shows it there."""
     shown = set(keys(yaml.safe_load(uncommented())))
     known = {key for section in sections() for key in section.model_fields}
@@ -98,7 +98,7 @@ def test_every_key_is_in_the_example() -> None:
 
 
 @pytest.mark.parametrize("section", list(sections()), ids=lambda kind: kind.__name__)
-def test_every_key_has_its_line_of_help(section: type[Section]) -> None:
+def test_every_key_has_its_line_of_help(section):
     """One line each, and what has a unit names it."""
     for key, field in section.model_fields.items():
         assert field.description, key
@@ -108,7 +108,7 @@ def test_every_key_has_its_line_of_help(section: type[Section]) -> None:
                 assert unit in field.description, key
 
 
-def test_the_schema_takes_the_example(schema: Draft7Validator) -> None:
+def test_the_schema_takes_the_example(schema):
     """An editor shows no error where `load` finds none."""
     for text in (EXAMPLE.read_text(), uncommented()):
         assert list(schema.iter_errors(yaml.safe_load(text))) == []
@@ -130,7 +130,7 @@ def with_a_listener(text: str) -> Any:
         "spark: {ui: '${env:U}', conf: {a: 1, b: true, c: x}}",
     ],
 )
-def test_the_schema_takes_placeholders(schema: Draft7Validator, text: str) -> None:
+def test_the_schema_takes_placeholders(schema, text):
     """What comes from outside may stand in every value."""
     assert list(schema.iter_errors(with_a_listener(text))) == []
 
@@ -150,12 +150,12 @@ def test_the_schema_takes_placeholders(schema: Draft7Validator, text: str) -> No
         "listeners: []",
     ],
 )
-def test_the_schema_finds_mistakes(schema: Draft7Validator, text: str) -> None:
+def test_the_schema_finds_mistakes(schema, text):
     """An editor marks what `load` would refuse."""
     assert list(schema.iter_errors(with_a_listener(text))) != []
 
 
-def test_the_schema_writes_defaults_with_units() -> None:
+def test_the_schema_writes_defaults_with_units():
     """What an editor fills in is what one would write."""
     properties = config.json_schema()["$defs"]["Spool"]["properties"]
     assert properties["max_bytes"]["default"] == "20GiB"

@@ -95,9 +95,7 @@ def fail_then_crash(
 
 
 @pytest.mark.parametrize("kind", FAULTS)
-def test_the_disk_fails_anywhere_and_then_the_power_too(
-    crash: Any, quick_files: None, kind: str
-) -> None:
+def test_the_disk_fails_anywhere_and_then_the_power_too(crash, quick_files, kind):
     """Tried again it works, and a crash at any step from then on loses nothing."""
     states = fail_then_crash(crash, kind, work, most=6, every=4)
     assert states > 1000 // crash.share // STEP
@@ -105,8 +103,8 @@ def test_the_disk_fails_anywhere_and_then_the_power_too(
 
 @pytest.mark.parametrize("kind", FAULTS)
 def test_a_memory_is_not_forgotten_when_the_disk_fails_anywhere(
-    crash: Any, quick_files: None, kind: str
-) -> None:
+    crash, quick_files, kind
+):
     """The journal keeps what no checkpoint could save; a later one saves it."""
     states = fail_then_crash(
         crash, kind, work_with_metadata, most=5, every=8, remembers=True
@@ -137,8 +135,8 @@ def check_some(crash: Any, disk: RecordingDisk, turn: int, seen: set[Hashable]) 
 
 @pytest.mark.parametrize("kind", FAULTS)
 def test_a_start_that_remembers_fails_or_succeeds_but_never_harms(
-    crash: Any, quick_files: None, kind: str
-) -> None:
+    crash, quick_files, kind
+):
     """What fails while a start restores and saves is found as good by the next."""
     seen: set[Hashable] = set()
     for turn, fault in enumerate(each_fault(kind, least=20)):
@@ -158,9 +156,7 @@ def test_a_start_that_remembers_fails_or_succeeds_but_never_harms(
 
 
 @pytest.mark.parametrize("kind", FAULTS)
-def test_a_start_fails_or_succeeds_but_never_harms(
-    crash: Any, quick_files: None, kind: str
-) -> None:
+def test_a_start_fails_or_succeeds_but_never_harms(crash, quick_files, kind):
     """What fails while a start recovers is found as good by the next start."""
     seen: set[Hashable] = set()
     for turn, fault in enumerate(each_fault(kind, least=20)):
@@ -219,8 +215,8 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("kind", ["full", "full in the middle of a write", "broken"])
 def test_the_journal_acknowledges_only_what_a_power_cut_leaves(
-    crash: Any, quick_files: None, at_once: None, kind: str
-) -> None:
+    crash, quick_files, at_once, kind
+):
     """Whatever call fails, all is acknowledged in the end, and never too early."""
     seen: set[Hashable] = set()
     for turn, fault in enumerate(each_fault(kind, least=9)):
@@ -238,9 +234,7 @@ def test_the_journal_acknowledges_only_what_a_power_cut_leaves(
 
 
 @pytest.mark.parametrize("nth", range(1, 7))
-def test_two_syncs_that_fail_in_a_row_are_the_end(
-    crash: Any, quick_files: None, at_once: None, nth: int
-) -> None:
+def test_two_syncs_that_fail_in_a_row_are_the_end(crash, quick_files, at_once, nth):
     """Wherever the first fails: of a header, a directory or a group of batches."""
     calls = frozenset({"sync", "sync_directory"})
     running = Running(crash, Fault(nth, times=10**9, calls=calls))
@@ -257,9 +251,7 @@ def test_two_syncs_that_fail_in_a_row_are_the_end(
     crash.check_all(crash.crashed(running.disk, most=8, every=every, begin=nth % every))
 
 
-def test_a_failed_write_and_a_failed_sync_are_not_two_failed_syncs(
-    crash: Any, at_once: None
-) -> None:
+def test_a_failed_write_and_a_failed_sync_are_not_two_failed_syncs(crash, at_once):
     """A full disk and then one bad sync end nothing: the next attempt succeeds."""
 
     class ThenASync(Fault):
@@ -278,9 +270,7 @@ def test_a_failed_write_and_a_failed_sync_are_not_two_failed_syncs(
     running.stop()
 
 
-def test_a_full_disk_is_never_the_end(
-    crash: Any, quick_files: None, at_once: None
-) -> None:
+def test_a_full_disk_is_never_the_end(crash, quick_files, at_once):
     """File systems that say so at the sync are waited for like those that say so at
     the write."""
     calls = frozenset({"sync"})

@@ -221,7 +221,7 @@ def assert_all_is_there(running: Running, before: dict[int, bytes]) -> None:
 
 
 @pytest.mark.parametrize("at_once", [1, pytest.param(50, marks=pytest.mark.long), 300])
-def test_the_journal_leaves_room_for_its_files(small: Path, at_once: int) -> None:
+def test_the_journal_leaves_room_for_its_files(small, at_once):
     """Where Spark takes nothing, the journal stops before the disk is full, says so,
     publishes what it has, and goes on when files are taken: however much waits."""
     running = Running(small, RealDisk())
@@ -249,7 +249,7 @@ def test_the_journal_leaves_room_for_its_files(small: Path, at_once: int) -> Non
     assert_all_is_there(running, taken)
 
 
-def test_room_is_left_for_files_larger_than_the_journal(small: Path) -> None:
+def test_room_is_left_for_files_larger_than_the_journal(small):
     """What came compressed takes many times its bytes in a file that is not: the journal
     stops in time for that, too, and what it has taken is published.
     """
@@ -276,9 +276,7 @@ def test_room_is_left_for_files_larger_than_the_journal(small: Path) -> None:
 
 
 @pytest.mark.parametrize("disk", [RealDisk(), FullMeanwhile()])
-def test_nothing_is_acknowledged_on_a_full_disk_and_all_is_afterwards(
-    small: Path, disk: Disk
-) -> None:
+def test_nothing_is_acknowledged_on_a_full_disk_and_all_is_afterwards(small, disk):
     """Somebody else fills the disk: what is submitted waits, and is stored when there
     is room."""
     running = Running(small, disk)
@@ -302,9 +300,7 @@ def test_nothing_is_acknowledged_on_a_full_disk_and_all_is_afterwards(
     assert_all_is_there(running, {})
 
 
-def test_a_disk_that_is_full_of_segments_has_room_for_a_checkpoint(
-    small: Path,
-) -> None:
+def test_a_disk_that_is_full_of_segments_has_room_for_a_checkpoint(small):
     """Published segments that only wait for a checkpoint are no dead end: what the
     state needs is left free, and the journal goes on when they are gone."""
     running = Running(small, RealDisk(), Large(6 * 2**20))
@@ -338,9 +334,7 @@ def test_a_disk_that_is_full_of_segments_has_room_for_a_checkpoint(
     assert again.replayed == 0
 
 
-def test_changes_that_wait_for_room_keep_no_segments_that_have_it(
-    small: Path,
-) -> None:
+def test_changes_that_wait_for_room_keep_no_segments_that_have_it(small):
     """What was stored before them is saved without them.  So more changes than the disk has
     room for are stored, one after the other, though nobody takes anything away."""
     memory = Hasty()
@@ -366,7 +360,7 @@ def test_changes_that_wait_for_room_keep_no_segments_that_have_it(
     assert again.data == b"%8d" % memory.has
 
 
-def test_what_is_journaled_waits_for_room_to_be_published(small: Path) -> None:
+def test_what_is_journaled_waits_for_room_to_be_published(small):
     """A disk with room for the journal and none for the file loses nothing."""
     running = Running(small, FullMeanwhile())
     fill(small / "ballast", leave=160 * 2**10)
@@ -379,7 +373,7 @@ def test_what_is_journaled_waits_for_room_to_be_published(small: Path) -> None:
     assert_all_is_there(running, {})
 
 
-def test_a_full_disk_does_not_prevent_a_start(small: Path) -> None:
+def test_a_full_disk_does_not_prevent_a_start(small):
     """The daemon comes up on a full disk, so that it can say so and heal."""
     first = Running(small, RealDisk())
     for _ in range(4):

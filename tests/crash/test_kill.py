@@ -153,7 +153,7 @@ def audited(daemon: Any, writers: list[Writer]) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_kill_the_daemon(tmp_path: Path, daemon: Any, ports: Ports) -> None:
+def test_kill_the_daemon(tmp_path, daemon, ports):
     """Many kills: nothing acknowledged is missing, no lsn is there twice or not at
     all, right after a kill as well as after a clean stop.
     """

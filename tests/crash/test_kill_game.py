@@ -180,9 +180,7 @@ def service(daemon: Daemon) -> Iterator[Service]:
 
 
 @pytest.mark.long
-def test_kill_the_gateway_and_the_service(
-    daemon: Daemon, service: Service, players: Players
-) -> None:
+def test_kill_the_gateway_and_the_service(daemon, service, players):
     """Six kills: each answered request is stored once and answered once, no push comes
     twice, and the table tells every session.
     """

@@ -13,7 +13,6 @@ import signal
 import sys
 import time
 from collections import Counter
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -40,7 +39,7 @@ def files_of(server: SmallS3) -> dict[str, bytes]:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("ack", ["journal", "spool"])
-def test_kill_a_hub_in_a_bucket(tmp_path: Path, ack: str) -> None:
+def test_kill_a_hub_in_a_bucket(tmp_path, ack):
     """Requests take their time, some fail, some of these were carried out.  With `ack:
     spool` the hub's disk is lost as well: what was told is in the bucket.
     """

@@ -190,18 +190,14 @@ def run(crash: Any, scenario: Scenario, *, remembers: bool = False) -> Any:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_no_crash_loses_or_doubles_anything(
-    crash: Any, quick_files: None, scenario: Scenario
-) -> None:
+def test_no_crash_loses_or_doubles_anything(crash, quick_files, scenario):
     """After any crash all that was acknowledged is published once, and whole."""
     crashed = crash.crashed(run(crash, scenario), most=32, every=crash.step)
     assert crash.check_all(crashed) > 300 // crash.step
 
 
 @pytest.mark.parametrize("scenario", REMEMBERING)
-def test_no_crash_makes_a_memory_forget(
-    crash: Any, quick_files: None, scenario: Scenario
-) -> None:
+def test_no_crash_makes_a_memory_forget(crash, quick_files, scenario):
     """All that was acknowledged is remembered, once, with events or without, whatever a
     crash leaves of journal and state files; and the events are published as ever."""
     disk = run(crash, scenario, remembers=True)
@@ -209,7 +205,7 @@ def test_no_crash_makes_a_memory_forget(
     assert crash.check_all(crashed) > 250 // crash.step
 
 
-def test_the_same_with_real_files(crash: Any) -> None:
+def test_the_same_with_real_files(crash):
     """It holds for Parquet as it is written, in its many small pieces."""
     crashed = crash.crashed(run(crash, keeping_up), most=16, every=crash.step)
     assert crash.check_all(crashed) > 250 // crash.step
@@ -217,9 +213,7 @@ def test_the_same_with_real_files(crash: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_no_crash_in_a_recovery_does_either(
-    crash: Any, quick_files: None, scenario: Scenario
-) -> None:
+def test_no_crash_in_a_recovery_does_either(crash, quick_files, scenario):
     """The same holds when the next start, and what follows, is cut short as well."""
     states = crash.check_all(crash.second_lives(run(crash, scenario), most=2))
     assert states > 500 // crash.share
@@ -227,9 +221,7 @@ def test_no_crash_in_a_recovery_does_either(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", REMEMBERING)
-def test_no_crash_in_a_recovery_makes_a_memory_forget(
-    crash: Any, quick_files: None, scenario: Scenario
-) -> None:
+def test_no_crash_in_a_recovery_makes_a_memory_forget(crash, quick_files, scenario):
     """The same while a start restores, replays, saves and lets segments go."""
     disk = run(crash, scenario, remembers=True)
     assert crash.check_all(crash.second_lives(disk, most=1)) > 300 // crash.share
@@ -243,7 +235,7 @@ def short_catalog(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick_files", "short_catalog")
-def test_the_catalog_forgets_only_what_can_not_come_back(crash: Any) -> None:
+def test_the_catalog_forgets_only_what_can_not_come_back(crash):
     """Shortening the catalog makes no removed segment look unpublished."""
 
     def long(gateway: Any) -> None:
@@ -259,7 +251,7 @@ def test_the_catalog_forgets_only_what_can_not_come_back(crash: Any) -> None:
 
 
 @pytest.mark.usefixtures("quick_files", "short_catalog")
-def test_the_catalog_knows_what_waits_for_a_checkpoint(crash: Any) -> None:
+def test_the_catalog_knows_what_waits_for_a_checkpoint(crash):
     """However many segments are published and kept: none is published again."""
 
     def long(gateway: Any) -> None:
@@ -276,7 +268,7 @@ def test_the_catalog_knows_what_waits_for_a_checkpoint(crash: Any) -> None:
     assert states > 300 // crash.share
 
 
-def test_a_power_cut_keeps_what_was_synced_and_no_more(crash: Any) -> None:
+def test_a_power_cut_keeps_what_was_synced_and_no_more(crash):
     """The double itself: unsynced bytes and names come and go, synced ones stay."""
     disk = crash.new_disk()
     path = crash.journal / "file"

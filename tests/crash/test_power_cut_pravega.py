@@ -168,7 +168,7 @@ def check(crash: Any, disk: Any) -> None:
 
 @pytest.mark.usefixtures("quick_files")
 @pytest.mark.parametrize("publishing", [True, False])
-def test_no_crash_tears_a_transaction(crash: Any, publishing: bool) -> None:
+def test_no_crash_tears_a_transaction(crash, publishing):
     """Kill -9 and power cuts after every step of a life with transactions, whether
     files and checkpoints are made on the way or everything is in the journal.
     """

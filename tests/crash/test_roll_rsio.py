@@ -160,9 +160,7 @@ def begin(tmp_path: Path, ports: dict[str, int]) -> Iterator[Callable[[], Progra
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_rolling_restarts_while_both_sides_are_killed(
-    daemon: Daemon, begin: Callable[[], Program]
-) -> None:
+def test_rolling_restarts_while_both_sides_are_killed(daemon, begin):
     """Every acknowledged element is stored once, all of a life without a hole; of those
     that live on, all but the last of each name and token are told.
     """

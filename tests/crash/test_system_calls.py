@@ -243,7 +243,7 @@ def send(protocol: str, port: int) -> subprocess.Popen[str]:
     return process
 
 
-def test_no_acknowledgement_is_sent_before_its_sync(tmp_path: Path) -> None:
+def test_no_acknowledgement_is_sent_before_its_sync(tmp_path):
     """Each protocol acknowledges all that came, and only what a sync covers that began
     after it was written; what waits for the next sync is not acknowledged by this one.
     """

@@ -88,12 +88,8 @@ class Running:
 @pytest.mark.parametrize("acknowledge_when_published", [False, True])
 @pytest.mark.parametrize("seed", range(3))
 def test_no_thread_is_too_early(
-    crash: Any,
-    quick_files: None,
-    monkeypatch: pytest.MonkeyPatch,
-    seed: int,
-    acknowledge_when_published: bool,
-) -> None:
+    crash, quick_files, monkeypatch, seed, acknowledge_when_published
+):
     """Whatever the threads do meanwhile, a crash at any step forgets nothing."""
     monkeypatch.setattr(checkpoint, "_SHARE", 0)
     chance = random.Random(seed)

@@ -52,9 +52,7 @@ class OnABadDisk(Daemon):
 @pytest.mark.parametrize(
     "log", [pytest.param(None, marks=pytest.mark.long), Path("/dev/full")]
 )
-def test_two_syncs_that_fail_in_a_row_end_the_daemon(
-    tmp_path: Path, log: Path | None
-) -> None:
+def test_two_syncs_that_fail_in_a_row_end_the_daemon(tmp_path, log):
     """With status 74, though nobody can write that down; the next start goes on."""
     daemon = OnABadDisk(tmp_path / "gateway", log)
     with daemon:

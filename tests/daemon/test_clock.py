@@ -39,7 +39,7 @@ def world() -> Iterator[World]:
 
 
 @pytest.mark.parametrize("step", [-3600.0, 3600.0])
-def test_timers_do_not_follow_the_wall_clock(world: World, step: float) -> None:
+def test_timers_do_not_follow_the_wall_clock(world, step):
     """Neither is called an hour early, nor an hour late, nor twice."""
     calls: list[str] = []
     world.reactor.callLater(10, calls.append, "once")
@@ -59,7 +59,7 @@ def test_timers_do_not_follow_the_wall_clock(world: World, step: float) -> None:
     loop.stop()
 
 
-def test_time_begins_with_the_wall_clock(world: World) -> None:
+def test_time_begins_with_the_wall_clock(world):
     """So that a point in time that was kept over a restart means the same."""
     assert world.reactor.seconds() == 1_700_000_000.0
     world.pass_time(2.5)

@@ -6,21 +6,16 @@ import errno
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from deadlines import ROOT
 from gateway.admin.metrics import Metrics
 from gateway.spark.commit.ledger import Ledger
 from gateway.spark.run.health import Health, Waiting
 from gateway.store.journal.log import Log
 from gateway.store.names import Life
-from making import Make
-from memory_daemon import Daemon, listener
+from memory_daemon import listener
 
 
-def test_a_disk_that_fails(
-    start: Make[Daemon], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_fails(start, monkeypatch):
     """Each failed write of the journal is counted; its batch is acknowledged later."""
     commit = Log.commit
     faults = [OSError(errno.EIO, "Input/output error")]
@@ -46,7 +41,7 @@ def test_a_disk_that_fails(
     daemon.reactor.wait(journal.stop())
 
 
-def test_what_the_job_has_committed(start: Make[Daemon]) -> None:
+def test_what_the_job_has_committed(start):
     """As its ledger names events: node, incarnation, lsn.  What is in the tables waits for
     them no more.
     """
@@ -73,7 +68,7 @@ def test_what_the_job_has_committed(start: Make[Daemon]) -> None:
     daemon.reactor.wait(journal.stop())
 
 
-def test_whatever_can_be_counted_is() -> None:
+def test_whatever_can_be_counted_is():
     """No metric, and no alert on it, waits for a call that nobody makes."""
     rooms = ("admin", "daemon")
     source = "".join(
@@ -86,7 +81,7 @@ def test_whatever_can_be_counted_is() -> None:
             assert f"etrics.{name}" in source or f"self.{name}(" in source, name
 
 
-def test_what_senders_wait_for(start: Make[Daemon]) -> None:
+def test_what_senders_wait_for(start):
     """Of several things one after the other the one that it is now, until it takes events."""
     daemon = start(listener("beats", "lumberjack", 5044), ready=False, ack="spool")
     running, storage = daemon.running, daemon.running.opened.storage

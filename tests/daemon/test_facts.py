@@ -111,7 +111,7 @@ def collected(tmp_path: Path, after: str, uploads: Any = None) -> Any:
     )  # fmt: skip
 
 
-def test_with_a_job(tmp_path: Path) -> None:
+def test_with_a_job(tmp_path):
     """Events are on their way to a table; the archive makes room when there is none."""
     facts = collected(tmp_path, "archive")
     assert round(facts.uncommitted, 1) == 7.9
@@ -136,7 +136,7 @@ def test_with_a_job(tmp_path: Path) -> None:
     assert "admin" not in facts.listeners
 
 
-def test_without_a_job(tmp_path: Path) -> None:
+def test_without_a_job(tmp_path):
     """With `spool.after: keep` they are on their way to a spool file."""
     facts = collected(tmp_path, "keep")
     assert (facts.job, facts.uncommitted) == (None, None)
@@ -146,7 +146,7 @@ def test_without_a_job(tmp_path: Path) -> None:
     assert facts.free_bytes == 470
 
 
-def test_with_a_bucket(tmp_path: Path) -> None:
+def test_with_a_bucket(tmp_path):
     """They are on their way there; copies of what is there make room here."""
     uploads = SimpleNamespace(problem="503")
     facts = collected(tmp_path, "keep", uploads)
@@ -156,7 +156,7 @@ def test_with_a_bucket(tmp_path: Path) -> None:
     assert facts.free_bytes == 520
 
 
-def test_what_is_wrong_and_stops_no_event(tmp_path: Path) -> None:
+def test_what_is_wrong_and_stops_no_event(tmp_path):
     """Of the last reload, the spool, state, nodes, protocols."""
     facts = collected(tmp_path, "archive")
     assert facts.reload == Reload(90, applied=True, problems=["a", "b"])
@@ -181,9 +181,7 @@ def test_what_is_wrong_and_stops_no_event(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("hours", "late"), [(1.9, False), (2.1, True)])
-def test_an_audit_that_does_not_come_is_told(
-    tmp_path: Path, hours: float, late: bool
-) -> None:
+def test_an_audit_that_does_not_come_is_told(tmp_path, hours, late):
     """One may be missed; and why the last attempt came to no end."""
     at = NOW.timestamp() - hours * 3600
     last = Audited(every=3600.0, at=at, unfinished="the bucket is away")
@@ -202,7 +200,7 @@ def visit(name: str, events: int, **rejected: int) -> Any:
     )
 
 
-def test_who_turns_all_away() -> None:
+def test_who_turns_all_away():
     """A listener that took no event for minutes, while senders came and were refused."""
     last = [
         Recent(name, peer, "version 9", None, 0, 1)
@@ -230,7 +228,7 @@ def test_who_turns_all_away() -> None:
     assert visits.refused([]) == {}
 
 
-def test_an_address_that_has_too_many_is_told_of() -> None:
+def test_an_address_that_has_too_many_is_told_of():
     """Though the listener takes events, of others and of those that got in."""
     key = "limits.connections_per_peer"
     last = [
@@ -251,7 +249,7 @@ def test_an_address_that_has_too_many_is_told_of() -> None:
     assert told == {"beats": Refused(60, 60, "10.0.0.7:1", "too many connections", 60)}
 
 
-def test_flawed_events_are_counted_for_some_minutes() -> None:
+def test_flawed_events_are_counted_for_some_minutes():
     """Those that the disk lost are none of the senders'."""
 
     def file(first: int, last: int, **flaws: int) -> Published:
@@ -266,7 +264,7 @@ def test_flawed_events_are_counted_for_some_minutes() -> None:
     assert flawed.lost == 4
 
 
-def test_growth_is_that_of_the_last_minute() -> None:
+def test_growth_is_that_of_the_last_minute():
     """Not known at once; what was before is forgotten."""
     growth = Growth()
     assert growth.rate is None

@@ -82,7 +82,7 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def test_without_a_job(world: World) -> None:
+def test_without_a_job(world):
     """Events grow old, and the job is down."""
     assert world.lag == 0
     world.durable(1, 10, 1000)
@@ -94,7 +94,7 @@ def test_without_a_job(world: World) -> None:
     assert seen["spark"]["last_batch_at"] is None
 
 
-def test_the_oldest_event_counts(world: World) -> None:
+def test_the_oldest_event_counts(world):
     """What is in a table is no longer waited for; other nodes' events are not ours."""
     for second in range(5):
         world.durable(second * 10 + 1, 10, 1000 + 2 * second)
@@ -117,9 +117,7 @@ def test_the_oldest_event_counts(world: World) -> None:
         ({"other": 99}, 10.0),
     ],
 )
-def test_lsns_of_another_life_of_the_node_are_not_ours(
-    world: World, by: dict[str, int], lag: float
-) -> None:
+def test_lsns_of_another_life_of_the_node_are_not_ours(world, by, lag):
     """A machine came back without its disk: the tables have what it gave before, under the
     same lsns."""
     world.durable(1, 50, at=990.0)
@@ -127,7 +125,7 @@ def test_lsns_of_another_life_of_the_node_are_not_ours(
     assert world.lag == lag
 
 
-def test_the_age_of_each_listener(world: World) -> None:
+def test_the_age_of_each_listener(world):
     """0 where nothing waits; not known while events of the last run are in no table."""
     world.watch.begin(10)
     world.durable(11, 5, 1000)
@@ -144,7 +142,7 @@ def test_the_age_of_each_listener(world: World) -> None:
     assert world.watch.age_behind(20) is None
 
 
-def test_a_clock_that_was_set_back(world: World) -> None:
+def test_a_clock_that_was_set_back(world):
     """A job that reported before, and not since, is not taken for one that runs; how
     long it is silent counts from when that was seen.
     """
@@ -158,7 +156,7 @@ def test_a_clock_that_was_set_back(world: World) -> None:
     assert world.job.silent_seconds == 0
 
 
-def test_what_the_job_says(world: World) -> None:
+def test_what_the_job_says(world):
     """As far as it makes sense."""
     assert world.job == Job(silent_seconds=1000)
     world.say(
@@ -186,7 +184,7 @@ def test_what_the_job_says(world: World) -> None:
     assert world.job == Job(state="3", silent_seconds=world.now)
 
 
-def test_a_job_that_starts(world: World) -> None:
+def test_a_job_that_starts(world):
     """It is up, and the page says that it starts; one that was killed in it does not."""
     world.say(state="starting")
     assert (world.seen()["spark"]["up"], world.seen()["spark"]["starting"]) == (1, 1)
@@ -196,7 +194,7 @@ def test_a_job_that_starts(world: World) -> None:
     assert world.seen()["spark"]["starting"] == 0
 
 
-def test_a_silent_job_is_down(world: World) -> None:
+def test_a_silent_job_is_down(world):
     """Well within a minute, and also if it said goodbye."""
     world.say()
     assert world.seen()["spark"]["up"]
@@ -207,7 +205,7 @@ def test_a_silent_job_is_down(world: World) -> None:
     assert SILENT <= 45
 
 
-def test_what_waited_before_our_start(world: World) -> None:
+def test_what_waited_before_our_start(world):
     """Its age is in the oldest file that is in no table."""
     world.publish(1, 500)
     world.publish(11, 700)
@@ -221,9 +219,7 @@ def test_what_waited_before_our_start(world: World) -> None:
 @pytest.mark.parametrize(
     ("asked", "ages"), [(99, (500, 400, 300)), (1, (500, 500, 500))]
 )
-def test_a_job_that_catches_up_after_our_start(
-    world: World, monkeypatch: pytest.MonkeyPatch, asked: int, ages: tuple[float, ...]
-) -> None:
+def test_a_job_that_catches_up_after_our_start(world, monkeypatch, asked, ages):
     """Ages fall with what it takes; of very many files not all are asked, and then they
     are greater.  One that can not be read is as old as the one before it."""
     monkeypatch.setattr("gateway.daemon.lake._FILES_AT_START", asked)
@@ -240,7 +236,7 @@ def test_a_job_that_catches_up_after_our_start(
     assert world.lag == 0
 
 
-def test_marks_are_bounded(world: World) -> None:
+def test_marks_are_bounded(world):
     """A job that is down for days costs no memory; ages stay right, or a little greater."""
     for second in range(20_000):
         world.durable(second + 1, 1, 1000 + 2 * second)
@@ -254,14 +250,14 @@ def test_marks_are_bounded(world: World) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"committed_lsn": 3}'])
-def test_whatever_the_file_holds(world: World, text: str, tmp_path: Path) -> None:
+def test_whatever_the_file_holds(world, text, tmp_path):
     """It does not stop the status page."""
     health_path(tmp_path / "lake").parent.mkdir(parents=True)
     health_path(tmp_path / "lake").write_text(text)
     assert not world.seen()["spark"]["up"]
 
 
-def test_where_no_job_is_to_come_its_silence_is_no_news(tmp_path: Path) -> None:
+def test_where_no_job_is_to_come_its_silence_is_no_news(tmp_path):
     """`gateway_spark_up 0` would wake somebody up for ever."""
     none = LakeWatch(
         "gw",
@@ -275,9 +271,7 @@ def test_where_no_job_is_to_come_its_silence_is_no_news(tmp_path: Path) -> None:
     assert [section.name for section in one.statistics()] == ["lake", "spark"]
 
 
-def test_a_job_that_runs_elsewhere_is_no_news_before_it_reports_here(
-    tmp_path: Path,
-) -> None:
+def test_a_job_that_runs_elsewhere_is_no_news_before_it_reports_here(tmp_path):
     """On each gateway of a bucket `gateway_spark_up 0` would page for ever."""
     watch = LakeWatch(
         "gw",

@@ -55,7 +55,7 @@ class Journal:
         return [line.partition("gateway.net: ")[2] for line in self.lines]
 
 
-def test_a_line_of_text() -> None:
+def test_a_line_of_text():
     """Time, level, logger, message."""
     journal = Journal()
     journal.source.info("{peer} came", peer="192.0.2.1:5")
@@ -66,7 +66,7 @@ def test_a_line_of_text() -> None:
     )
 
 
-def test_a_line_of_json() -> None:
+def test_a_line_of_json():
     """The same with its fields, for programs."""
     journal = Journal(Settings(format="json"))
     journal.source.warn(
@@ -92,7 +92,7 @@ def test_a_line_of_json() -> None:
     }
 
 
-def test_a_field_can_not_pose_as_ours() -> None:
+def test_a_field_can_not_pose_as_ours():
     """A field called `logger` or `msg` does not replace the record's own."""
     journal = Journal(Settings(format="json"))
     journal.source.info("really", logger="forged", msg="forged", ts="1970")
@@ -104,7 +104,7 @@ def test_a_field_can_not_pose_as_ours() -> None:
 
 @pytest.mark.parametrize("form", ["text", "json"])
 @given(peer=st.text(max_size=40))
-def test_a_peer_can_write_nothing_but_text(form: str, peer: str) -> None:
+def test_a_peer_can_write_nothing_but_text(form, peer):
     """Whatever a peer is called, there is one line and all of it is printable."""
     journal = Journal(Settings(format=form))
     journal.source.warn(
@@ -117,21 +117,21 @@ def test_a_peer_can_write_nothing_but_text(form: str, peer: str) -> None:
         assert json.loads(text)["peer"] == peer
 
 
-def test_escapes() -> None:
+def test_escapes():
     """Line ends, terminal codes, Unicode's line ends and reversals: all as escapes."""
     assert escape("a\x1b[31m\r\n\t\u2028\u202e\x9b\udcff\0é") == (
         "a\\x1b[31m\\r\\n\\t\\u2028\\u202e\\x9b\\udcff\\x00é"
     )
 
 
-def test_what_a_peer_says_is_no_format() -> None:
+def test_what_a_peer_says_is_no_format():
     """Braces in a value stay braces."""
     journal = Journal()
     journal.source.info("{peer}", peer="{log_format} {peer.__class__} {0}")
     assert journal.messages == ["{log_format} {peer.__class__} {0}"]
 
 
-def test_a_long_message_is_cut() -> None:
+def test_a_long_message_is_cut():
     """A line is bounded, and says what it leaves out."""
     journal = Journal()
     journal.source.info("{x}", x="y" * 100_000)
@@ -148,7 +148,7 @@ def test_a_long_message_is_cut() -> None:
         ("critical", ["critical"]),
     ],
 )
-def test_levels(level: str, expected: list[str]) -> None:
+def test_levels(level, expected):
     """What is less than the level is not written."""
     journal = Journal(Settings(level=level))
     for each in LogLevel.iterconstants():
@@ -156,7 +156,7 @@ def test_levels(level: str, expected: list[str]) -> None:
     assert sorted(journal.messages) == sorted(expected)
 
 
-def test_twisteds_chatter_is_left_out() -> None:
+def test_twisteds_chatter_is_left_out():
     """Its legacy lines are for debugging, and no one needs its factories."""
     for level, expected in (("info", 0), ("debug", 1), ("critical", 0)):
         journal = Journal(Settings(level=level))
@@ -169,7 +169,7 @@ def test_twisteds_chatter_is_left_out() -> None:
     assert len(journal.lines) == 1
 
 
-def test_a_traceback_in_text() -> None:
+def test_a_traceback_in_text():
     """It follows its line, indented, and what the exception says is escaped."""
     journal = Journal()
     try:
@@ -192,7 +192,7 @@ class Rude(Exception):
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_an_exception_that_can_not_be_shown(form: str) -> None:
+def test_an_exception_that_can_not_be_shown(form):
     """There is a line for it all the same."""
     journal = Journal(Settings(format=form))
     try:
@@ -202,9 +202,7 @@ def test_an_exception_that_can_not_be_shown(form: str) -> None:
     assert "broken" in journal.lines[0]
 
 
-def test_other_settings_while_it_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_settings_while_it_runs(tmp_path, monkeypatch):
     """A reload changes level and format; twistd keeps the observer that it was given."""
     out = io.StringIO()
     monkeypatch.setattr(logs, "_output", lambda _: out)
@@ -272,7 +270,7 @@ def records(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_twistd_logs_with_ours_alone(twistd: Make) -> None:
+def test_twistd_logs_with_ours_alone(twistd):
     """Each line once, on standard error, in our format; twistd's own lines too."""
     done = twistd("-n")
     assert done.stdout == ""
@@ -282,7 +280,7 @@ def test_twistd_logs_with_ours_alone(twistd: Make) -> None:
     assert any("starting up" in message for message in messages)
 
 
-def test_twistd_with_a_logfile(twistd: Make, tmp_path: Path) -> None:
+def test_twistd_with_a_logfile(twistd, tmp_path):
     """`twistd --logfile` gets our lines: a daemon has no standard error."""
     done = twistd("-n", "--logfile", "here.log")
     assert done.stdout == done.stderr == ""
@@ -292,7 +290,7 @@ def test_twistd_with_a_logfile(twistd: Make, tmp_path: Path) -> None:
     assert messages.count("from a service") == 1
 
 
-def test_a_logfile_that_can_not_be(twistd: Make, tmp_path: Path) -> None:
+def test_a_logfile_that_can_not_be(twistd, tmp_path):
     """As in a folder that nobody may write to: a sentence, and no traceback."""
     done = twistd("-n", "--logfile", "none/here.log")
     assert done.returncode == 1
@@ -305,9 +303,7 @@ def test_a_logfile_that_can_not_be(twistd: Make, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_the_journal_gets_priorities(
-    form: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_journal_gets_priorities(form, tmp_path, monkeypatch):
     """On each line, those of a traceback too: `journalctl -p warning` finds them."""
     with (tmp_path / "stream").open("w+") as stream:
         stat = os.fstat(stream.fileno())
@@ -330,9 +326,7 @@ def test_the_journal_gets_priorities(
 
 
 @pytest.mark.parametrize("stream", [None, "", "1:2", "no stream"])
-def test_nobody_else_gets_them(
-    stream: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nobody_else_gets_them(stream, tmp_path, monkeypatch):
     """Not even below a service whose standard error went elsewhere."""
     if stream is None:
         monkeypatch.delenv("JOURNAL_STREAM", raising=False)

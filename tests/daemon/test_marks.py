@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateway.daemon.marks import Marks
 
 
-def test_the_oldest_behind_an_lsn() -> None:
+def test_the_oldest_behind_an_lsn():
     """Marks of one second are one; those that arrived are forgotten."""
     marks = Marks()
     marks.add(10, 100.0, 100.2)
@@ -23,7 +23,7 @@ def test_the_oldest_behind_an_lsn() -> None:
     assert (marks.newest, marks.oldest_behind(0)) == (103, None)
 
 
-def test_they_are_bounded() -> None:
+def test_they_are_bounded():
     """Ages stay right, or become greater; nothing younger is told."""
     marks = Marks(most=8)
     for second in range(1000):
@@ -36,7 +36,7 @@ def test_they_are_bounded() -> None:
     assert marks.oldest_behind(999) is not None
 
 
-def test_a_clock_that_is_set_back() -> None:
+def test_a_clock_that_is_set_back():
     """What comes then is as old as it says, not as what came before."""
     marks = Marks()
     marks.add(1, 5000.0, 5000.0)

@@ -29,7 +29,7 @@ def systemd(
         yield end
 
 
-def test_every_message(systemd: socket.socket) -> None:
+def test_every_message(systemd):
     """Each is one datagram of lines, as sd_notify(3) has them."""
     heard = []
     for tell in (
@@ -50,7 +50,7 @@ def test_every_message(systemd: socket.socket) -> None:
     ]
 
 
-def test_reloading_has_its_time(systemd: socket.socket) -> None:
+def test_reloading_has_its_time(systemd):
     """systemd takes a reload only with the monotonic time that it began."""
     assert notify.reloading()
     first, second = systemd.recv(4096).split(b"\n")
@@ -60,7 +60,7 @@ def test_reloading_has_its_time(systemd: socket.socket) -> None:
 
 
 @pytest.mark.parametrize("address", [None, "", "/nowhere/notify", "@nobody", "tcp:1"])
-def test_nobody_listens(monkeypatch: pytest.MonkeyPatch, address: str | None) -> None:
+def test_nobody_listens(monkeypatch, address):
     """Without systemd nothing happens, and nothing fails."""
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     if address is not None:
@@ -68,7 +68,7 @@ def test_nobody_listens(monkeypatch: pytest.MonkeyPatch, address: str | None) ->
     assert notify.ready() is False
 
 
-def test_watchdog_seconds() -> None:
+def test_watchdog_seconds():
     """Half of what the unit allows, if it is meant for this process."""
     mine = {"WATCHDOG_USEC": "30000000"}
     assert notify.watchdog_seconds(mine) == 15.0

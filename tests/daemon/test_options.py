@@ -19,9 +19,7 @@ from deadlines import run
         (["-n", "--pidfile=/run/gw.pid"], "/run/gw.pid"),
     ],
 )
-def test_the_foreground_leaves_no_pid_file(
-    tmp_path: Path, words: list[str], pid_file: str
-) -> None:
+def test_the_foreground_leaves_no_pid_file(tmp_path, words, pid_file):
     """twistd would leave one in whatever folder one is; who names one gets it."""
     file = tmp_path / "gateway.yaml"
     file.write_text(
@@ -33,9 +31,7 @@ def test_the_foreground_leaves_no_pid_file(
 
 
 @pytest.mark.parametrize("words", [["--uid", "1"], ["--gid", "1"], ["--chroot", "/"]])
-def test_nobody_becomes_somebody_else(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
-) -> None:
+def test_nobody_becomes_somebody_else(tmp_path, capsys, words):
     """twistd would after the start, whose files would not be the daemon's to write."""
     options = ServerOptions()
     with pytest.raises(SystemExit):
@@ -43,7 +39,7 @@ def test_nobody_becomes_somebody_else(
     assert "start it as the user that it is to be" in capsys.readouterr().err
 
 
-def test_the_disk_reads_while_the_daemon_is_imported() -> None:
+def test_the_disk_reads_while_the_daemon_is_imported():
     """What takes long to import is not needed before the configuration was read."""
     code = "import sys, gateway.daemon.start; print(*sys.modules)"
     loaded = run(sys.executable, "-c", code).stdout.split()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,7 +77,7 @@ def world() -> World:
     return World(PEERS)
 
 
-def test_a_row_for_each(world: World) -> None:
+def test_a_row_for_each(world):
     """This one first; the others once they have answered."""
     first = world.rows()
     assert [row["name"] for row in first] == ["gw-1", "", ""]
@@ -93,7 +91,7 @@ def test_a_row_for_each(world: World) -> None:
     ]  # fmt: skip
 
 
-def test_nobody_is_asked_while_nobody_looks(world: World) -> None:
+def test_nobody_is_asked_while_nobody_looks(world):
     world.others.look()
     assert world.open == [0, 0]
     world.rows()
@@ -108,7 +106,7 @@ def test_nobody_is_asked_while_nobody_looks(world: World) -> None:
     assert world.open == [0, 0]
 
 
-def test_one_that_hangs_is_said_and_asked_once_at_a_time(world: World) -> None:
+def test_one_that_hangs_is_said_and_asked_once_at_a_time(world):
     """Its request ends in time; the other's row is as fresh as ever."""
     world.rows()
     world.agents[0].answer(200, told("gw-2"))
@@ -137,9 +135,7 @@ def test_one_that_hangs_is_said_and_asked_once_at_a_time(world: World) -> None:
         (lambda agent: agent.fail(REFUSED), "not answer (connection refused)."),
     ],
 )
-def test_rubbish_is_said(
-    answer: Callable[[FakeAgent], None], why: str, world: World
-) -> None:
+def test_rubbish_is_said(answer, why, world):
     """In a row; a request that was lost is repeated once."""
     world.rows()
     answer(world.agents[0])
@@ -150,7 +146,7 @@ def test_rubbish_is_said(
     assert row["level"] == "bad"
 
 
-def test_the_same_list_may_be_everywhere(world: World) -> None:
+def test_the_same_list_may_be_everywhere(world):
     """By its incarnation a gateway knows itself; another one of its name is shown."""
     world.rows()
     world.agents[0].answer(200, told("gw-1", "5f0c"))
@@ -158,7 +154,7 @@ def test_the_same_list_may_be_everywhere(world: World) -> None:
     assert [row["name"] for row in world.rows()] == ["gw-1", "gw-1"]
 
 
-def test_a_reload_changes_whom_it_asks(world: World) -> None:
+def test_a_reload_changes_whom_it_asks(world):
     """What was said before is forgotten where the list is another."""
     world.rows()
     world.agents[0].answer(200, told("gw-2"))
@@ -178,7 +174,7 @@ def trusted(world: World) -> int:
     return found
 
 
-def test_who_may_sign_is_read_at_each_reload(tmp_path: Path) -> None:
+def test_who_may_sign_is_read_at_each_reload(tmp_path):
     """A new certificate in the same file counts.  From a file that can not be used nobody
     is believed: the token must not go to whom the platform trusts."""
     file = tmp_path / "ca.pem"
@@ -193,7 +189,7 @@ def test_who_may_sign_is_read_at_each_reload(tmp_path: Path) -> None:
     assert trusted(world) == 0
 
 
-def test_what_is_shown_to_who_wants_a_certificate(tmp_path: Path) -> None:
+def test_what_is_shown_to_who_wants_a_certificate(tmp_path):
     """Certificate and key, of two files or of one; read again at each reload.  With one
     that can not be used none is shown, and the peer says that it wants one."""
     pair = Authority(tmp_path, "ca").issue("gw-1")
@@ -221,5 +217,5 @@ def test_what_is_shown_to_who_wants_a_certificate(tmp_path: Path) -> None:
         Admin.model_validate({"peers_private_key": ours["peers_private_key"]})
 
 
-def test_without_peers_it_is_alone() -> None:
+def test_without_peers_it_is_alone():
     assert [row["name"] for row in World([]).rows()] == ["gw-1"]

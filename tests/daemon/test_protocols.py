@@ -23,7 +23,7 @@ from gateway.sdk.publisher import Fault
 from gateway.testing import FakeConnection
 from gateway.testing.plugins import lend
 from making import Make
-from memory_daemon import Daemon, listener
+from memory_daemon import listener
 
 Load = Make[config.Listener]
 BUILT_IN = ("lumberjack", "pomelo", "pravega", "rsio")
@@ -59,7 +59,7 @@ def serve(tmp_path: Path) -> Make:
 # What the built-in ones make of their options
 
 
-def test_every_option_of_pomelo(load: Load, serve: Any, tmp_path: Path) -> None:
+def test_every_option_of_pomelo(load, serve, tmp_path):
     """Reaches its server, in its own unit."""
     routes = tmp_path / "routes.json"
     routes.write_text("[]")
@@ -77,7 +77,7 @@ def test_every_option_of_pomelo(load: Load, serve: Any, tmp_path: Path) -> None:
     assert (options.push_bytes, options.push_policy) == (1024, "kick")
 
 
-def test_pravega_listeners_share_their_segments(load: Load, serve: Any) -> None:
+def test_pravega_listeners_share_their_segments(load, serve):
     """Every one serves the same container."""
     listener = load("{}", "pravega")
     service = serve("pravega", listener, listener)
@@ -85,7 +85,7 @@ def test_pravega_listeners_share_their_segments(load: Load, serve: Any) -> None:
     assert one.container is other.container is service.container
 
 
-def test_what_pravega_writers_write(load: Load) -> None:
+def test_what_pravega_writers_write(load):
     """Octets, unless the configuration knows better."""
     state = Segments()
     state.create("s", 0)
@@ -101,7 +101,7 @@ def test_what_pravega_writers_write(load: Load) -> None:
         assert decoders["pravega"](body).content_type == expected
 
 
-def test_clients_of_all_listeners_are_reached(load: Load, serve: Any) -> None:
+def test_clients_of_all_listeners_are_reached(load, serve):
     """Listeners share the registry that pushes look at."""
     listener = load("{}")
     service = serve("pomelo", listener)
@@ -112,7 +112,7 @@ def test_clients_of_all_listeners_are_reached(load: Load, serve: Any) -> None:
     assert len(service.registry) == 1
 
 
-def test_a_controller_is_a_port_of_its_own(load: Load, serve: Any) -> None:
+def test_a_controller_is_a_port_of_its_own(load, serve):
     """HTTP/2, never over WebSocket, with a name that tells."""
     listener = load("{controller: tcp:9090}, websocket: {}", "pravega")
     segments, controller = serve("pravega", listener).ports(listener)
@@ -125,7 +125,7 @@ def test_a_controller_is_a_port_of_its_own(load: Load, serve: Any) -> None:
     assert len(list(serve("pravega", listener).ports(listener))) == 1
 
 
-def test_nothing_is_published_unasked(load: Load, serve: Any) -> None:
+def test_nothing_is_published_unasked(load, serve):
     """Whoever may write events may not read everybody's."""
     origin = FakeConnection(protocol="rsio").origin
 
@@ -140,7 +140,7 @@ def test_nothing_is_published_unasked(load: Load, serve: Any) -> None:
     assert found
 
 
-def test_a_slow_reader_is_cut_off_after_its_pushes_stop(load: Load, serve: Any) -> None:
+def test_a_slow_reader_is_cut_off_after_its_pushes_stop(load, serve):
     """The network's patience is well above what is ever pushed."""
     listener = load("{push_bytes: 64MiB}")
     [port] = serve("pomelo", listener).ports(listener)
@@ -150,7 +150,7 @@ def test_a_slow_reader_is_cut_off_after_its_pushes_stop(load: Load, serve: Any) 
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_who_remembers(name: str, serve: Any) -> None:
+def test_who_remembers(name, serve):
     """A protocol has a memory exactly if it says so, without any listener too."""
     memory = serve(name).memory
     assert (memory is not None) == installed().protocols[name].remembers
@@ -243,7 +243,7 @@ def logged() -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("call", ["ports", "start", "posts"])
-def test_at_the_start(call: str) -> None:
+def test_at_the_start(call):
     """A plug-in that raises ends the start, by its name and with the reason."""
     world = World(call)
 
@@ -266,9 +266,7 @@ def test_at_the_start(call: str) -> None:
         ("posts", None, "fails in .*it gives None, and not a Mapping"),
     ],
 )
-def test_pages_that_it_can_not_have(
-    call: str, paths: Any, why: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pages_that_it_can_not_have(call, paths, why, monkeypatch):
     """The gateway's own stay what they are."""
     world = World("nothing")
     monkeypatch.setattr(world.clumsy, call, lambda: paths)
@@ -276,7 +274,7 @@ def test_pages_that_it_can_not_have(
         getattr(world.protocols, call)()
 
 
-def test_the_gateways_own_pages_are_known(start: Make[Daemon]) -> None:
+def test_the_gateways_own_pages_are_known(start):
     """All that a daemon answers below /api/ without help of a protocol."""
     site: Any = start(listener("beats", "lumberjack", 5044)).running.admin.site
     paths = {*site._pages, *site._posts}
@@ -284,7 +282,7 @@ def test_the_gateways_own_pages_are_known(start: Make[Daemon]) -> None:
 
 
 @pytest.mark.parametrize("found", [[], [7]])
-def test_ports_that_are_none(found: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ports_that_are_none(found, monkeypatch):
     """A listener that listens nowhere does not begin."""
     world = World("nothing")
     monkeypatch.setattr(world.clumsy, "ports", lambda listener: found)
@@ -293,7 +291,7 @@ def test_ports_that_are_none(found: Any, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("hook", ["service", "decoder"])
-def test_a_hook_that_gives_nothing(hook: str) -> None:
+def test_a_hook_that_gives_nothing(hook):
     """The start ends with its name; it is no traceback."""
 
     class Empty(Protocol):
@@ -313,7 +311,7 @@ def test_a_hook_that_gives_nothing(hook: str) -> None:
 
 
 @pytest.mark.parametrize("call", ["close", "reload", "files_removed", "statistics"])
-def test_while_it_runs(call: str, logged: list[str]) -> None:
+def test_while_it_runs(call, logged):
     """It is counted each time and told once; the other protocol is called all the same."""
     world = World(call)
     for _ in range(3):
@@ -323,7 +321,7 @@ def test_while_it_runs(call: str, logged: list[str]) -> None:
     assert logged == [f"protocol clumsy fails in {call}; told once"]
 
 
-def test_at_the_end(logged: list[str]) -> None:
+def test_at_the_end(logged):
     """All the others stop, too."""
     world = World("stop")
     done = Deferred.fromCoroutine(world.protocols.stop())
@@ -333,9 +331,7 @@ def test_at_the_end(logged: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("served", "remembers"), [(1, 0), (0, 1), (0, 0)])
-def test_a_decoder_that_is_not_there(
-    served: int, remembers: int, logged: list[str]
-) -> None:
+def test_a_decoder_that_is_not_there(served, remembers, logged):
     """The start ends if somebody needs it; else all others go on."""
 
     class Undecided(Protocol):
@@ -356,7 +352,7 @@ def test_a_decoder_that_is_not_there(
         assert logged[-1].startswith("left out: protocol 'undecided'")
 
 
-def test_options_that_can_not_be_used(load: Load, tmp_path: Path) -> None:
+def test_options_that_can_not_be_used(load, tmp_path):
     """… are an error of the start, which names the listener and the option."""
     listener = load("{routes: [a, a]}")
     protocols = Protocols(installed(), [listener], lambda name: None)
@@ -366,7 +362,7 @@ def test_options_that_can_not_be_used(load: Load, tmp_path: Path) -> None:
         protocols.ports(listener)
 
 
-def test_what_is_remembered_is_kept_unserved(load: Load, tmp_path: Path) -> None:
+def test_what_is_remembered_is_kept_unserved(load, tmp_path):
     """A protocol with state on disk is opened though no listener serves it."""
     protocols = Protocols(installed(), [load("{}")], lambda name: None)
     memories = protocols.open(

@@ -3,8 +3,6 @@ nothing changes when anything is wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,15 +11,13 @@ from twisted.internet.defer import Deferred
 import gateway_syslog
 from gateway import plugins
 from gateway.daemon.reload import Outcome, Reloads
-from gateway_testkit.certificates import Authority
-from memory_daemon import Daemon, listener
+from memory_daemon import listener
 
-Start = Callable[..., Daemon]
 BEATS = listener("beats", "lumberjack", 5044)
 WINDOW = b"2W\0\0\0\1" + b"2J\0\0\0\1\0\0\0\2{}"
 
 
-def test_nothing_changed_nothing_happens(start: Start) -> None:
+def test_nothing_changed_nothing_happens(start):
     """Sockets, listeners and connections are the ones they were."""
     daemon = start(BEATS, listener("game", "pomelo", 3010))
     before = list(daemon.running.opened.listeners)
@@ -32,7 +28,7 @@ def test_nothing_changed_nothing_happens(start: Start) -> None:
     assert not peer.said_goodbye
 
 
-def test_a_listener_is_added(start: Start) -> None:
+def test_a_listener_is_added(start):
     """Of a protocol that was not served before, with its pages; others notice nothing."""
     daemon = start(BEATS)
     peer = daemon.reactor.peer(5044)
@@ -45,7 +41,7 @@ def test_a_listener_is_added(start: Start) -> None:
     assert not peer.said_goodbye
 
 
-def test_a_removed_listener_drains(start: Start) -> None:
+def test_a_removed_listener_drains(start):
     """Nobody is let in any more, and its peers see the end that the protocol has."""
     game = listener("game", "pomelo", 3010)
     daemon = start(BEATS, game)
@@ -60,7 +56,7 @@ def test_a_removed_listener_drains(start: Start) -> None:
     assert daemon.running.opened.listeners.leaving == []
 
 
-def test_what_was_submitted_to_a_removed_listener_is_acknowledged(start: Start) -> None:
+def test_what_was_submitted_to_a_removed_listener_is_acknowledged(start):
     """It is closed behind the acknowledgement, and not before."""
     game = listener("game", "pomelo", 3010)
     daemon = start(BEATS, game)
@@ -77,7 +73,7 @@ def test_what_was_submitted_to_a_removed_listener_is_acknowledged(start: Start) 
     daemon.reactor.wait(journal.stop())
 
 
-def test_changed_options_are_for_connections_that_come(start: Start) -> None:
+def test_changed_options_are_for_connections_that_come(start):
     """The socket is handed on; whoever is there keeps what he began with, and counts."""
     daemon = start(BEATS)
     old = daemon.reactor.peer(5044)
@@ -105,9 +101,7 @@ def test_changed_options_are_for_connections_that_come(start: Start) -> None:
     assert (status.connections, status.bytes) == (0, 12)
 
 
-def test_options_of_a_plugin_change_as_it_says(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_options_of_a_plugin_change_as_it_says(start, monkeypatch):
     """For connections that come; who is there keeps the time zone he began with."""
     found = plugins.Installed({"syslog": gateway_syslog.protocol}, {})
     monkeypatch.setattr(plugins, "installed", lambda: found)
@@ -129,7 +123,7 @@ def test_options_of_a_plugin_change_as_it_says(
     assert [b"Europe/Oslo" in body for body in stored] == [False, True]
 
 
-def test_limits_of_one_peer_hold_over_reloads(start: Start) -> None:
+def test_limits_of_one_peer_hold_over_reloads(start):
     """What was accepted under other settings counts."""
     daemon = start(BEATS)
     daemon.reactor.peer(5044)
@@ -140,7 +134,7 @@ def test_limits_of_one_peer_hold_over_reloads(start: Start) -> None:
     assert daemon.gateway.status().listeners[0].rejected == {"connections_per_peer": 1}
 
 
-def test_a_listener_that_moves(start: Start) -> None:
+def test_a_listener_that_moves(start):
     """The new port is open before the old one is closed, whose connections end."""
     daemon = start(BEATS)
     peer = daemon.reactor.peer(5044)
@@ -152,7 +146,7 @@ def test_a_listener_that_moves(start: Start) -> None:
         daemon.reactor.peer(5044)
 
 
-def test_a_listener_that_moves_to_a_used_port(start: Start) -> None:
+def test_a_listener_that_moves_to_a_used_port(start):
     """Nothing changes: not even what else the file says."""
     daemon = start(BEATS)
     peer = daemon.reactor.peer(5044)
@@ -174,7 +168,7 @@ def test_a_listener_that_moves_to_a_used_port(start: Start) -> None:
     assert daemon.running.settings.spool.retention == 24 * 3600
 
 
-def test_two_listeners_change_places(start: Start) -> None:
+def test_two_listeners_change_places(start):
     """Each gets the other's socket: no port is ever closed."""
     daemon = start(BEATS, listener("more", "lumberjack", 5045))
     daemon.write(
@@ -187,7 +181,7 @@ def test_two_listeners_change_places(start: Start) -> None:
     assert first.connection.origin.listener == "more"
 
 
-def test_a_listener_gets_another_protocol(start: Start) -> None:
+def test_a_listener_gets_another_protocol(start):
     """On the same socket; connections of the old protocol end as that one does."""
     daemon = start(BEATS)
     peer = daemon.reactor.peer(5044)
@@ -199,7 +193,7 @@ def test_a_listener_gets_another_protocol(start: Start) -> None:
 
 
 @pytest.mark.parametrize("new", [False, True])
-def test_a_broken_certificate(start: Start, authority: Authority, *, new: bool) -> None:
+def test_a_broken_certificate(start, authority, *, new):
     """Of a new listener: nothing changes.  Of one that is there: the old one stays, and
     the result says so.
     """
@@ -219,7 +213,7 @@ def test_a_broken_certificate(start: Start, authority: Authority, *, new: bool) 
     assert (shown.successful, shown.problems) == (False, [problem])
 
 
-def test_broken_definitions(start: Start, tmp_path: Path) -> None:
+def test_broken_definitions(start, tmp_path):
     """Of a listener that is there: the old ones stay, and the result says so."""
     routes = tmp_path / "routes.json"
     routes.write_text("[]")
@@ -237,7 +231,7 @@ def test_broken_definitions(start: Start, tmp_path: Path) -> None:
     assert str(routes) in problem
 
 
-def test_a_broken_file(start: Start) -> None:
+def test_a_broken_file(start):
     """Every mistake is told with its place, and nothing changes."""
     daemon = start(BEATS)
     daemon.file.write_text("listeners: [{name: a, listen: tcp:5044x}]\njurnal: {}\n")
@@ -252,7 +246,7 @@ def test_a_broken_file(start: Start) -> None:
     assert daemon.listeners() == [("beats", 5044, 0)]
 
 
-def test_what_needs_a_restart_is_named(start: Start, tmp_path: Path) -> None:
+def test_what_needs_a_restart_is_named(start, tmp_path):
     """With its reason, until the file says again what is in force; the rest changes."""
     daemon = start(BEATS)
     changed = {
@@ -279,7 +273,7 @@ def test_what_needs_a_restart_is_named(start: Start, tmp_path: Path) -> None:
     assert daemon.gateway.status().reload.restart == []
 
 
-def test_limits_of_the_store_change(start: Start) -> None:
+def test_limits_of_the_store_change(start):
     """Journal, spool, archive and the memory of connections have the new ones."""
     daemon = start(BEATS)
     daemon.write(
@@ -302,7 +296,7 @@ def test_limits_of_the_store_change(start: Start) -> None:
     assert daemon.gateway.status().spool.limit_bytes == 1 << 30
 
 
-def test_log_and_token_change(start: Start) -> None:
+def test_log_and_token_change(start):
     """At once."""
     daemon = start(BEATS)
     told: list[Any] = []
@@ -317,7 +311,7 @@ def test_log_and_token_change(start: Start) -> None:
     assert daemon.running.admin.site.access.token == "geheim"
 
 
-def test_what_both_configurations_together_break(start: Start) -> None:
+def test_what_both_configurations_together_break(start):
     """The new file is right, and what is in force of it with the old one would not be."""
     daemon = start(BEATS, spool={"publishers": 0, "directory": "one"})
     daemon.write(
@@ -333,7 +327,7 @@ def test_what_both_configurations_together_break(start: Start) -> None:
     assert daemon.listeners() == [("beats", 5044, 0)]
 
 
-def test_pomelos_replaced_settings_leave_nothing(start: Start, tmp_path: Path) -> None:
+def test_pomelos_replaced_settings_leave_nothing(start, tmp_path):
     """Their figures stay, and nothing else once their last client is gone."""
     game = listener("game", "pomelo", 3010)
     daemon = start(game)
@@ -350,9 +344,7 @@ def test_pomelos_replaced_settings_leave_nothing(start: Start, tmp_path: Path) -
     assert section.by_name["too_many"] == {"game": 3}
 
 
-def test_whatever_raises_changes_nothing(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whatever_raises_changes_nothing(start, monkeypatch):
     """Code of ours or of a plug-in: the protocols have the listeners they had."""
     daemon = start(BEATS)
     protocols = daemon.running.opened.protocols
@@ -369,7 +361,7 @@ def test_whatever_raises_changes_nothing(
     assert daemon.listeners() == [("beats", 5044, 0)]
 
 
-def test_a_second_outbox_needs_a_restart(start: Start) -> None:
+def test_a_second_outbox_needs_a_restart(start):
     """As a changed one does; the listener that has it is not opened before."""
     game = listener("game", "pomelo", 3010)
     daemon = start(game)
@@ -385,7 +377,7 @@ def test_a_second_outbox_needs_a_restart(start: Start) -> None:
     assert daemon.listeners() == [("game", 3010, 0)]
 
 
-def test_a_port_of_any_number_is_kept(start: Start) -> None:
+def test_a_port_of_any_number_is_kept(start):
     """Port 0 was given a number, which stays as long as its listener does."""
     daemon = start(listener("beats", "lumberjack", 0))
     [(_, number, _)] = daemon.listeners()
@@ -399,7 +391,7 @@ def test_a_port_of_any_number_is_kept(start: Start) -> None:
     assert other != number
 
 
-def test_a_thousand_listeners(start: Start) -> None:
+def test_a_thousand_listeners(start):
     """Are opened, changed in one go without a new socket, and closed again."""
     daemon = start(BEATS)
     many = [listener(f"l{n}", "lumberjack", 10_000 + n) for n in range(1000)]
@@ -415,7 +407,7 @@ def test_a_thousand_listeners(start: Start) -> None:
     assert len(daemon.reactor.ports) == 1
 
 
-def test_a_reload_a_second(start: Start) -> None:
+def test_a_reload_a_second(start):
     """Leaves no timer, socket, listener or service behind, with and without changes."""
     game = listener("game", "pomelo", 3010)
     daemon = start(BEATS, game)
@@ -475,7 +467,7 @@ class Slow:
         self.reloads.ask().addCallback(self.found.append)
 
 
-def test_two_at_once() -> None:
+def test_two_at_once():
     """The second, and all that come while the first reads, are one reload after it."""
     slow = Slow()
     slow.reloads.begin()
@@ -490,7 +482,7 @@ def test_two_at_once() -> None:
     assert len(slow.reading) == 2
 
 
-def test_signals_while_a_file_is_read() -> None:
+def test_signals_while_a_file_is_read():
     """However many come, there is one more reload, and nothing is kept for each."""
     slow = Slow()
     slow.reloads.begin()
@@ -507,7 +499,7 @@ def test_signals_while_a_file_is_read() -> None:
     assert len(slow.reading) == 2
 
 
-def test_when_a_file_began_to_be_read() -> None:
+def test_when_a_file_began_to_be_read():
     """Is told once that is done: who signalled later waits for the next one."""
     slow = Slow()
     slow.reloads.begin()
@@ -525,7 +517,7 @@ def test_when_a_file_began_to_be_read() -> None:
     assert (second.began, second.at, second.changed) == (3.0, 4.0, ["second"])
 
 
-def test_one_during_the_start() -> None:
+def test_one_during_the_start():
     """Waits until the daemon has started."""
     slow = Slow()
     slow.ask()
@@ -536,7 +528,7 @@ def test_one_during_the_start() -> None:
     assert [one.changed for one in slow.found] == [["now"]] * 2
 
 
-def test_one_during_the_stop() -> None:
+def test_one_during_the_stop():
     """Is refused, be it asked for, waited for or read by then."""
     slow = Slow()
     slow.reloads.begin()
@@ -556,7 +548,7 @@ def good_at(reloads: Reloads) -> Any:
     return config.by_name["succeeded_at"]
 
 
-def test_one_that_fails() -> None:
+def test_one_that_fails():
     """Costs only itself, whatever it is that raises."""
     slow = Slow()
     slow.reloads.begin()

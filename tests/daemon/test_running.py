@@ -9,15 +9,12 @@ import pytest
 
 from gateway.daemon.running import Running
 from gateway.store.journal import Journal
-from making import Make
-from memory_daemon import Daemon, listener
+from memory_daemon import listener
 
 BEATS = listener("beats", "lumberjack", 5044)
 
 
-def test_it_is_not_ready_while_the_journal_takes_nothing(
-    start: Make[Daemon], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_not_ready_while_the_journal_takes_nothing(start, monkeypatch):
     """A balancer sends elsewhere what would wait here; ready again once that is over."""
     running = start(BEATS).running
     assert running.status().ready
@@ -27,7 +24,7 @@ def test_it_is_not_ready_while_the_journal_takes_nothing(
     assert running.status().ready
 
 
-def test_it_is_not_ready_once_it_stops(start: Make[Daemon]) -> None:
+def test_it_is_not_ready_once_it_stops(start):
     """From its first step on: the admin port stays open until all is published."""
     running = start(BEATS).running
     seen: list[str | None] = []
@@ -49,9 +46,7 @@ def test_it_is_not_ready_once_it_stops(start: Make[Daemon]) -> None:
         (15, "Stopped: {waiting} acknowledged events (up to lsn {lsn}) wait in the "),
     ],
 )
-def test_its_last_word_says_whether_all_is_published(
-    logged: list[dict[str, Any]], published: int, said: str
-) -> None:
+def test_its_last_word_says_whether_all_is_published(logged, published, said):
     """Whoever takes the disk away goes by that."""
     stopped: Any = Running.__new__(Running)
     stopped.opened = SimpleNamespace(

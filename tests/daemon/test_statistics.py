@@ -9,7 +9,7 @@ from gateway.daemon import statistics
 from gateway.store.digests import NOTHING, Link
 
 
-def test_what_is_published_is_durable() -> None:
+def test_what_is_published_is_durable():
     """Also before the reactor has heard from the journal's thread that it is."""
     level = SimpleNamespace(files=1, bytes=10)
     storage: Any = SimpleNamespace(

@@ -32,7 +32,7 @@ def setup(tmp_path: Path, weed: None) -> Setup:
     return prepare(tmp_path / "demo")
 
 
-def test_gateways_and_job_meet_in_one_bucket(setup: Setup) -> None:
+def test_gateways_and_job_meet_in_one_bucket(setup):
     """Each has a disk of its own; what is acknowledged is in the bucket."""
     gateways = [config.load(node.config) for node in setup.nodes]
     job = config.load(setup.job)
@@ -46,7 +46,7 @@ def test_gateways_and_job_meet_in_one_bucket(setup: Setup) -> None:
     assert job.spark.sink == "iceberg"
 
 
-def test_every_sender_has_its_listener(setup: Setup) -> None:
+def test_every_sender_has_its_listener(setup):
     """And every node a sender."""
     nodes = {node.name: node for node in setup.nodes}
     for name, traffic in setup.traffic:
@@ -57,7 +57,7 @@ def test_every_sender_has_its_listener(setup: Setup) -> None:
     assert {name for name, _ in setup.traffic} == set(NODES)
 
 
-def test_only_this_machine_is_asked(setup: Setup) -> None:
+def test_only_this_machine_is_asked(setup):
     """The server tells nobody of itself."""
     assert "-master.telemetry=false" in setup.server.command
     assert "-ip.bind=127.0.0.1" in setup.server.command
@@ -65,23 +65,21 @@ def test_only_this_machine_is_asked(setup: Setup) -> None:
     assert "spark.driver.bindAddress: 127.0.0.1" in text
 
 
-def test_jars_of_a_folder_take_the_place_of_mavens(tmp_path: Path, weed: None) -> None:
+def test_jars_of_a_folder_take_the_place_of_mavens(tmp_path, weed):
     """`--jars`."""
     setup = prepare(tmp_path / "demo", tmp_path / "jars")
     job = config.load(setup.job)
     assert job.spark.jars_directory == tmp_path / "jars"
 
 
-def test_what_is_not_a_demos_stays(tmp_path: Path, weed: None) -> None:
+def test_what_is_not_a_demos_stays(tmp_path, weed):
     """As with `gateway demo`."""
     (tmp_path / "thesis.txt").touch()
     with pytest.raises(NotADemo):
         prepare(tmp_path)
 
 
-def test_all_that_is_missing_is_told_at_once(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_all_that_is_missing_is_told_at_once(monkeypatch, tmp_path):
     """With what brings it; nothing is made before that."""
     for name in ("obstore", "pyiceberg"):
         monkeypatch.setitem(sys.modules, name, None)
@@ -119,7 +117,7 @@ def test_all_that_is_missing_is_told_at_once(
     assert not (tmp_path / "demo").exists()
 
 
-def test_jars_are_for_the_cluster(tmp_path: Path) -> None:
+def test_jars_are_for_the_cluster(tmp_path):
     """And the folder must be there."""
     plain = {"directory": tmp_path, "events": 1, "rate": 1}
     for more in (
@@ -170,9 +168,7 @@ def losses(cluster: Cluster) -> Losses:
     return Losses(cluster, node, 50, lambda text: None)  # type: ignore[arg-type]
 
 
-def test_a_gateway_is_lost_while_only_the_bucket_has_events_of_it(
-    cluster: Cluster, losses: Losses
-) -> None:
+def test_a_gateway_is_lost_while_only_the_bucket_has_events_of_it(cluster, losses):
     """And while its sender has more: else the loss would show nothing."""
     for harmless in (
         progress(0, 0),
@@ -190,11 +186,7 @@ def test_a_gateway_is_lost_while_only_the_bucket_has_events_of_it(
 
 
 @pytest.mark.parametrize("busy", [False, True])
-def test_a_worker_is_lost_with_a_batch_in_hand(
-    cluster: Cluster,
-    losses: Losses,
-    busy: bool,
-) -> None:
+def test_a_worker_is_lost_with_a_batch_in_hand(cluster, losses, busy):
     """Or after one that nobody saw begin; once."""
     losses.look(progress(200, 100))
     cluster.busy = True
@@ -207,7 +199,7 @@ def test_a_worker_is_lost_with_a_batch_in_hand(
     assert losses.all
 
 
-def test_it_is_done_when_every_node_is_there_and_in_the_table() -> None:
+def test_it_is_done_when_every_node_is_there_and_in_the_table():
     """A node that is gone may have more; so may one whose sender is at work."""
     there = NodeProgress("gw-1", True, 10, 10, 10)
     behind = NodeProgress("gw-2", True, 10, 10, 9)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from gateway import config
@@ -14,7 +12,7 @@ from gateway_demo.processes import Process, Processes
 from gateway_demo.setup import NotADemo, prepare
 
 
-def test_its_configuration_is_one(tmp_path: Path) -> None:
+def test_its_configuration_is_one(tmp_path):
     """Every sender has its listener; pushes have a way back."""
     setup = prepare(tmp_path / "demo")
     loaded = config.load(setup.config)
@@ -27,7 +25,7 @@ def test_its_configuration_is_one(tmp_path: Path) -> None:
     assert set(PLAYERS.values()) == {True, False}
 
 
-def test_every_protocol_takes_part(tmp_path: Path) -> None:
+def test_every_protocol_takes_part(tmp_path):
     """… and a few events are seen as they come."""
     setup = prepare(tmp_path / "demo")
     assert {one.protocol for one in setup.traffic} == {
@@ -41,7 +39,7 @@ def test_every_protocol_takes_part(tmp_path: Path) -> None:
     assert "tap" in options.publish
 
 
-def test_what_is_not_a_demos_stays(tmp_path: Path) -> None:
+def test_what_is_not_a_demos_stays(tmp_path):
     """A directory with something else in it is not replaced; an earlier demo's is."""
     prepare(tmp_path / "demo")
     prepare(tmp_path / "demo")
@@ -51,7 +49,7 @@ def test_what_is_not_a_demos_stays(tmp_path: Path) -> None:
         prepare(tmp_path / "mine")
 
 
-def test_pushes_that_came_so_far(tmp_path: Path) -> None:
+def test_pushes_that_came_so_far(tmp_path):
     """A line that is still being written does not count, nor one that is no push."""
     processes = Processes(prepare(tmp_path / "demo"))
     assert processes.pushes() == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +20,7 @@ from gateway_demo.edge.setup import EDGES, prepare
 from gateway_testkit.daemon import free_port
 
 
-def test_edges_may_forward_to_the_hub(tmp_path: Path) -> None:
+def test_edges_may_forward_to_the_hub(tmp_path):
     """Over a line each, with its token; only the hub's directory has tables."""
     setup = prepare(tmp_path / "demo")
     hub = config.load(setup.hub.config)
@@ -38,7 +37,7 @@ def test_edges_may_forward_to_the_hub(tmp_path: Path) -> None:
         assert loaded.data_dir != hub.data_dir
 
 
-def test_every_sender_has_its_listener(tmp_path: Path) -> None:
+def test_every_sender_has_its_listener(tmp_path):
     """And every edge has two senders."""
     setup = prepare(tmp_path / "demo")
     edges = {edge.name: edge for edge in setup.edges}
@@ -92,7 +91,7 @@ def said(connection: socket.socket) -> bytes:
     return found
 
 
-def test_a_line_is_cut_and_mended(line: Line) -> None:
+def test_a_line_is_cut_and_mended(line):
     """What is on it ends, whoever connects is refused, and later it is as before."""
     with connected(line) as first:
         assert said(first) == b"hello"
@@ -106,7 +105,7 @@ def test_a_line_is_cut_and_mended(line: Line) -> None:
     assert line.carried == 10
 
 
-def test_the_other_end_is_told(line: Line) -> None:
+def test_the_other_end_is_told(line):
     """An edge that hangs up has hung up at the hub."""
     with connected(line) as first:
         assert said(first) == b"hello"
@@ -155,7 +154,7 @@ def faults(edges: Edges) -> Faults:
     return Faults(edges, first, second, 50, lambda _: None)  # type: ignore[arg-type]
 
 
-def test_the_line_stays_away_until_much_waits(edges: Edges, faults: Faults) -> None:
+def test_the_line_stays_away_until_much_waits(edges, faults):
     """And the other edge is killed meanwhile, while it has more to come."""
     for early in (progress((49, 49), (0, 0)), progress((90, 90), (0, 0), sent=True)):
         faults.look(early)
@@ -175,7 +174,7 @@ def test_the_line_stays_away_until_much_waits(edges: Edges, faults: Faults) -> N
     assert faults.all
 
 
-def test_it_is_mended_when_nothing_more_comes(edges: Edges, faults: Faults) -> None:
+def test_it_is_mended_when_nothing_more_comes(edges, faults):
     """However little waits."""
     faults.look(progress((60, 50), (0, 0)))
     faults.look(progress((60, 50), (60, 50)))
@@ -183,9 +182,7 @@ def test_it_is_mended_when_nothing_more_comes(edges: Edges, faults: Faults) -> N
     assert faults.all
 
 
-def test_senders_that_end_before_the_other_edge_is_killed(
-    edges: Edges, faults: Faults
-) -> None:
+def test_senders_that_end_before_the_other_edge_is_killed(edges, faults):
     """The line is back all the same, so that it can be said at once what was not done."""
     faults.look(progress((60, 50), (0, 0)))
     faults.look(progress((60, 50), (40, 40), sent=True))
@@ -193,7 +190,7 @@ def test_senders_that_end_before_the_other_edge_is_killed(
     assert not faults.all
 
 
-def test_it_is_done_when_all_is_at_the_hub_and_in_the_tables() -> None:
+def test_it_is_done_when_all_is_at_the_hub_and_in_the_tables():
     """An edge that is gone may have more; so may one whose sender is at work."""
     there = EdgeProgress("a", True, 10, 10, 10, True, 0)
     not_all = [
@@ -211,7 +208,7 @@ def test_it_is_done_when_all_is_at_the_hub_and_in_the_tables() -> None:
     assert "no line" in Progress(1.0, not_all[:1], True).line()
 
 
-def test_lines_are_ended_with_the_demo(line: Line) -> None:
+def test_lines_are_ended_with_the_demo(line):
     """Nothing is connected any more, nor can be."""
     with connected(line) as first:
         said(first)

@@ -50,12 +50,12 @@ def lake(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_talkers_are_hosts_with_their_errors(lake: Path) -> None:
+def test_talkers_are_hosts_with_their_errors(lake):
     assert talkers(lake) == [Talker("web-0", 6, 0), Talker("web-1", 6, 1)]
     assert talkers(lake, most=1) == [Talker("web-0", 6, 0)]
 
 
-def test_traffic_is_counted_in_slices_of_five_seconds(lake: Path) -> None:
+def test_traffic_is_counted_in_slices_of_five_seconds(lake):
     found = traffic(lake)
     assert found is not None
     assert found.seconds == [0, 5, 10]
@@ -63,12 +63,12 @@ def test_traffic_is_counted_in_slices_of_five_seconds(lake: Path) -> None:
     assert found.errors == [0.0, 0.0, 0.5]
 
 
-def test_without_tables_there_is_nothing_to_tell(tmp_path: Path) -> None:
+def test_without_tables_there_is_nothing_to_tell(tmp_path):
     assert talkers(tmp_path) == []
     assert traffic(tmp_path) is None
 
 
-def test_the_picture_is_one(lake: Path, tmp_path: Path) -> None:
+def test_the_picture_is_one(lake, tmp_path):
     found = traffic(lake)
     assert found is not None
     draw(found, tmp_path / "traffic.svg")

@@ -28,12 +28,12 @@ def looked(config: Config, bucket: MemoryBucket, **more: Any) -> tuple[str, str,
     return look.state, look.detail, look.advice
 
 
-def test_a_spool_in_a_directory_needs_no_bucket(make: Make) -> None:
+def test_a_spool_in_a_directory_needs_no_bucket(make):
     """Nothing is said."""
     assert list(examine(make())) == []
 
 
-def test_a_bucket_that_does_all_of_it_is_fine(config: Config) -> None:
+def test_a_bucket_that_does_all_of_it_is_fine(config):
     """And is left as it was."""
     bucket = MemoryBucket()
     state, detail, _ = looked(config, bucket, clock=count().__next__)
@@ -45,14 +45,14 @@ def test_a_bucket_that_does_all_of_it_is_fine(config: Config) -> None:
     assert bucket.objects == {}
 
 
-def test_a_server_that_knows_no_tags_is_told(config: Config) -> None:
+def test_a_server_that_knows_no_tags_is_told(config):
     """Two gateways of one name that start at once are told apart later there."""
     bucket = MemoryBucket()
     bucket.tagged = False
     assert "If-Match is passed over" in looked(config, bucket)[1]
 
 
-def test_what_can_not_be_removed_is_told(config: Config) -> None:
+def test_what_can_not_be_removed_is_told(config):
     """The Spark job takes out of it what is in the tables."""
     bucket = MemoryBucket()
 
@@ -64,13 +64,13 @@ def test_what_can_not_be_removed_is_told(config: Config) -> None:
     assert "swapped once, but not removed: 403 Forbidden" in looked(config, bucket)[1]
 
 
-def test_a_slow_bucket_is_told(config: Config) -> None:
+def test_a_slow_bucket_is_told(config):
     """With `ack: spool` senders wait for it."""
     clock = count(step=9).__next__
     assert looked(config, MemoryBucket(), clock=clock)[0] == "warn"
 
 
-def test_a_right_that_is_missing_is_named(config: Config) -> None:
+def test_a_right_that_is_missing_is_named(config):
     """By the first request that was refused, after those that were not."""
     bucket = MemoryBucket()
 
@@ -85,7 +85,7 @@ def test_a_right_that_is_missing_is_named(config: Config) -> None:
     assert "ListBucket" in advice
 
 
-def test_a_server_without_conditional_puts_is_refused(config: Config) -> None:
+def test_a_server_without_conditional_puts_is_refused(config):
     """Two files of one name would be one."""
     bucket = MemoryBucket()
     bucket.conditional = False
@@ -94,7 +94,7 @@ def test_a_server_without_conditional_puts_is_refused(config: Config) -> None:
     assert "If-None-Match" in detail
 
 
-def test_the_extra_is_named_where_it_is_missing(config: Config) -> None:
+def test_the_extra_is_named_where_it_is_missing(config):
     """Nothing else can be asked then."""
 
     def connect(spool: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -14,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from gateway.config import Config
 from gateway.doctor.certificates import examine
 from gateway.doctor.look import Look
-from gateway_testkit.certificates import Authority, Pair
+from gateway_testkit.certificates import Pair
 
 from .conftest import states, the
 
@@ -34,14 +33,11 @@ def looks(make: Make) -> Callable[..., list[Look]]:
     return looks
 
 
-Looks = Callable[..., list[Look]]
-
-
-def test_no_tls(make: Make) -> None:
+def test_no_tls(make):
     assert list(examine(make())) == []
 
 
-def test_a_good_certificate(authority: Authority, looks: Looks) -> None:
+def test_a_good_certificate(authority, looks):
     """Its key, how long it is valid, and its names are told."""
     found = looks(authority.issue("gw", dns=["gw.example"], valid=YEAR))
     assert states(iter(found)) == {"ok"}
@@ -49,7 +45,7 @@ def test_a_good_certificate(authority: Authority, looks: Looks) -> None:
     assert "valid until" in the(found, WHAT).detail
 
 
-def test_the_admin_port(authority: Authority, make: Make) -> None:
+def test_the_admin_port(authority, make):
     """Its certificate is looked at, too."""
     pair = authority.issue("gw", dns=["gw.example"], valid=YEAR)
     tls = f"{{certificate: {pair.certificate}, private_key: {pair.key}}}"
@@ -57,14 +53,14 @@ def test_the_admin_port(authority: Authority, make: Make) -> None:
     assert "gw.example" in the(found, "certificate of admin, names").detail
 
 
-def test_the_key_of_another(authority: Authority, looks: Looks) -> None:
+def test_the_key_of_another(authority, looks):
     one, two = authority.issue("one"), authority.issue("two")
     look = the(looks(Pair(one.certificate, two.key)), f"{WHAT}, key")
     assert look.state == "fail"
     assert f"{two.key} is not the key of {one.certificate}" in look.detail
 
 
-def test_a_key_that_others_can_read(authority: Authority, looks: Looks) -> None:
+def test_a_key_that_others_can_read(authority, looks):
     pair = authority.issue("gw")
     pair.key.chmod(0o644)
     look = the(looks(pair), f"{WHAT}, key")
@@ -75,9 +71,7 @@ def test_a_key_that_others_can_read(authority: Authority, looks: Looks) -> None:
     ("valid", "state", "word"),
     [(-1 / 48, "fail", "expired"), (20, "warn", "19 days"), (31, "ok", "valid until")],
 )
-def test_how_long_it_is_valid(
-    authority: Authority, looks: Looks, valid: float, state: str, word: str
-) -> None:
+def test_how_long_it_is_valid(authority, looks, valid, state, word):
     """Expired; or so soon that somebody should see to it."""
     look = the(looks(authority.issue("gw", valid=dt.timedelta(days=valid))), WHAT)
     assert look.state == state
@@ -85,7 +79,7 @@ def test_how_long_it_is_valid(
     assert ("renew" in look.advice) == (state != "ok")
 
 
-def test_a_certificate_of_tomorrow(authority: Authority, looks: Looks) -> None:
+def test_a_certificate_of_tomorrow(authority, looks):
     """Or a clock of yesterday."""
     now = dt.datetime.now(dt.UTC) - dt.timedelta(days=1)
     look = the(looks(authority.issue("gw", valid=YEAR), now=now), WHAT)
@@ -97,9 +91,7 @@ def test_a_certificate_of_tomorrow(authority: Authority, looks: Looks) -> None:
     ("valid", "state", "word"),
     [(-1 / 48, "fail", "expired"), (5, "warn", "4 days"), (8, "ok", "valid until")],
 )
-def test_how_long_a_crl_is_valid(
-    authority: Authority, looks: Looks, valid: float, state: str, word: str
-) -> None:
+def test_how_long_a_crl_is_valid(authority, looks, valid, state, word):
     """Without a new one clients are refused; and one that is none is told."""
     crl = authority.ca.with_name("crl.pem")
     crl.write_bytes(authority.revoke(valid=dt.timedelta(days=valid)))
@@ -112,9 +104,7 @@ def test_how_long_a_crl_is_valid(
     assert "no CRL in PEM" in looks(pair, more)[-1].detail
 
 
-def test_an_intermediate_and_an_authority_that_expire(
-    authority: Authority, looks: Looks
-) -> None:
+def test_an_intermediate_and_an_authority_that_expire(authority, looks):
     """The authority of these tests is valid for a day."""
     pair = authority.issue("gw", valid=YEAR)
     with pair.certificate.open("ab") as file:
@@ -127,9 +117,7 @@ def test_an_intermediate_and_an_authority_that_expire(
 
 @pytest.mark.parametrize("which", ["certificate", "key"])
 @pytest.mark.parametrize("content", ["", "no PEM", None])
-def test_a_file_that_can_not_be_used(
-    authority: Authority, looks: Looks, which: str, content: str | None, tmp_path: Path
-) -> None:
+def test_a_file_that_can_not_be_used(authority, looks, which, content, tmp_path):
     """Empty, no PEM, or no file."""
     pair = authority.issue("gw")
     path = getattr(pair, which)
@@ -149,7 +137,7 @@ def test_a_file_that_can_not_be_used(
     assert "PEM" in look.advice
 
 
-def test_a_certificate_without_names(tmp_path: Path, looks: Looks) -> None:
+def test_a_certificate_without_names(tmp_path, looks):
     """Clients look at alternative names only."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "gw")])
@@ -171,7 +159,7 @@ def test_a_certificate_without_names(tmp_path: Path, looks: Looks) -> None:
     assert "alternative names" in look.detail
 
 
-def test_what_the_hub_is_shown(authority: Authority, make: Make) -> None:
+def test_what_the_hub_is_shown(authority, make):
     """Of who forwards, the certificate, its key, and who signs the hub's."""
     hub = f"to: 'https://hub:7410', ca: {authority.ca}"
     spool = "{after: forward}"

@@ -12,15 +12,11 @@ from typing import Any
 
 import pytest
 
-from disks import SmallDisk
-from gateway.config import Config
 from gateway.doctor import directories
 from gateway.doctor.directories import examine
 from incarnations import segment_name
 
 from .conftest import states, the
-
-Make = Callable[..., Config]
 
 
 @pytest.fixture
@@ -29,7 +25,7 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def test_a_good_directory(make: Make, data: Path) -> None:
+def test_a_good_directory(make, data):
     """All is well, and the temporary file is gone."""
     found = list(examine(make(spool="{max_bytes: 1GiB}")))
     assert states(iter(found)) == {"ok"}
@@ -37,7 +33,7 @@ def test_a_good_directory(make: Make, data: Path) -> None:
     assert len(found) == 5
 
 
-def test_a_directory_that_can_be_made(make: Make, tmp_path: Path) -> None:
+def test_a_directory_that_can_be_made(make, tmp_path):
     """It is not made."""
     found = list(examine(make(data_dir=str(tmp_path / "a/b"))))
     assert the(found, "data directory").state == "ok"
@@ -45,9 +41,7 @@ def test_a_directory_that_can_be_made(make: Make, tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
 
 
-def test_a_directory_that_can_not_be_written(
-    make: Make, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_that_can_not_be_written(make, data, monkeypatch):
     """Itself, or one in it; nothing is tried then."""
     config = make()
     monkeypatch.setattr(os, "access", lambda path, mode: path != data)
@@ -61,7 +55,7 @@ def test_a_directory_that_can_not_be_written(
     assert str(data / "spool") in look.detail
 
 
-def test_a_disk_that_is_mounted_read_only(make: Make, small_disk: SmallDisk) -> None:
+def test_a_disk_that_is_mounted_read_only(make, small_disk):
     """As a system does with one that fails: whose directory it is does not matter then."""
     place = small_disk.place
     subprocess.run(["mount", "-o", "remount,ro", place], check=True)
@@ -71,7 +65,7 @@ def test_a_disk_that_is_mounted_read_only(make: Make, small_disk: SmallDisk) -> 
 
 
 @pytest.mark.parametrize("name", ["", "spool", "journal"])
-def test_a_link_that_leads_nowhere(make: Make, data: Path, name: str) -> None:
+def test_a_link_that_leads_nowhere(make, data, name):
     """A disk is not mounted: nothing is to be made in its place."""
     link = data / name
     if not name:
@@ -83,7 +77,7 @@ def test_a_link_that_leads_nowhere(make: Make, data: Path, name: str) -> None:
     assert "mount it" in look.advice
 
 
-def test_a_file_in_its_place(make: Make, tmp_path: Path) -> None:
+def test_a_file_in_its_place(make, tmp_path):
     config = make()
     (tmp_path / "data").write_text("")
     look = the(examine(config), "data directory")
@@ -98,9 +92,7 @@ def refuse(number: int) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("call", ["write", "fdatasync", "fsync", "truncate"])
-def test_a_file_system_that_refuses_a_call(
-    make: Make, data: Path, call: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_system_that_refuses_a_call(make, data, call, monkeypatch):
     """It says so, and what to do; nothing stays."""
     monkeypatch.setattr(os, call, refuse(errno.EINVAL))
     look = the(examine(make()), "file system")
@@ -110,26 +102,20 @@ def test_a_file_system_that_refuses_a_call(
     assert list(data.iterdir()) == []
 
 
-def test_a_full_file_system(
-    make: Make, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_file_system(make, data, monkeypatch):
     monkeypatch.setattr(os, "write", refuse(errno.ENOSPC))
     look = the(examine(make()), "file system")
     assert (look.state, look.advice) == ("fail", "make room")
 
 
-def test_locks_that_hold_nobody_off(
-    make: Make, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_locks_that_hold_nobody_off(make, data, monkeypatch):
     monkeypatch.setattr(fcntl, "flock", lambda fd, operation: None)
     look = the(examine(make()), "file system")
     assert look.state == "fail"
     assert "two daemons" in look.detail
 
 
-def test_a_rename_that_copies(
-    make: Make, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rename_that_copies(make, data, monkeypatch):
     """The old name must be gone."""
     monkeypatch.setattr(Path, "rename", lambda self, to: to.write_bytes(b""))
     look = the(examine(make()), "file system")
@@ -138,9 +124,7 @@ def test_a_rename_that_copies(
     assert list(data.iterdir()) == []
 
 
-def test_a_directory_that_can_not_be_locked(
-    make: Make, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_that_can_not_be_locked(make, data, monkeypatch):
     """As on NFS."""
     real = fcntl.flock
 
@@ -155,7 +139,7 @@ def test_a_directory_that_can_not_be_locked(
     assert "do not remove the file lock" in look.advice
 
 
-def test_a_slow_sync(make: Make, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_sync(make, data, monkeypatch):
     """Above 100 ms it is told, with the figure."""
     monkeypatch.setattr(directories, "_write", _wrote)
     look = the(examine(make()), "sync time")
@@ -169,7 +153,7 @@ def _wrote(path: Path) -> list[float]:
     return [0.3, 0.12, 0.11, 0.13]
 
 
-def test_a_spool_on_another_file_system(make: Make, data: Path) -> None:
+def test_a_spool_on_another_file_system(make, data):
     """Files could not move to the archive."""
     devices = {"spool": 1}
     [look] = directories._together(make(), lambda path: devices.get(path.name, 2))
@@ -189,15 +173,7 @@ def test_a_spool_on_another_file_system(make: Make, data: Path) -> None:
         (1 << 35, 9, "ok", ""),
     ],
 )
-def test_room(
-    make: Make,
-    data: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    free: int,
-    inodes: int,
-    state: str,
-    word: str,
-) -> None:
+def test_room(make, data, monkeypatch, free, inodes, state, word):
     """For the journal at least, and for all that the configuration allows."""
     real = os.statvfs(data)
 
@@ -213,8 +189,8 @@ def test_room(
 
 @pytest.mark.parametrize(("suffix", "state"), [(".spare", "ok"), (".journal", "fail")])
 def test_files_that_the_journal_writes_over_are_room(
-    make: Make, data: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, state: str
-) -> None:
+    make, data, monkeypatch, suffix, state
+):
     """They go as soon as there is no other; what has events does not."""
     config = make(
         journal="{segment_bytes: 1MiB}", spool="{max_bytes: 1MiB, roll_bytes: 1MiB}"
@@ -233,9 +209,7 @@ def test_files_that_the_journal_writes_over_are_room(
 
 
 @pytest.mark.parametrize("name", ["spool", "journal/gw-1", "state", "lake"])
-def test_a_file_where_a_directory_of_ours_belongs(
-    make: Make, data: Path, name: str
-) -> None:
+def test_a_file_where_a_directory_of_ours_belongs(make, data, name):
     """What keeps the daemon, or its job, from starting is told before that."""
     file = data / name
     file.parent.mkdir(exist_ok=True)
@@ -244,7 +218,7 @@ def test_a_file_where_a_directory_of_ours_belongs(
     assert (look.state, look.detail) == ("fail", f"{file} is no directory")
 
 
-def test_a_directory_where_the_lock_belongs(make: Make, data: Path) -> None:
+def test_a_directory_where_the_lock_belongs(make, data):
     """Nobody could take it."""
     (data / "lock").mkdir()
     look = the(examine(make()), "data directory")

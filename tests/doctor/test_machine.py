@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Callable
 from importlib import metadata
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +17,6 @@ from incarnations import A
 
 from .conftest import states, the
 
-Make = Callable[..., Config]
 NOW = 1_800_000_000.0
 
 
@@ -51,33 +48,33 @@ def look_at_clocks(
     )
 
 
-def test_good_clocks(make: Make) -> None:
+def test_good_clocks(make):
     assert states(iter(look_at_clocks(make(), NOW))) == {"ok"}
     assert states(clocks.examine(make())) == {"ok"}
 
 
 @pytest.mark.parametrize("wall", [0.0, 40.0, 5e9, 1e15])
-def test_a_year_that_can_not_be(make: Make, wall: float) -> None:
+def test_a_year_that_can_not_be(make, wall):
     """1970 after a boot without a battery; or far ahead."""
     look = the(look_at_clocks(make(), wall), "clock")
     assert look.state == "fail"
     assert "NTP" in look.advice
 
 
-def test_a_clock_that_is_set_meanwhile(make: Make) -> None:
+def test_a_clock_that_is_set_meanwhile(make):
     look = the(look_at_clocks(make(), NOW, by=-60), "monotonic clock")
     assert (look.state, look.detail) == (
         "warn", "the clock was set by -60.0 s while we looked"
     )  # fmt: skip
 
 
-def test_a_monotonic_clock_that_stands(make: Make) -> None:
+def test_a_monotonic_clock_that_stands(make):
     look = the(look_at_clocks(make(), NOW, passes=0), "monotonic clock")
     assert look.state == "fail"
     assert "hypervisor" in look.advice
 
 
-def test_a_file_from_the_future(make: Make, tmp_path: Path) -> None:
+def test_a_file_from_the_future(make, tmp_path):
     """The clock was ahead once, or is behind now."""
     path = tmp_path / "data/archive" / file_name("gw-1", A, 1, 2)
     path.parent.mkdir(parents=True)
@@ -96,9 +93,7 @@ def test_a_file_from_the_future(make: Make, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spark", "state"), [("{}", "fail"), ("{master: 'spark://x:7077'}", "warn")]
 )
-def test_no_java(
-    make: Make, monkeypatch: pytest.MonkeyPatch, spark: str, state: str
-) -> None:
+def test_no_java(make, monkeypatch, spark, state):
     """It fails where the job is to run here, and is told where it need not."""
     monkeypatch.setattr(programs.java, "_candidates", lambda environ: [])
     config = make(spark=spark)
@@ -111,9 +106,7 @@ def test_no_java(
     ("spool", "states"),
     [("{after: keep}", []), ("{directory: s3://bucket/p}", ["warn"])],
 )
-def test_no_java_where_the_job_is_not(
-    make: Make, monkeypatch: pytest.MonkeyPatch, spool: str, states: list[str]
-) -> None:
+def test_no_java_where_the_job_is_not(make, monkeypatch, spool, states):
     """Gateway and job may share a file: nothing fails for want of what the job needs."""
     monkeypatch.setattr(programs.java, "_candidates", lambda environ: [])
     config = make(spark="{trigger: 10s}", spool=spool)
@@ -121,9 +114,7 @@ def test_no_java_where_the_job_is_not(
     assert [look.state for look in looks if look.what == "Java"] == states
 
 
-def test_an_old_java_is_named(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_old_java_is_named(make, tmp_path, monkeypatch):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/java").touch(mode=0o755)
     (tmp_path / "release").write_text('JAVA_VERSION="11.0.2"\nMODULES="java.base"\n')
@@ -137,13 +128,13 @@ def test_an_old_java_is_named(
 @pytest.mark.parametrize(
     ("version", "state"), [("4.1.0", "ok"), ("3.5.1", "fail"), ("5.0", "fail"), ("x", "fail")]
 )  # fmt: skip
-def test_spark_of_another_version(make: Make, version: str, state: str) -> None:
+def test_spark_of_another_version(make, version, state):
     look = the(programs.examine(make(spark="{}"), version=lambda _: version), "Spark")
     assert look.state == state
     assert f"pyspark {version}" in look.detail
 
 
-def test_no_spark(make: Make) -> None:
+def test_no_spark(make):
     def version(name: str) -> str:
         raise metadata.PackageNotFoundError(name)
 
@@ -156,7 +147,7 @@ def test_no_spark(make: Make) -> None:
 @pytest.mark.parametrize(
     ("module", "state"), [("json.tool", "ok"), ("nowhere.at_all", "warn")]
 )
-def test_a_function_of_ones_own(make: Make, module: str, state: str) -> None:
+def test_a_function_of_ones_own(make, module, state):
     """Batches go to it, so its package is there; the job may find it by a path of its own."""
     config = make(spark=f"{{sink: '{module}:main'}}")
     assert the(programs.examine(config), "spark.sink").state == state
@@ -165,9 +156,7 @@ def test_a_function_of_ones_own(make: Make, module: str, state: str) -> None:
 # -- the kernel in C -----------------------------------------------------------------------
 
 
-def test_a_kernel_of_another_version_is_named(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kernel_of_another_version_is_named(make, monkeypatch):
     """To have none is fine; one that is there and not taken is what nobody meant."""
     for said, state in (("not installed", "ok"), (native.OTHER, "warn")):
         monkeypatch.setattr(native, "said", said)
@@ -182,9 +171,7 @@ def test_a_kernel_of_another_version_is_named(
     ("hard", "state"),
     [(100, "fail"), (5000, "warn"), (12_000, "ok"), (resource.RLIM_INFINITY, "ok")],
 )
-def test_file_descriptors(
-    make: Make, monkeypatch: pytest.MonkeyPatch, hard: int, state: str
-) -> None:
+def test_file_descriptors(make, monkeypatch, hard, state):
     """Against the sum of limits.connections."""
     monkeypatch.setattr(resource, "getrlimit", lambda which: (100, hard))
     look = the(limits.examine(make()), "file descriptors")
@@ -202,14 +189,7 @@ def test_file_descriptors(
         (None, None, "ok"),
     ],
 )
-def test_memory(
-    make: Make,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    meminfo: str | None,
-    cgroup: str | None,
-    state: str,
-) -> None:
+def test_memory(make, tmp_path, monkeypatch, meminfo, cgroup, state):
     """Of the machine or of the container, against journal.memory_bytes."""
     for name, text in (("_MEMORY", meminfo), ("_CGROUP", cgroup)):
         path = tmp_path / name

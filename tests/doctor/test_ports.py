@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,6 @@ from gateway.doctor import ports
 from gateway.doctor.look import Look
 from gateway.doctor.ports import examine
 from gateway.store.system.lock import Lock, lock
-
-Make = Callable[..., Config]
 
 
 def at(config: Config) -> Look:
@@ -41,7 +39,7 @@ def daemon(tmp_path: Path) -> Iterator[Lock]:
     held.release()
 
 
-def test_a_free_port(make: Make) -> None:
+def test_a_free_port(make):
     """It is free afterwards, too; port 0 is any."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
@@ -50,7 +48,7 @@ def test_a_free_port(make: Make) -> None:
     socket.create_server(("127.0.0.1", port)).close()
 
 
-def test_a_port_that_gateways_share(make: Make, taken: int) -> None:
+def test_a_port_that_gateways_share(make, taken):
     """It is free for one more, if all of them say so."""
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -68,13 +66,13 @@ def test_a_port_that_gateways_share(make: Make, taken: int) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:", ""])
-def test_a_port_that_another_program_has(make: Make, taken: int, host: str) -> None:
+def test_a_port_that_another_program_has(make, taken, host):
     look = at(make(f"listen: 'tcp:{host}{taken}'"))
     assert (look.state, look.detail) == ("fail", "another program listens there")
     assert "ss -ltnp" in look.advice
 
 
-def test_a_port_of_the_running_daemon(make: Make, taken: int, daemon: Lock) -> None:
+def test_a_port_of_the_running_daemon(make, taken, daemon):
     """It holds the lock and the port: that is as it should be."""
     config = make(f"listen: 'tcp:127.0.0.1:{taken}'")
     look = at(config)
@@ -93,9 +91,7 @@ def test_a_port_of_the_running_daemon(make: Make, taken: int, daemon: Lock) -> N
         (("::", False), "tcp:{}", "fail"),
     ],
 )
-def test_addresses_of_both_kinds(
-    make: Make, theirs: tuple[str, bool], ours: str, state: str
-) -> None:
+def test_addresses_of_both_kinds(make, theirs, ours, state):
     """As the daemon binds them: a port alone is IPv4, `[::]` is both."""
     address, alone = theirs
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -108,7 +104,7 @@ def test_addresses_of_both_kinds(
         assert at(make(f"listen: '{ours.format(port)}'")).state == state
 
 
-def test_the_port_of_the_job(make: Make, taken: int, tmp_path: Path) -> None:
+def test_the_port_of_the_job(make, taken, tmp_path):
     """A job that runs has its own; one whose port is taken goes on without."""
     config = make(spark=f"{{admin: {{listen: 'tcp:127.0.0.1:{taken}'}}}}")
 
@@ -127,18 +123,14 @@ def test_the_port_of_the_job(make: Make, taken: int, tmp_path: Path) -> None:
     assert not [one for one in examine(config) if one.what.startswith("spark.")]
 
 
-def test_a_daemon_runs_and_somebody_else_has_its_port(
-    make: Make, taken: int, daemon: Lock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_daemon_runs_and_somebody_else_has_its_port(make, taken, daemon, monkeypatch):
     monkeypatch.setattr(ports, "_sockets_of", lambda holder: {"1"})
     look = at(make(f"listen: 'tcp:127.0.0.1:{taken}'"))
     assert look.state == "fail"
     assert "another program than gateway gw-1" in look.detail
 
 
-def test_a_daemon_of_another_user(
-    make: Make, taken: int, daemon: Lock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_daemon_of_another_user(make, taken, daemon, monkeypatch):
     """Whose sockets can not be told has its ports."""
     monkeypatch.setattr(ports, "_sockets_of", lambda holder: None)
     assert at(make(f"listen: 'tcp:127.0.0.1:{taken}'")).state == "ok"
@@ -152,9 +144,7 @@ def test_a_daemon_of_another_user(
         (errno.EINVAL, "choose another"),
     ],
 )
-def test_a_port_that_can_not_be_bound(
-    make: Make, monkeypatch: pytest.MonkeyPatch, number: int, word: str
-) -> None:
+def test_a_port_that_can_not_be_bound(make, monkeypatch, number, word):
     def bind(self: object, address: object) -> None:
         raise OSError(number, os.strerror(number))
 
@@ -168,13 +158,13 @@ def test_a_port_that_can_not_be_bound(
     assert word in look.advice
 
 
-def test_a_name_that_nobody_knows(make: Make) -> None:
+def test_a_name_that_nobody_knows(make):
     look = at(make("listen: 'tcp:nobody.invalid:7'"))
     assert look.state == "fail"
     assert "nobody.invalid" in look.detail
 
 
-def test_unix_sockets(make: Make, tmp_path: Path, daemon: Lock) -> None:
+def test_unix_sockets(make, tmp_path, daemon):
     """Free; left by a process that is gone; taken; no socket; no directory."""
     path = tmp_path / "s"
     config = make(f"listen: 'unix:{path}'")
@@ -195,9 +185,7 @@ def test_unix_sockets(make: Make, tmp_path: Path, daemon: Lock) -> None:
     assert "RuntimeDirectory" in look.advice
 
 
-def test_a_unix_socket_in_a_directory_of_somebody_else(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_unix_socket_in_a_directory_of_somebody_else(make, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     look = at(make(f"listen: 'unix:{tmp_path}/s'"))
     assert look.state == "fail"

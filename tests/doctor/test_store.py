@@ -24,7 +24,6 @@ from gateway.store.system.lock import lock_directory
 
 from .conftest import publish, states, store, the
 
-Make = Callable[..., Config]
 Start = Callable[..., Opened]
 
 
@@ -67,7 +66,7 @@ def segments(data: Path) -> list[Path]:
     return sorted((data / "journal/gw-1").glob("*.journal"))
 
 
-def test_nothing_is_damaged_and_nothing_changed(make: Make, data: Path) -> None:
+def test_nothing_is_damaged_and_nothing_changed(make, data):
     """All looks together leave each byte and time as it was."""
     before = snapshot(data)
     found = list(examine(make()))
@@ -76,9 +75,7 @@ def test_nothing_is_damaged_and_nothing_changed(make: Make, data: Path) -> None:
     assert states(damage.examine(make())) == {"ok"}
 
 
-def test_a_look_that_can_not_be_made_has_failed(
-    make: Make, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_look_that_can_not_be_made_has_failed(make, data, monkeypatch):
     """And the others are made."""
 
     def refuse(path: Path) -> list[str]:
@@ -95,7 +92,7 @@ def test_a_look_that_can_not_be_made_has_failed(
 # -- damage ----------------------------------------------------------------------------------
 
 
-def test_a_damaged_record(make: Make, data: Path) -> None:
+def test_a_damaged_record(make, data):
     """By its lsns; the segment behind it is fine."""
     path = segments(data)[0]
     content = path.read_bytes()
@@ -107,7 +104,7 @@ def test_a_damaged_record(make: Make, data: Path) -> None:
     assert "gateway audit" in look.advice
 
 
-def test_a_damaged_header_and_another_format(make: Make, data: Path) -> None:
+def test_a_damaged_header_and_another_format(make, data):
     """The one is served without what is lost, the other is for another version."""
     path = segments(data)[0]
     content = path.read_bytes()
@@ -129,7 +126,7 @@ def test_a_damaged_header_and_another_format(make: Make, data: Path) -> None:
     assert look.advice == "start the version that wrote it"
 
 
-def test_a_place_of_lost_events(make: Make, data: Path) -> None:
+def test_a_place_of_lost_events(make, data):
     """It has no damaged bytes, and says which lsns are lost."""
     segments(data)[0].write_bytes(segment.place_of_lost(5, 8))
     look = one(make(), "journal segments")
@@ -138,9 +135,7 @@ def test_a_place_of_lost_events(make: Make, data: Path) -> None:
 
 
 @pytest.mark.parametrize("of_seal", [True, False])
-def test_an_end_that_only_the_mark_knows(
-    make: Make, data: Path, *, of_seal: bool
-) -> None:
+def test_an_end_that_only_the_mark_knows(make, data, *, of_seal):
     """Of the newest segment: acknowledged events, or bytes behind them that were synced."""
     path = segments(data)[-1]
     content = path.read_bytes()
@@ -155,9 +150,7 @@ def test_an_end_that_only_the_mark_knows(
     assert "names what is lost" in look.advice
 
 
-def test_batches_of_a_protocol_that_is_not_installed(
-    make: Make, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_of_a_protocol_that_is_not_installed(make, data, monkeypatch):
     """The next start would be refused for them: it is told before."""
     without = Installed({"relp": Protocol()}, {})
     monkeypatch.setattr(damage, "installed", lambda: without)
@@ -167,7 +160,7 @@ def test_batches_of_a_protocol_that_is_not_installed(
     assert "install the package that brings it" in looks[0].advice
 
 
-def test_a_segment_that_was_set_aside(make: Make, data: Path) -> None:
+def test_a_segment_that_was_set_aside(make, data):
     path = segments(data)[0]
     path.rename(path.with_name(path.name + ".damaged"))
     look = one(make(), "journal segments")
@@ -176,7 +169,7 @@ def test_a_segment_that_was_set_aside(make: Make, data: Path) -> None:
 
 
 @pytest.mark.parametrize("line", [0, 1])
-def test_a_damaged_line_of_the_catalog(make: Make, data: Path, line: int) -> None:
+def test_a_damaged_line_of_the_catalog(make, data, line):
     """The next start mends it."""
     path = data / "journal/gw-1/catalog"
     flip(path, sum(map(len, path.read_bytes().splitlines(keepends=True)[:line])) + 20)
@@ -186,7 +179,7 @@ def test_a_damaged_line_of_the_catalog(make: Make, data: Path, line: int) -> Non
     assert "repairs" in look.advice
 
 
-def test_a_catalog_that_nobody_can_mend(make: Make, data: Path) -> None:
+def test_a_catalog_that_nobody_can_mend(make, data):
     """The daemon would not start, and the doctor says why and what to do."""
     path = data / "journal/gw-1/catalog"
     content = path.read_bytes()
@@ -201,7 +194,7 @@ def test_a_catalog_that_nobody_can_mend(make: Make, data: Path) -> None:
 
 @pytest.mark.parametrize("where", ["spool", "archive"])
 @pytest.mark.parametrize("how", ["empty", "cut"])
-def test_a_damaged_spool_file(make: Make, data: Path, where: str, how: str) -> None:
+def test_a_damaged_spool_file(make, data, where, how):
     """By its footer, and the number of its events."""
     [path] = (data / where).iterdir()
     path.write_bytes(b"" if how == "empty" else path.read_bytes()[:-9])
@@ -222,9 +215,7 @@ def test_a_damaged_spool_file(make: Make, data: Path, where: str, how: str) -> N
         ("spool", "{directory: s3://bucket/p}", "nobody else has its events"),
     ],
 )
-def test_a_damaged_file_where_no_job_is(
-    make: Make, data: Path, where: str, spool: str, advice: str
-) -> None:
+def test_a_damaged_file_where_no_job_is(make, data, where, spool, advice):
     """Who else has its events, if anybody has: there are no tables here."""
     [path] = (data / where).iterdir()
     path.write_bytes(b"")
@@ -232,7 +223,7 @@ def test_a_damaged_file_where_no_job_is(
     assert one(make(spool=spool, **more), "spool files").advice.startswith(advice)
 
 
-def test_a_spool_file_with_too_few_events(make: Make, data: Path) -> None:
+def test_a_spool_file_with_too_few_events(make, data):
     """And a name that is none of ours."""
     [path] = (data / "archive").iterdir()
     path.rename(path.with_name(path.name.replace("3.parquet", "5.parquet")))
@@ -245,7 +236,7 @@ def test_a_spool_file_with_too_few_events(make: Make, data: Path) -> None:
     assert (look.state, "not the gateway's" in look.detail) == ("warn", True)
 
 
-def test_damaged_small_files(make: Make, data: Path) -> None:
+def test_damaged_small_files(make, data):
     """The mark; a state file stops the start."""
     state = data / "state/gw-1"
     flip(state / "mark", 12)
@@ -259,9 +250,7 @@ def test_damaged_small_files(make: Make, data: Path) -> None:
     assert "move it away" in look.detail
 
 
-def test_a_disk_that_does_not_give_back(
-    make: Make, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_does_not_give_back(make, data, monkeypatch):
     """EIO, wherever it comes."""
 
     def read_bytes(path: Path) -> bytes:
@@ -276,9 +265,7 @@ def test_a_disk_that_does_not_give_back(
         assert all("dmesg" in look.advice for look in looks)
 
 
-def test_many_damaged_files_are_counted(
-    make: Make, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_damaged_files_are_counted(make, data, monkeypatch):
     monkeypatch.setattr(damage, "_SHOWN", 2)
     for number in range(5):
         (data / f"spool/events-mine-{number}.parquet").touch()
@@ -290,7 +277,7 @@ def test_many_damaged_files_are_counted(
 # -- leftovers -------------------------------------------------------------------------------
 
 
-def test_a_renamed_node(make: Make, data: Path) -> None:
+def test_a_renamed_node(make, data):
     """What it left is published at the next start, and the name is to be kept."""
     look = the(leftovers.examine(make(node="gw-2")), "journals")
     assert look.state == "warn"
@@ -298,7 +285,7 @@ def test_a_renamed_node(make: Make, data: Path) -> None:
     assert "set node: gw-1" in look.advice
 
 
-def test_a_journal_that_nobody_will_publish(make: Make, data: Path) -> None:
+def test_a_journal_that_nobody_will_publish(make, data):
     """Without state of ours it is another machine's, and its gateway does not run."""
     shutil.rmtree(data / "state/gw-1")
     config = make(node="gw-2")
@@ -310,9 +297,7 @@ def test_a_journal_that_nobody_will_publish(make: Make, data: Path) -> None:
     held.release()
 
 
-def test_a_journal_with_nothing_to_publish(
-    make: Make, start: Start, tmp_path: Path
-) -> None:
+def test_a_journal_with_nothing_to_publish(make, start, tmp_path):
     """Only what the node remembered is not served."""
     opened = start(remembering=True)
     publish(opened, b"a")

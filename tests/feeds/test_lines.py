@@ -71,7 +71,7 @@ def table(stored: Stored, rows: Rows) -> pa.RecordBatch:
 
 @settings(deadline=None)
 @given(batches())
-def test_both_ways_give_the_same(batch: tuple[Stored, Rows]) -> None:
+def test_both_ways_give_the_same(batch):
     """A line is the same whether its event comes from a batch or from a file."""
     stored, rows = batch
     every = range(rows.count)
@@ -81,7 +81,7 @@ def test_both_ways_give_the_same(batch: tuple[Stored, Rows]) -> None:
 
 
 @given(batches(), st.data())
-def test_a_part_of_a_batch(batch: tuple[Stored, Rows], data: st.DataObject) -> None:
+def test_a_part_of_a_batch(batch, data):
     """It has the same events as the same part of a table."""
     stored, rows = batch
     first = data.draw(st.integers(41, 40 + rows.count))
@@ -92,7 +92,7 @@ def test_a_part_of_a_batch(batch: tuple[Stored, Rows], data: st.DataObject) -> N
 
 
 @given(batches(), st.data())
-def test_a_part_of_a_table(batch: tuple[Stored, Rows], data: st.DataObject) -> None:
+def test_a_part_of_a_table(batch, data):
     """Slices and filters of a table are read as what they are."""
     whole = table(*batch)
     begin = data.draw(st.integers(0, whole.num_rows))
@@ -102,7 +102,7 @@ def test_a_part_of_a_table(batch: tuple[Stored, Rows], data: st.DataObject) -> N
 
 
 @given(batches())
-def test_nothing_is_lost(batch: tuple[Stored, Rows]) -> None:
+def test_nothing_is_lost(batch):
     """Each line is one JSON object on one line, with all that the event has."""
     stored, rows = batch
     found, lsns = lines.of_rows("gw-1", stored, rows, range(rows.count))
@@ -142,7 +142,7 @@ def test_nothing_is_lost(batch: tuple[Stored, Rows]) -> None:
     ],
 )
 @pytest.mark.parametrize("count", [1, 9])
-def test_payloads(payload: bytes, content_type: str, shown: bytes, count: int) -> None:
+def test_payloads(payload, content_type, shown, count):
     """JSON is embedded only if it says so and is; a key tells what else it is."""
     stored = Stored(Batch(Origin("p", "l", "s", "a"), 0, count, b"", 1), 1)
     rows = Rows([payload] * count, content_type=content_type)
@@ -150,7 +150,7 @@ def test_payloads(payload: bytes, content_type: str, shown: bytes, count: int) -
     assert [line.endswith(b"," + shown) for line in found] == [True] * count
 
 
-def test_what_many_events_share_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_many_events_share_is_made_once(monkeypatch):
     """Out of a file also where each has come by itself: its time is its own."""
     origin = Origin("p", "l", "s", "a", None, {"tls": "1.3"})
     collected = Columns("gw-1")
@@ -163,7 +163,7 @@ def test_what_many_events_share_is_made_once(monkeypatch: pytest.MonkeyPatch) ->
     assert tail.call_count == 1
 
 
-def test_arrow_elements_are_of_moderate_size() -> None:
+def test_arrow_elements_are_of_moderate_size():
     """Many events make several elements, each a whole stream in the schema."""
     stored = Stored(Batch(Origin("p", "l", "s", "a"), 0, 1000, b"", 1), 1)
     whole = table(stored, Rows([b"x" * 1000] * 1000, channel="c"))
@@ -175,7 +175,7 @@ def test_arrow_elements_are_of_moderate_size() -> None:
     assert lasts == [batch["lsn"][-1].as_py() for batch in read]
 
 
-def test_one_large_event_is_one_element() -> None:
+def test_one_large_event_is_one_element():
     """An event is never cut."""
     stored = Stored(Batch(Origin("p", "l", "s", "a"), 0, 3, b"", 1), 1)
     whole = table(stored, Rows([b"x" * 10**6] * 3))
@@ -183,7 +183,7 @@ def test_one_large_event_is_one_element() -> None:
     assert [columns.read(element).num_rows for element in elements] == [1, 1, 1]
 
 
-def test_words_that_are_not_used_stay_away() -> None:
+def test_words_that_are_not_used_stay_away():
     """A few events of a large file do not carry all its names with them."""
     collected = Columns("n")
     for number in range(500):
@@ -196,7 +196,7 @@ def test_words_that_are_not_used_stay_away() -> None:
     assert b"session-101" not in element
 
 
-def test_conditions_on_what_is_not_there() -> None:
+def test_conditions_on_what_is_not_there():
     """A name that no event has, or a null, is no match."""
     stored = Stored(Batch(Origin("p", "l", "s", "a"), 0, 2, b"", 1), 1)
     events = table(stored, Rows([b"1", b"2"], channels={1: "c"}))

@@ -13,12 +13,11 @@ from gateway.feeds import columns, encoding
 from gateway.feeds.query import Query
 from gateway.protocols.rsio import wire
 from gateway.sdk.publisher import Fault
-from making import Make
 
 UNBOUNDED = 2**63 - 1
 
 
-def test_nobody_looks(world: Any) -> None:
+def test_nobody_looks(world):
     """Without a subscriber nothing is kept, decoded or put on a thread."""
     world.commit(5)
     world.subscribe("tap").close()
@@ -28,7 +27,7 @@ def test_nobody_looks(world: Any) -> None:
     assert world.live.held_bytes == 0
 
 
-def test_from_now_on(world: Any) -> None:
+def test_from_now_on(world):
     """A tap begins with what becomes durable after it, in order, metadata aside."""
     world.commit(3)
     tap = world.subscribe("tap")
@@ -40,7 +39,7 @@ def test_from_now_on(world: Any) -> None:
     assert tap.gaps == []
 
 
-def test_one_element_for_all(world: Any) -> None:
+def test_one_element_for_all(world):
     """Subscribers with the same query share the very same bytes, messages too."""
     one, two = (world.subscribe("tap?protocol=good") for _ in range(2))
     found: list[Any] = []
@@ -61,7 +60,7 @@ def kept(found: list[Any], elements: Any) -> Any:
     return elements
 
 
-def test_decoded_once(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decoded_once(world, monkeypatch):
     """However many queries there are, a batch is decoded once, or not at all."""
     decoded: list[Any] = []
     decode = world.live.decoders["good"]
@@ -76,7 +75,7 @@ def test_decoded_once(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("shape", ["json", "arrow"])
-def test_filters(world: Any, shape: str) -> None:
+def test_filters(world, shape):
     """Only what was asked for, row by row where a batch has several channels."""
     taps = {
         query: world.subscribe(f"tap?{query}&format={shape}")
@@ -94,7 +93,7 @@ def test_filters(world: Any, shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", ["json", "arrow"])
-def test_a_slow_tap(make_world: Make, shape: str) -> None:
+def test_a_slow_tap(make_world, shape):
     """It is told what it missed and goes on with what is new; nobody else notices."""
     world = make_world(ring_bytes=30_000)
     slow, quick = (world.subscribe(f"tap?format={shape}") for _ in range(2))
@@ -117,9 +116,7 @@ def test_a_slow_tap(make_world: Make, shape: str) -> None:
     assert world.live.skipped == last - first + 1
 
 
-def test_who_stands_still_costs_the_quick_of_the_same_query_nothing(
-    make_world: Make,
-) -> None:
+def test_who_stands_still_costs_the_quick_of_the_same_query_nothing(make_world):
     """Also where it came first, and has not taken what was there before the others came."""
     world = make_world(ring_bytes=30_000)
     idle = world.subscribe("tap")
@@ -136,9 +133,7 @@ def test_who_stands_still_costs_the_quick_of_the_same_query_nothing(
     assert idle.gaps == [(1, 502)]
 
 
-def test_room_is_made_where_only_the_first_of_two_stands_still(
-    make_world: Make,
-) -> None:
+def test_room_is_made_where_only_the_first_of_two_stands_still(make_world):
     """For another query, whose elements are few beside what the two share."""
     world = make_world(ring_bytes=30_000)
     good, other = (
@@ -163,7 +158,7 @@ def test_room_is_made_where_only_the_first_of_two_stands_still(
     assert idle.gaps == [(1, 53)]
 
 
-def test_many_who_are_quick_lose_nothing(make_world: Make) -> None:
+def test_many_who_are_quick_lose_nothing(make_world):
     """However much there is at once for the queries that they have."""
     world = make_world()
     world.origins = repeat(Origin("good", "one", "s", "192.0.2.1:1"))
@@ -177,7 +172,7 @@ def test_many_who_are_quick_lose_nothing(make_world: Make) -> None:
     assert [len(tap.elements) for tap in taps] == [4000] * 8
 
 
-def test_one_that_left_out_nothing_it_wanted_goes_on(make_world: Make) -> None:
+def test_one_that_left_out_nothing_it_wanted_goes_on(make_world):
     """What was before it began it may lose, and is not told; what is new it gets."""
     world = make_world(ring_bytes=10_000)
     other = world.subscribe("tap")
@@ -194,9 +189,7 @@ def test_one_that_left_out_nothing_it_wanted_goes_on(make_world: Make) -> None:
 
 
 @pytest.mark.parametrize("name", ["tap", "events?from=latest"])
-def test_what_is_missing_behind_what_is_from_before_it_began(
-    make_world: Make, name: str
-) -> None:
+def test_what_is_missing_behind_what_is_from_before_it_began(make_world, name):
     """A tap is told of it, and `events` has it from the files."""
     world = make_world(ring_bytes=10_000, pending_bytes=4_000)
     world.subscribe("tap").want(1)
@@ -216,7 +209,7 @@ def test_what_is_missing_behind_what_is_from_before_it_began(
     assert bool(told) == (name == "tap")
 
 
-def test_a_journal_that_is_too_quick(make_world: Make) -> None:
+def test_a_journal_that_is_too_quick(make_world):
     """What can not be decoded in time is skipped, and told; memory stays bounded."""
     world = make_world(pending_bytes=40_000)
     tap = world.subscribe("tap")
@@ -231,7 +224,7 @@ def test_a_journal_that_is_too_quick(make_world: Make) -> None:
     assert tap.lsns[-1] == 1000
 
 
-def test_arrow_has_no_more_than_its_events(world: Any) -> None:
+def test_arrow_has_no_more_than_its_events(world):
     """Of many elements each has its own events' columns, and nothing of the others'; they
     are of about one size.
     """
@@ -248,9 +241,7 @@ def test_arrow_has_no_more_than_its_events(world: Any) -> None:
 
 
 @pytest.mark.parametrize("demand", [0, 1, 40])
-def test_nothing_is_made_of_what_is_left_out(
-    make_world: Make, monkeypatch: pytest.MonkeyPatch, demand: int
-) -> None:
+def test_nothing_is_made_of_what_is_left_out(make_world, monkeypatch, demand):
     """Of all that a subscriber does not take little is decoded, however much comes; it is
     told at once when it comes back, and goes on with what is new.
     """
@@ -276,9 +267,7 @@ def test_nothing_is_made_of_what_is_left_out(
     assert len(made) < 20
 
 
-def test_one_that_takes_nothing_costs_others_nothing(
-    make_world: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_takes_nothing_costs_others_nothing(make_world, monkeypatch):
     """Nothing is made for its query any more, when its share of memory is full."""
     world = make_world(ring_bytes=80_000)
     queries: list[str] = []
@@ -305,7 +294,7 @@ def test_one_that_takes_nothing_costs_others_nothing(
     assert idle.lsns == quick.lsns[-10:]
 
 
-def test_a_batch_that_can_not_be_decoded(world: Any) -> None:
+def test_a_batch_that_can_not_be_decoded(world):
     """It is shown as the spool stores it: its bytes, and a flaw."""
     tap = world.subscribe("tap")
     tap.want(UNBOUNDED)
@@ -320,9 +309,7 @@ def test_a_batch_that_can_not_be_decoded(world: Any) -> None:
 
 @pytest.mark.parametrize("shape", ["json", "arrow"])
 @pytest.mark.parametrize("broken", ["raises", "too few", "no text"])
-def test_a_broken_decoder_breaks_nobody_else(
-    world: Any, monkeypatch: pytest.MonkeyPatch, broken: str, shape: str
-) -> None:
+def test_a_broken_decoder_breaks_nobody_else(world, monkeypatch, broken, shape):
     """Its events are shown as the spool stores them, and those of others as ever: live,
     and read back from the journal."""
 
@@ -350,7 +337,7 @@ def test_a_broken_decoder_breaks_nobody_else(
     assert good.gaps == tap.gaps == []
 
 
-def test_queries_have_a_limit(world: Any) -> None:
+def test_queries_have_a_limit(world):
     """So many different ones; the same one is free."""
     clients = [Origin("rsio", "r", "s", f"192.0.2.{n}:{n}") for n in range(5)]
     for number in range(64):
@@ -362,7 +349,7 @@ def test_queries_have_a_limit(world: Any) -> None:
     assert world.live.subscribers == 65
 
 
-def test_a_client_takes_its_share_of_queries(world: Any) -> None:
+def test_a_client_takes_its_share_of_queries(world):
     """… and leaves the others theirs; the same query as another's is free."""
     mine = [world.subscribe(f"tap?channel={number}") for number in range(16)]
     with pytest.raises(Fault, match=r"^E429 more than 16 .* of one client"):
@@ -391,7 +378,7 @@ def test_a_client_takes_its_share_of_queries(world: Any) -> None:
         ("strange", None, "strange"),
     ],
 )
-def test_who_is_one_client(peer: str, principal: str | None, client: str) -> None:
+def test_who_is_one_client(peer, principal, client):
     """Who it proved to be, or else where it is."""
     assert client_of(Origin("rsio", "r", "s", peer, principal)) == client
 
@@ -400,15 +387,13 @@ def test_who_is_one_client(peer: str, principal: str | None, client: str) -> Non
     ("query", "offset", "number"),
     [("from=1", None, 400), ("format=xml", None, 400), ("", 3, 416)],
 )
-def test_what_a_tap_can_not_do(
-    world: Any, query: str, offset: int | None, number: int
-) -> None:
+def test_what_a_tap_can_not_do(world, query, offset, number):
     """A key that means nothing, and an offset, are refused."""
     with pytest.raises(Fault, match=rf"^E{number} "):
         world.subscribe(f"tap?{query}", offset)
 
 
-def test_the_end_of_the_gateway(world: Any) -> None:
+def test_the_end_of_the_gateway(world):
     """When the daemon stops, taps end, and no more begin."""
     tap = world.subscribe("tap")
     world.live.stop()

@@ -77,7 +77,7 @@ def look_without_token(world: Any) -> Any:
     return lambda target: Viewer(site, world, target, "GET")
 
 
-def test_payloads_ask_for_a_token(world: Any, look_without_token: Any) -> None:
+def test_payloads_ask_for_a_token(world, look_without_token):
     """Without one, events come without what their senders wrote."""
     assert look_without_token("/api/tap").status == 403
     assert look_without_token("/api/tap?payload=no&find.payload=3").status == 403
@@ -101,9 +101,7 @@ def test_payloads_ask_for_a_token(world: Any, look_without_token: Any) -> None:
         ("find.peer=", [1, 2, 3]),
     ],
 )
-def test_texts_in_any_column(
-    world: Any, look: Any, query: str, lsns: list[int]
-) -> None:
+def test_texts_in_any_column(world, look, query, lsns):
     """In any case of letters; several must all be there."""
     viewer = look(f"/api/tap?{query}")
     world.commit(1, 1, 1)
@@ -111,7 +109,7 @@ def test_texts_in_any_column(
     assert viewer.lsns == lsns
 
 
-def test_a_rare_event_is_found_among_many(world: Any, look: Any) -> None:
+def test_a_rare_event_is_found_among_many(world, look):
     """A filter looks at more than the rate shows."""
     viewer = look("/api/tap?rate=4&find.seq=777")
     for _ in range(10):
@@ -120,7 +118,7 @@ def test_a_rare_event_is_found_among_many(world: Any, look: Any) -> None:
     assert viewer.lsns == [777]
 
 
-def test_each_listener_has_its_share(world: Any, look: Any) -> None:
+def test_each_listener_has_its_share(world, look):
     """One that has a thousand times as much does not hide another."""
     viewer = look("/api/tap?rate=8&fair=yes")
     for _ in range(10):
@@ -135,7 +133,7 @@ def test_each_listener_has_its_share(world: Any, look: Any) -> None:
     assert world.live.subscribers == 0
 
 
-def test_events_as_they_come(world: Any, look: Any) -> None:
+def test_events_as_they_come(world, look):
     """An event is one `data:` with its JSON."""
     viewer = look()
     assert viewer.status == 200
@@ -146,7 +144,7 @@ def test_events_as_they_come(world: Any, look: Any) -> None:
     assert viewer.shown[0]["payload"] == {"n": 1}
 
 
-def test_a_sample(world: Any, look: Any) -> None:
+def test_a_sample(world, look):
     """No more than `rate` a second; what is left out is told."""
     viewer = look("/api/tap?rate=8&channel=odd")
     for _ in range(20):
@@ -159,7 +157,7 @@ def test_a_sample(world: Any, look: Any) -> None:
     assert {"gap"} in [set(each) for each in viewer.shown]
 
 
-def test_what_was_not_asked_for_is_not_left_out(world: Any, look: Any) -> None:
+def test_what_was_not_asked_for_is_not_left_out(world, look):
     """Behind the last one that the rate allows come others, which the filter does not take."""
     viewer = look("/api/tap?rate=8&protocol=other")
     viewer.wait()
@@ -172,7 +170,7 @@ def test_what_was_not_asked_for_is_not_left_out(world: Any, look: Any) -> None:
     assert (viewer.lsns, len(viewer.shown)) == ([5, 6, 7], 3)
 
 
-def test_nobody_reads(world: Any, look: Any) -> None:
+def test_nobody_reads(world, look):
     """A viewer whose network is stuck gets nothing more written, and costs nothing."""
     viewer = look("/api/tap?rate=10000")
     viewer.server.writable(False)
@@ -185,14 +183,14 @@ def test_nobody_reads(world: Any, look: Any) -> None:
     assert viewer.lsns == list(range(1, 10))
 
 
-def test_a_sign_of_life(look: Any) -> None:
+def test_a_sign_of_life(look):
     """Where nothing happens, a comment now and then keeps the connection."""
     viewer = look()
     viewer.wait(16)
     assert viewer.connection.sent.rstrip().endswith(b":")
 
 
-def test_the_viewer_goes(world: Any, look: Any) -> None:
+def test_the_viewer_goes(world, look):
     """Nothing is left of it."""
     viewer = look()
     viewer.lose()
@@ -200,7 +198,7 @@ def test_the_viewer_goes(world: Any, look: Any) -> None:
     assert not world.clock.getDelayedCalls()
 
 
-def test_so_many_viewers(look: Any) -> None:
+def test_so_many_viewers(look):
     """16, and then when one goes."""
     viewers = [look() for _ in range(16)]
     assert look().status == 503
@@ -208,7 +206,7 @@ def test_so_many_viewers(look: Any) -> None:
     assert look().status == 200
 
 
-def test_the_gateway_stops(world: Any, look: Any) -> None:
+def test_the_gateway_stops(world, look):
     """The answer ends."""
     viewer = look()
     world.live.stop()
@@ -228,7 +226,7 @@ def test_the_gateway_stops(world: Any, look: Any) -> None:
         ("find.colour=red", 400),
     ],
 )
-def test_a_wrong_query(look: Any, query: str, status: int) -> None:
+def test_a_wrong_query(look, query, status):
     """It is refused with a word about it, in JSON."""
     viewer = look(f"/api/tap?{query}")
     assert viewer.status == status
@@ -236,7 +234,7 @@ def test_a_wrong_query(look: Any, query: str, status: int) -> None:
     assert json.loads(body)["error"]
 
 
-def test_head(world: Any, look: Any) -> None:
+def test_head(world, look):
     """HEAD says what it would be, and ends."""
     viewer = look(method="HEAD")
     assert viewer.status == 200

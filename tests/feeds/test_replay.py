@@ -22,7 +22,7 @@ UNBOUNDED = 2**63 - 1
 C = "c" * 10
 
 
-def test_from_the_first_event_on_then_live(world: Any) -> None:
+def test_from_the_first_event_on_then_live(world):
     """Archive, spool, sealed and open journal, then what comes: each lsn once."""
     world.commit(3, 2)
     world.seal()
@@ -46,7 +46,7 @@ def test_from_the_first_event_on_then_live(world: Any) -> None:
     assert reader.events[0]["payload"] == {"n": 1}
 
 
-def test_live_events_are_not_read_from_disk(world: Any, ambush: Any) -> None:
+def test_live_events_are_not_read_from_disk(world, ambush):
     """Who is up to date follows the ring."""
     reader = world.subscribe("events")
     reader.want(UNBOUNDED)
@@ -59,7 +59,7 @@ def test_live_events_are_not_read_from_disk(world: Any, ambush: Any) -> None:
 
 
 @pytest.mark.parametrize("shape", ["json", "arrow"])
-def test_between_two_lsns(world: Any, shape: str) -> None:
+def test_between_two_lsns(world, shape):
     """`from` and `to` are both included, in the midst of batches too; then it ends."""
     world.commit(5, 5)
     world.seal()
@@ -74,7 +74,7 @@ def test_between_two_lsns(world: Any, shape: str) -> None:
         assert reader.ended
 
 
-def test_to_an_event_that_is_still_to_come(world: Any) -> None:
+def test_to_an_event_that_is_still_to_come(world):
     """It waits for it, and ends there."""
     world.commit(2)
     reader = world.subscribe("events?to=5")
@@ -91,7 +91,7 @@ def test_to_an_event_that_is_still_to_come(world: Any) -> None:
 
 
 @pytest.mark.parametrize("shape", ["json", "arrow"])
-def test_filters(world: Any, shape: str) -> None:
+def test_filters(world, shape):
     """Only what was asked for, from files, journal and ring alike."""
     world.commit(4, 3, 2)
     world.seal()
@@ -116,7 +116,7 @@ def test_filters(world: Any, shape: str) -> None:
     assert everything.lsns == list(range(1, 28))
 
 
-def test_nothing_is_read_without_demand(world: Any) -> None:
+def test_nothing_is_read_without_demand(world):
     """Who does not ask costs nothing, and gets no more than asked for."""
     world.commit(10)
     reader = world.subscribe("events")
@@ -129,7 +129,7 @@ def test_nothing_is_read_without_demand(world: Any) -> None:
     assert reader.lsns == [1, 2, 3, 4, 5, 6, 7]
 
 
-def test_replays_leave_threads_to_others(world: Any) -> None:
+def test_replays_leave_threads_to_others(world):
     """However many there are, two are read at a time, each in its turn."""
     world.commit(5)
     readers = [world.subscribe("events") for _ in range(6)]
@@ -143,7 +143,7 @@ def test_replays_leave_threads_to_others(world: Any) -> None:
     assert readers[3].lsns == []
 
 
-def test_what_expired(world: Any) -> None:
+def test_what_expired(world):
     """An event that is in no file any more: 410, with the first that is."""
     world.commit(3)
     world.seal()
@@ -162,7 +162,7 @@ def test_what_expired(world: Any) -> None:
     assert oldest.lsns == [4, 5, 6, 7]
 
 
-def test_a_file_expires_between_two_helpings(world: Any) -> None:
+def test_a_file_expires_between_two_helpings(world):
     """What was asked for too late is told, and not left out."""
     for _ in range(2):
         world.commit(3)
@@ -182,7 +182,7 @@ def test_a_file_expires_between_two_helpings(world: Any) -> None:
     assert reader.error == "E410 lsn 4 is not there any more; the oldest is 7"
 
 
-def test_files_move_while_they_are_looked_for(world: Any, ambush: Any) -> None:
+def test_files_move_while_they_are_looked_for(world, ambush):
     """Published, removed, archived between two looks: it is found all the same."""
     world.commit(3)
     world.seal()
@@ -193,7 +193,7 @@ def test_files_move_while_they_are_looked_for(world: Any, ambush: Any) -> None:
     assert reader.lsns == [2, 3]
 
 
-def test_a_lost_event_is_given_as_such(world: Any) -> None:
+def test_a_lost_event_is_given_as_such(world):
     """What the journal's disk does not give back has its place, and a flaw."""
     world.commit(2)
     world.commit(3)
@@ -220,7 +220,7 @@ def test_a_lost_event_is_given_as_such(world: Any) -> None:
     assert [event.get("flaw") for event in again.events] == flaws
 
 
-def test_a_tail_that_was_written_again(world: Any) -> None:
+def test_a_tail_that_was_written_again(world):
     """What stands behind a failed sync is not an event: the later segment counts."""
     world.commit(2)
     stale = world.log.growing
@@ -239,7 +239,7 @@ def test_a_tail_that_was_written_again(world: Any) -> None:
     assert [event["payload"]["n"] for event in reader.events] == reader.lsns
 
 
-def test_offsets(world: Any) -> None:
+def test_offsets(world):
     """An offset counts events from `from` on; where it can not, that is said."""
     world.commit(9)
     for name, first in (("events", 5), ("events?from=3", 7)):
@@ -266,14 +266,14 @@ def test_offsets(world: Any) -> None:
         ("from=7", 416),
     ],
 )
-def test_what_can_not_be_had(world: Any, query: str, number: int) -> None:
+def test_what_can_not_be_had(world, query, number):
     """A wrong query is refused at once."""
     world.commit(5)
     with pytest.raises(Fault, match=rf"^E{number} "):
         world.subscribe(f"events?{query}")
 
 
-def test_so_many_at_a_time(world: Any) -> None:
+def test_so_many_at_a_time(world):
     """Reading has a limit, and a place is free again when its reader goes."""
     clients = [Origin("rsio", "r", "s", f"192.0.2.{n}:{n}") for n in range(5)]
     readers = [world.subscribe("events", origin=clients[n % 4]) for n in range(64)]
@@ -283,7 +283,7 @@ def test_so_many_at_a_time(world: Any) -> None:
     world.subscribe("events", origin=clients[4])
 
 
-def test_so_many_of_one_client(world: Any) -> None:
+def test_so_many_of_one_client(world):
     """One that takes all it can leaves places to others, whoever it says it is."""
     readers = [world.subscribe("events") for _ in range(16)]
     for port in (1, 2):
@@ -297,7 +297,7 @@ def test_so_many_of_one_client(world: Any) -> None:
     assert world.replay.subscribers == 17
 
 
-def test_a_replay_that_can_not_follow(world: Any) -> None:
+def test_a_replay_that_can_not_follow(world):
     """It reads what there is; then it is told, rather than wait for ever."""
     world.commit(5)
     clients = [Origin("rsio", "r", "s", f"192.0.2.{n}:{n}") for n in range(4)]
@@ -315,7 +315,7 @@ def test_a_replay_that_can_not_follow(world: Any) -> None:
     assert reader.error is None
 
 
-def test_from_the_latest(world: Any) -> None:
+def test_from_the_latest(world):
     """`from=latest` begins with the next event."""
     world.commit(5)
     reader = world.subscribe("events?from=latest")
@@ -326,7 +326,7 @@ def test_from_the_latest(world: Any) -> None:
     assert reader.lsns == [6, 7]
 
 
-def test_closing_while_it_is_read(world: Any) -> None:
+def test_closing_while_it_is_read(world):
     """Nothing is left of a subscriber that goes while a thread reads for it."""
     world.commit(5)
     reader = world.subscribe("events")
@@ -338,7 +338,7 @@ def test_closing_while_it_is_read(world: Any) -> None:
     assert world.live.held_bytes == 0
 
 
-def test_a_slow_reader_goes_back_to_the_files(make_world: Make) -> None:
+def test_a_slow_reader_goes_back_to_the_files(make_world):
     """Who loses the ring loses no event, and the ring does not grow."""
     world = make_world(ring_bytes=4000)
     slow = world.subscribe("events")
@@ -358,7 +358,7 @@ def test_a_slow_reader_goes_back_to_the_files(make_world: Make) -> None:
     assert slow.lsns == list(range(1, 301))
 
 
-def test_the_ring_has_news_while_a_file_is_read(world: Any) -> None:
+def test_the_ring_has_news_while_a_file_is_read(world):
     """What both have is given once."""
     first = world.subscribe("events?from=latest")
     first.want(1)
@@ -372,7 +372,7 @@ def test_the_ring_has_news_while_a_file_is_read(world: Any) -> None:
     assert second.lsns == [1]
 
 
-def test_the_end_of_the_gateway(world: Any) -> None:
+def test_the_end_of_the_gateway(world):
     """When the daemon stops, a stream ends with an error and not as if complete."""
     reader = world.subscribe("events")
     reader.want(5)
@@ -412,9 +412,7 @@ STEP = st.one_of(
     st.integers(300, 6000),
     st.sampled_from([1500, 6000, 20_000]),
 )
-def test_whatever_happens(
-    make_world: Make, ambush: Any, steps: list[Any], ring_bytes: int, pending_bytes: int
-) -> None:
+def test_whatever_happens(make_world, ambush, steps, ring_bytes, pending_bytes):
     """Events arrive, files move and expire, subscribers come, dawdle and go.
 
     Who reads `events` gets every lsn from its first on, each once and in order, or is
@@ -522,7 +520,7 @@ def moved(make_world: Make) -> Any:
 
 
 @pytest.mark.parametrize("shape", ["json", "arrow"])
-def test_events_say_which_incarnation_gave_them(moved: Any, shape: str) -> None:
+def test_events_say_which_incarnation_gave_them(moved, shape):
     """From files, of the journal and live."""
     reader = moved.subscribe(f"events?format={shape}")
     tap = moved.subscribe(f"tap?format={shape}")
@@ -548,9 +546,7 @@ def test_events_say_which_incarnation_gave_them(moved: Any, shape: str) -> None:
     ("incarnation", "first"),
     [(A, 1), (A, 4), (B, 4), (B, 7), (C, 8), (C, 10)],
 )
-def test_a_position_says_whose_lsn_it_is(
-    moved: Any, incarnation: str, first: int
-) -> None:
+def test_a_position_says_whose_lsn_it_is(moved, incarnation, first):
     """It goes on with what was given behind that, by whoever goes on."""
     reader = moved.subscribe(f"events?incarnation={incarnation}&from={first}")
     reader.want(UNBOUNDED)
@@ -570,9 +566,7 @@ def test_a_position_says_whose_lsn_it_is(
         (f"incarnation={C}&from=11", 416, ["still to come"]),
     ],
 )
-def test_a_position_that_is_not_ours_is_refused(
-    moved: Any, query: str, number: int, told: list[str]
-) -> None:
+def test_a_position_that_is_not_ours_is_refused(moved, query, number, told):
     """Never other events under the same number: both incarnations are named, and from
     where to go on."""
     with pytest.raises(Fault) as caught:
@@ -582,7 +576,7 @@ def test_a_position_that_is_not_ours_is_refused(
         assert words in caught.value.text
 
 
-def test_an_offset_is_a_position_too(moved: Any) -> None:
+def test_an_offset_is_a_position_too(moved):
     """As extension 2 counts, from lsn 1 on."""
     with pytest.raises(Fault, match="E409"):
         moved.subscribe(f"events?incarnation={A}", offset=5)
@@ -592,7 +586,7 @@ def test_an_offset_is_a_position_too(moved: Any) -> None:
     assert reader.lsns == list(range(4, 10))
 
 
-def test_without_an_incarnation_all_is_as_before(world: Any) -> None:
+def test_without_an_incarnation_all_is_as_before(world):
     """Whoever does not know of them, on either side."""
     world.commit(3)
     reader = world.subscribe("events?from=2")

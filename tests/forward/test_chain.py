@@ -65,7 +65,7 @@ def as_bytes(*sent: Sent) -> dict[str, bytes]:
 SHOP, SHIP = files("shop"), files("ship", 20)
 
 
-def test_files_go_on(region: Region) -> None:
+def test_files_go_on(region):
     """Those of all edges, and its own; each leaves the spool once the hub has it."""
     region.bring(*SHOP)
     region.bring(*SHIP)
@@ -81,7 +81,7 @@ def test_files_go_on(region: Region) -> None:
     assert region.hub.lsns("shop") == {A: [(1, 9)]}
 
 
-def test_what_waits_on_the_way_is_known_while_the_hub_is_away(region: Region) -> None:
+def test_what_waits_on_the_way_is_known_while_the_hub_is_away(region):
     """Of edges that come for the first time, too, and of a life that counts anew: or an audit
     at the hub would take for lost what an edge has handed on.
     """
@@ -100,7 +100,7 @@ def test_what_waits_on_the_way_is_known_while_the_hub_is_away(region: Region) ->
     assert region.forwarder.nodes == {"shop": 3, "ship": 60}
 
 
-def test_edges_have_their_turns(region: Region) -> None:
+def test_edges_have_their_turns(region):
     """A long backlog of one does not keep those of another for hours."""
     region.bring(*SHIP)
     region.bring(*SHOP)
@@ -118,7 +118,7 @@ def test_edges_have_their_turns(region: Region) -> None:
     assert len(order) == 23
 
 
-def test_the_last_one_comes_back_older(region: Region) -> None:
+def test_the_last_one_comes_back_older(region):
     """Each edge's files that it lacks come again out of the archive, also those of one that
     has brought nothing since, and in the middle.
     """
@@ -136,7 +136,7 @@ def test_the_last_one_comes_back_older(region: Region) -> None:
     assert region.hub.taker.files == 2 + len(SHIP[3:])
 
 
-def test_the_archive_is_listed_once(region: Region) -> None:
+def test_the_archive_is_listed_once(region):
     """Of a thousand edges it is long: after a reconnect all share one listing, and a hub that
     has come back older is brought what it lacks of each.
     """
@@ -159,7 +159,7 @@ def test_the_archive_is_listed_once(region: Region) -> None:
     assert listed.count(region.edge.archive) == 1
 
 
-def test_an_edge_begins_anew(region: Region) -> None:
+def test_an_edge_begins_anew(region):
     """What its earlier life left on the way goes over beside that of the present one, though
     that gives the same lsns; the archive keeps both.
     """
@@ -180,7 +180,7 @@ def test_an_edge_begins_anew(region: Region) -> None:
     assert region.forwarder.sent_files == 5
 
 
-def test_an_edge_that_the_hub_refuses(region: Region) -> None:
+def test_an_edge_that_the_hub_refuses(region):
     """As it has that node itself: those of all others go on, and it is said."""
     region.hub.directories.journal_of("shop").mkdir(parents=True)
     region.bring(*SHOP)
@@ -202,7 +202,7 @@ def test_an_edge_that_the_hub_refuses(region: Region) -> None:
     assert not region.forwarder.hub.denied
 
 
-def test_an_edge_of_the_archive_that_the_hub_refuses(region: Region) -> None:
+def test_an_edge_of_the_archive_that_the_hub_refuses(region):
     """It is asked for again, and goes on when that is over; when nothing of it is here any
     more, that it was refused is told no longer.
     """
@@ -227,8 +227,8 @@ def test_an_edge_of_the_archive_that_the_hub_refuses(region: Region) -> None:
 
 @pytest.mark.parametrize("bad", ["shop", "ship"])
 def test_an_edge_of_the_archive_whose_record_the_hub_can_not_read(
-    region: Region, monkeypatch: pytest.MonkeyPatch, bad: str
-) -> None:
+    region, monkeypatch, bad
+):
     """Files of the others come all the same, and its own once that is over."""
     region.bring(*SHOP, *SHIP)
     region.to_archive(*SHOP, *SHIP)
@@ -248,9 +248,7 @@ def test_an_edge_of_the_archive_whose_record_the_hub_can_not_read(
     assert region.hub.files() == as_bytes(*SHOP, *SHIP)
 
 
-def test_an_edge_that_is_newer_than_the_hub(
-    region: Region, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_edge_that_is_newer_than_the_hub(region, monkeypatch):
     """The hub can not read its files, which are sound here: those of all others go on."""
     bring = region.hub.taker.bring
 
@@ -275,7 +273,7 @@ def test_an_edge_that_is_newer_than_the_hub(
 
 
 @pytest.mark.parametrize("seed", range(some_of(20, 6)))
-def test_lines_that_are_cut_and_kills(tmp_path: Path, seed: int) -> None:
+def test_lines_that_are_cut_and_kills(tmp_path, seed):
     """Of both lines' ends, while edges bring files: all is at the hub once, and what has left
     the spool on the way was there by then.
     """

@@ -31,7 +31,7 @@ def pair(tmp_path: Path) -> Pair:
     return Pair(tmp_path)
 
 
-def test_files_go_to_the_hub_in_order(pair: Pair) -> None:
+def test_files_go_to_the_hub_in_order(pair):
     """Those that are there, and those that come; each stays in the spool until the hub has
     it, and then in the archive.
     """
@@ -54,7 +54,7 @@ def test_files_go_to_the_hub_in_order(pair: Pair) -> None:
     assert len(pair.open) == 1
 
 
-def test_a_hub_that_is_away(pair: Pair) -> None:
+def test_a_hub_that_is_away(pair):
     """It is asked again, with pauses that grow; how long it is away, and why, is known."""
     pair.away = True
     pair.publish(*FILES)
@@ -71,7 +71,7 @@ def test_a_hub_that_is_away(pair: Pair) -> None:
     assert pair.hub.files() == ALL
 
 
-def test_a_hub_without_room(pair: Pair) -> None:
+def test_a_hub_without_room(pair):
     """Its reason is known here; nothing is sent again, and nothing leaves."""
     pair.hub.full = "the spool holds 20 GiB"
     pair.publish(*FILES)
@@ -89,9 +89,7 @@ def test_a_hub_without_room(pair: Pair) -> None:
     assert len(pair.lines) < 30
 
 
-def test_a_file_that_is_refused_is_not_sent_without_end(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_refused_is_not_sent_without_end(pair, monkeypatch):
     """By a hub that does not know its form: each time costs all of its bytes, so the pauses
     grow, though the hub answers.  It stays, and goes over when that knows it.
     """
@@ -112,7 +110,7 @@ def test_a_file_that_is_refused_is_not_sent_without_end(
     assert pair.archived() == [*ALL]
 
 
-def test_an_archive_that_takes_no_file(pair: Pair) -> None:
+def test_an_archive_that_takes_no_file(pair):
     """What the hub has stays in the spool meanwhile; it is not asked ten times a second."""
     pair.disk.full = True
     pair.publish(*FILES[:2])
@@ -127,7 +125,7 @@ def test_an_archive_that_takes_no_file(pair: Pair) -> None:
     assert [*pair.hub.files()] == [*ALL][:2]
 
 
-def test_a_file_that_is_none(pair: Pair) -> None:
+def test_a_file_that_is_none(pair):
     """Its hub says so: if it is that, it is set aside, and those behind it go on."""
     pair.publish(*FILES)
     (pair.edge.spool / FILES[0].name).write_bytes(Sent(1, 200, node="other").data)
@@ -139,7 +137,7 @@ def test_a_file_that_is_none(pair: Pair) -> None:
     assert "it has events of other nodes" in reason.read_text()
 
 
-def test_a_file_that_is_damaged(pair: Pair) -> None:
+def test_a_file_that_is_damaged(pair):
     """It is set aside with its reason, as the Spark job does, and the others go on."""
     broken = pair.edge.spool / FILES[0].name
     pair.publish(FILES[0], FILES[1])
@@ -156,9 +154,7 @@ def test_a_file_that_is_damaged(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("why", [OSError(errno.EMFILE, "too many"), MemoryError()])
-def test_a_file_that_can_not_be_read_now(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch, why: Exception
-) -> None:
+def test_a_file_that_can_not_be_read_now(pair, monkeypatch, why):
     """It is not taken for one that is damaged: it waits, as those behind it do."""
 
     def failing(opened: object) -> Any:
@@ -175,7 +171,7 @@ def test_a_file_that_can_not_be_read_now(
     assert pair.forwarder.set_aside == 0
 
 
-def test_what_can_not_be_brought_is_told(pair: Pair) -> None:
+def test_what_can_not_be_brought_is_told(pair):
     """Files of a node that is none of ours, and of one that the hub does not take from here."""
     pair.names.add("held")
     pair.hub.require({"edge": "secret"})
@@ -189,7 +185,7 @@ def test_what_can_not_be_brought_is_told(pair: Pair) -> None:
     assert left == {f"other_{A}": [(1, 5)], f"held_{A}": [(1, 3)]}
 
 
-def test_a_clock_that_is_set(pair: Pair) -> None:
+def test_a_clock_that_is_set(pair):
     """The hub says that it is off as long as that is so: each request says what it shows."""
     pair.forwarder.start(0)
     pair.run(20)
@@ -204,7 +200,7 @@ def test_a_clock_that_is_set(pair: Pair) -> None:
     assert ["1.0 h ahead" in one for one in pair.hub.troubles] == [True]
 
 
-def test_nothing_leaves_before_it_is_told(pair: Pair) -> None:
+def test_nothing_leaves_before_it_is_told(pair):
     """A hub that has it and could not say so: it stays, and is not sent again."""
     pair.forwarder.start(0)
     pair.run(1)
@@ -220,7 +216,7 @@ def test_nothing_leaves_before_it_is_told(pair: Pair) -> None:
     assert pair.hub.taker.files == 1
 
 
-def test_a_hub_that_hangs_up_on_all(pair: Pair) -> None:
+def test_a_hub_that_hangs_up_on_all(pair):
     """It says who it is each time, and then nothing more: the pauses grow nevertheless."""
     pair.cuts = itertools.repeat((2000, float("inf")))
     pair.publish(Sent(1, 1000))
@@ -233,7 +229,7 @@ def test_a_hub_that_hangs_up_on_all(pair: Pair) -> None:
     assert pair.archived() == [Sent(1, 1000).name]
 
 
-def test_the_line_is_cut_in_every_place(tmp_path: Path) -> None:
+def test_the_line_is_cut_in_every_place(tmp_path):
     """After any number of bytes that either side says: all of it is there once, in the same
     bytes.
     """
@@ -256,7 +252,7 @@ def test_the_line_is_cut_in_every_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_lines_that_are_cut_again_and_again(tmp_path: Path, seed: int) -> None:
+def test_lines_that_are_cut_again_and_again(tmp_path, seed):
     """Both ends are killed meanwhile; files come all the while, and what was told to be
     there stays there.
     """
@@ -292,7 +288,7 @@ def test_lines_that_are_cut_again_and_again(tmp_path: Path, seed: int) -> None:
     assert pair.archived() == [*ALL]
 
 
-def test_a_slow_line(pair: Pair) -> None:
+def test_a_slow_line(pair):
     """64 kbit/s, an answer after two seconds: it is full nearly all the time."""
     pair.slow = 8000.0, 1.0
     files = [Sent(1 + 900 * number, 900) for number in range(20)]
@@ -307,7 +303,7 @@ def test_a_slow_line(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_line_that_is_bad(tmp_path: Path, seed: int) -> None:
+def test_a_line_that_is_bad(tmp_path, seed):
     """Slow, and of ten connections three are lost before they are there, or in the middle:
     all comes over, once, and what has come is not sent again each time.
     """
@@ -336,7 +332,7 @@ def test_a_line_that_is_bad(tmp_path: Path, seed: int) -> None:
     assert sum(line.carried for line in pair.lines) < 2 * size
 
 
-def test_a_hub_that_says_nothing(pair: Pair) -> None:
+def test_a_hub_that_says_nothing(pair):
     """A line that is dead and not closed is given up after a minute."""
     pair.forwarder.start(0)
     pair.run(1)
@@ -349,7 +345,7 @@ def test_a_hub_that_says_nothing(pair: Pair) -> None:
     assert pair.archived() == [FILES[0].name]
 
 
-def test_a_rate(pair: Pair) -> None:
+def test_a_rate(pair):
     """So many bytes a second, and no more; others have the rest of the line."""
     large = Sent(1, 60_000)
     pair.settings = options_of(Forward, to="http://hub:7410", rate=1 << 14)
@@ -366,9 +362,7 @@ def test_a_rate(pair: Pair) -> None:
 
 @pytest.mark.parametrize("lost", [FILES[1:3], FILES[3:], FILES])
 @pytest.mark.parametrize("running", [True, False])
-def test_a_hub_that_was_put_back(
-    pair: Pair, lost: list[Sent], *, running: bool
-) -> None:
+def test_a_hub_that_was_put_back(pair, lost, *, running):
     """It is sent again what it lacks, also in the middle, out of the archive; and nothing
     else is.
     """
@@ -387,9 +381,7 @@ def test_a_hub_that_was_put_back(
     assert pair.forwarder.arrived_lsn == 705 or not running
 
 
-def test_an_archive_that_can_not_be_listed_once(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_archive_that_can_not_be_listed_once(pair, monkeypatch):
     """A hub that was put back is sent what it lacks as soon as it can be."""
     pair.publish(*FILES)
     pair.forwarder.start(0)
@@ -411,9 +403,7 @@ def test_an_archive_that_can_not_be_listed_once(
     assert pair.hub.files() == ALL
 
 
-def test_a_hub_that_is_put_back_right_after_an_answer(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hub_that_is_put_back_right_after_an_answer(pair, monkeypatch):
     """What it told before is no word of what it has since."""
     put = module.Hub._put
 
@@ -433,7 +423,7 @@ def test_a_hub_that_is_put_back_right_after_an_answer(
     assert pair.hub.files() == ALL
 
 
-def test_an_answer_without_end() -> None:
+def test_an_answer_without_end():
     """It takes no more memory than any answer of a hub has."""
 
     class Endless:
@@ -461,7 +451,7 @@ def test_an_answer_without_end() -> None:
     assert line.over
 
 
-def test_a_hub_whose_records_were_removed(pair: Pair) -> None:
+def test_a_hub_whose_records_were_removed(pair):
     """All that is still here is offered to it, and what is there is not taken again."""
     pair.publish(*FILES)
     pair.forwarder.start(0)
@@ -475,7 +465,7 @@ def test_a_hub_whose_records_were_removed(pair: Pair) -> None:
     assert pair.hub.lsns() == {A: [(1, 705)]}
 
 
-def test_what_is_here_no_more_is_told(pair: Pair) -> None:
+def test_what_is_here_no_more_is_told(pair):
     """A hub that lacks what has left the archive has a hole, which the log names."""
     pair.publish(*FILES)
     pair.forwarder.start(0)
@@ -497,7 +487,7 @@ def test_what_is_here_no_more_is_told(pair: Pair) -> None:
     assert pair.hub.lsns() == {A: [(1, 200), (204, 705)]}
 
 
-def test_an_edge_that_was_restored_from_a_copy(pair: Pair) -> None:
+def test_an_edge_that_was_restored_from_a_copy(pair):
     """What is left of its earlier incarnation comes, what is there does not come again."""
     pair.publish(FILES[0])
     pair.forwarder.start(0)
@@ -514,7 +504,7 @@ def test_an_edge_that_was_restored_from_a_copy(pair: Pair) -> None:
     assert pair.hub.lsns() == {A: [(1, 203)], B: [(204, 205)]}
 
 
-def test_another_past_of_one_incarnation(pair: Pair) -> None:
+def test_another_past_of_one_incarnation(pair):
     """A machine that was resumed from a copy of its memory brings other events under names
     that are there: they go over under an incarnation of their own.  Of other bounds, the
     hub takes what comes, and its job compares.
@@ -534,7 +524,7 @@ def test_another_past_of_one_incarnation(pair: Pair) -> None:
     assert pair.hub.lsns()[A] == [(1, 204)]
 
 
-def test_two_gateways_of_one_name(pair: Pair, tmp_path: Path) -> None:
+def test_two_gateways_of_one_name(pair, tmp_path):
     """Each brings its own events, and nothing is refused for good or lost."""
     pair.publish(FILES[0])
     pair.forwarder.start(0)
@@ -553,7 +543,7 @@ def test_two_gateways_of_one_name(pair: Pair, tmp_path: Path) -> None:
     assert pair.hub.files() == {one.name: one.data for one in sent}
 
 
-def test_another_configuration(pair: Pair) -> None:
+def test_another_configuration(pair):
     """It goes on with that, on a new connection; with the same one it does not."""
     pair.forwarder.start(0)
     pair.run(1)
@@ -569,7 +559,7 @@ def test_another_configuration(pair: Pair) -> None:
     assert pair.threads.tasks == []
 
 
-def test_what_a_gateway_says_of_itself_comes_to_the_hub(pair: Pair) -> None:
+def test_what_a_gateway_says_of_itself_comes_to_the_hub(pair):
     """At once on each connection, and once a minute, with when it was heard; one that others
     have said comes once until it is said anew, and keeps when that was.  The hub keeps
     nothing of a node that this name may not bring.
@@ -618,9 +608,7 @@ def test_what_a_gateway_says_of_itself_comes_to_the_hub(pair: Pair) -> None:
     assert heard()["shop"] == (3, 11.0)
 
 
-def test_a_word_that_the_hub_can_not_keep(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_word_that_the_hub_can_not_keep(pair, monkeypatch):
     """Files go over all the same, and so do the words behind it."""
     words = [
         (node, A, encode(NodeRecord(A, 1, 7, 5.0, "journal"))) for node in ("a", "b")
@@ -641,7 +629,7 @@ def test_a_word_that_the_hub_can_not_keep(
     assert [one.node for one in at_hub(pair.hub.directories.arrivals)] == ["b"]
 
 
-def test_two_gateways_of_one_name_are_told(pair: Pair) -> None:
+def test_two_gateways_of_one_name_are_told(pair):
     """Those that speak in turns, and do not go on from each other."""
     taker = pair.hub.taker
 
@@ -660,7 +648,7 @@ def test_two_gateways_of_one_name_are_told(pair: Pair) -> None:
     assert taker.twins == ["edge"]
 
 
-def test_two_damaged_files_of_one_name(pair: Pair) -> None:
+def test_two_damaged_files_of_one_name(pair):
     """Neither takes the place of the other in poison/."""
     for damaged in (b"one", b"another"):
         (pair.edge.spool / FILES[0].name).write_bytes(damaged)

@@ -44,7 +44,7 @@ def several(tmp_path: Path) -> Several:
     return Several(tmp_path)
 
 
-def test_the_first_that_is_there(several: Several) -> None:
+def test_the_first_that_is_there(several):
     """It has the files; the second gets none while the first is away for a moment."""
     several.publish(FILES[0])
     several.run()
@@ -59,7 +59,7 @@ def test_the_first_that_is_there(several: Several) -> None:
     assert several.forwarder.hub.place == 1
 
 
-def test_the_next_one(several: Several) -> None:
+def test_the_next_one(several):
     """After `next_after` without any; it says what it has, and gets all that is still here."""
     several.publish(*FILES[:2])
     several.run()
@@ -73,7 +73,7 @@ def test_the_next_one(several: Several) -> None:
     assert several.forwarder.arrived_lsn == 205
 
 
-def test_none_of_them(several: Several) -> None:
+def test_none_of_them(several):
     """All are named, with how long none was there."""
     for to in (FIRST, SECOND, THIRD):
         several.kill(to)
@@ -87,7 +87,7 @@ def test_none_of_them(several: Several) -> None:
     assert several.forwarder.hub.to == THIRD
 
 
-def test_the_first_one_is_back(several: Several) -> None:
+def test_the_first_one_is_back(several):
     """It is asked, beside the connection to the other, and gets what it has missed."""
     several.publish(FILES[0])
     several.run()
@@ -107,7 +107,7 @@ def test_the_first_one_is_back(several: Several) -> None:
     assert len(several.open) == 1
 
 
-def test_a_hub_that_is_there_and_refuses(several: Several) -> None:
+def test_a_hub_that_is_there_and_refuses(several):
     """A wrong token there does not keep the files from the next one."""
     several.hubs[FIRST].require({"edge": "secret"})
     several.cut()
@@ -118,7 +118,7 @@ def test_a_hub_that_is_there_and_refuses(several: Several) -> None:
     assert not several.forwarder.hub.denied
 
 
-def test_a_hub_that_is_there_and_refuses_the_node(several: Several) -> None:
+def test_a_hub_that_is_there_and_refuses_the_node(several):
     """It says welcome, and has the node itself: the next one keeps the files,
     however often the first is asked, until that is over.
     """
@@ -141,7 +141,7 @@ def test_a_hub_that_is_there_and_refuses_the_node(several: Several) -> None:
     assert first.files() == ALL
 
 
-def test_a_file_that_one_may_have(several: Several) -> None:
+def test_a_file_that_one_may_have(several):
     """It has it, and could not say so: the next one gets it, too, and each has it once."""
     several.run(1)
     several.lines[-1].down = 0
@@ -158,7 +158,7 @@ def test_a_file_that_one_may_have(several: Several) -> None:
         assert several.hubs[to].taker.files == 1
 
 
-def test_what_the_archive_has_no_more(several: Several) -> None:
+def test_what_the_archive_has_no_more(several):
     """A hub that comes late lacks it: that is no less a hole for being at another one."""
     several.publish(*FILES[:2])
     several.run()
@@ -169,7 +169,7 @@ def test_what_the_archive_has_no_more(several: Several) -> None:
     assert several.hubs[SECOND].lsns() == {A: [(201, 203)]}
 
 
-def test_another_order(several: Several) -> None:
+def test_another_order(several):
     """A reload begins at the first again."""
     several.kill(FIRST)
     several.run(40)
@@ -180,7 +180,7 @@ def test_another_order(several: Several) -> None:
 
 
 @pytest.mark.parametrize("seed", range(some_of(40, 10)))
-def test_hubs_that_come_and_go(tmp_path: Path, seed: int) -> None:
+def test_hubs_that_come_and_go(tmp_path, seed):
     """At any moment, with kills of all and, in half of the runs, slow renames: what has left the spool is at one of them, each takes
     each file once, and all that were there at the end have the same.
     """

@@ -22,7 +22,7 @@ _SECONDS = os.environ.get("FUZZ_SECONDS", str(some_of(5, 1)))
     reason="atheris has no wheel for this platform",
 )
 @pytest.mark.parametrize("target", sorted(p.stem for p in _HERE.glob("fuzz_*.py")))
-def test_fuzz(target: str, tmp_path: Path) -> None:
+def test_fuzz(target, tmp_path):
     """Nothing but batches, replies and refusals comes of bytes that look for trouble."""
     done = run(
         # A process begins with the peak memory of the one that made it, which may be

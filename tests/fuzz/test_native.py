@@ -24,7 +24,7 @@ _END_AFTER = 4 * PATIENCE + float(_SECONDS)
 _SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
-def test_it_says_what_the_reference_says() -> None:
+def test_it_says_what_the_reference_says():
     """Of frames and JSON that are sound, and of what is left of them after some changes."""
     if native.kernel is None:
         lacking("gateway-native is not installed: make native")
@@ -34,7 +34,7 @@ def test_it_says_what_the_reference_says() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["quick", "portable"])
-def test_it_reads_nothing_that_is_not_there(kind: str, tmp_path: Path) -> None:
+def test_it_reads_nothing_that_is_not_there(kind, tmp_path):
     """Built with ASan and UBSan, for this machine and for one without its instructions."""
     compiler = program("gcc")
     headers = sysconfig.get_path("include")

@@ -15,10 +15,7 @@ import pytest
 import yaml
 
 import deadlines
-from chromium import Chromium
 from daemons import Daemon, free_port, tls
-from gateway_testkit.certificates import Authority
-from making import Make
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 SECTION = PAGE.read_text().partition("### By TLS, and by a unix socket\n")[2]
@@ -54,7 +51,7 @@ def started(daemon: Daemon) -> Daemon:
     return daemon
 
 
-def test_by_tls(prepare: Make[Daemon], authority: Authority, tmp_path: Path) -> None:
+def test_by_tls(prepare, authority, tmp_path):
     """Who knows the authority is answered, with the token; plain HTTP is told why not."""
     admin, lines = written(0)
     port = str(free_port())
@@ -89,9 +86,7 @@ def test_by_tls(prepare: Make[Daemon], authority: Authority, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_the_live_page_over_tls(
-    prepare: Make[Daemon], authority: Authority, chromium: Chromium
-) -> None:
+def test_the_live_page_over_tls(prepare, authority, chromium):
     """A browser that is given the token sees it live, and nothing is refused to it."""
     pair = authority.issue("gw", valid=VALID)
     daemon = prepare(admin={"tls": tls(pair), "token": "s3cret"})
@@ -105,7 +100,7 @@ def test_the_live_page_over_tls(
     assert chromium.console == []
 
 
-def test_by_a_unix_socket(prepare: Make[Daemon], tmp_path: Path) -> None:
+def test_by_a_unix_socket(prepare, tmp_path):
     """Whom its file lets in may do all, without a token."""
     admin, lines = written(1)
     path = tmp_path / "admin.sock"

@@ -164,7 +164,7 @@ def world(start: Make[Daemon], tmp_path: Path) -> Iterator[World]:
 @pytest.mark.fresh
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_full_spool_suspends_senders(world: World) -> None:
+def test_a_full_spool_suspends_senders(world):
     """With nobody to take files away there is no demand, at no cost; when somebody
     does, again and again, everything arrives, once.
     """

@@ -15,7 +15,6 @@ import pytest
 
 from daemons import Daemon, free_port, listener
 from deadlines import eventually
-from making import Make
 
 SENDERS = 6
 
@@ -86,9 +85,7 @@ class Sender(threading.Thread):
                 self.unheard -= 1
 
 
-def test_a_gateway_that_was_started_again_gets_its_share(
-    prepare: Make, tmp_path: Path, connect: Make
-) -> None:
+def test_a_gateway_that_was_started_again_gets_its_share(prepare, tmp_path, connect):
     """Six senders are all with the other one by then, and go on for as long as they are let:
     with an age of theirs they are three and three, and nothing is doubled.
     """

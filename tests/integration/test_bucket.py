@@ -28,7 +28,6 @@ from gateway.store.node.incarnation import KEY
 from gateway.store.objects.bucket import AlreadyThere, Changed, commit, probe
 from gateway.store.objects.node_record import NodeRecord, name_of
 from gateway.store.spool.consumed import objects_of
-from gateway_testkit.seaweed import Seaweed
 from incarnations import A
 from making import Make
 from programs import running
@@ -123,8 +122,8 @@ def incomplete(daemon: Daemon) -> str:
     "way", ["killed", pytest.param("stopped", marks=pytest.mark.long)]
 )
 def test_a_disk_is_lost_and_nobody_gives_its_names_again(
-    prepare: Make[Daemon], free_port: Callable[[], int], tmp_path: Path, way: str
-) -> None:
+    prepare, free_port, tmp_path, way
+):
     """Somebody removes the newest objects, then the disk goes: what comes after it has
     other names, and of whoever stopped in good order is told what is missing, by number."""
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
@@ -160,7 +159,7 @@ def test_a_disk_is_lost_and_nobody_gives_its_names_again(
         assert "complete: " in audited(daemon, theirs)
 
 
-def test_two_gateways_of_one_name(prepare: Make[Daemon]) -> None:
+def test_two_gateways_of_one_name(prepare):
     """Each is an incarnation; the second one waits for nobody, and stops nobody."""
     with small_s3() as server:
         settings: dict[str, Any] = {
@@ -176,7 +175,7 @@ def test_two_gateways_of_one_name(prepare: Make[Daemon]) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_of_somebody_else(seaweed: Seaweed) -> None:
+def test_a_server_of_somebody_else(seaweed):
     """SeaweedFS: a name is made once, whoever races for it; what is new is listed."""
     bucket = bucket_at(seaweed.url, "a/b")
     probe(bucket, "gw")
@@ -227,9 +226,7 @@ def test_a_server_of_somebody_else(seaweed: Seaweed) -> None:
 
 
 @pytest.mark.slow
-def test_a_bucket_with_versions_keeps_what_the_job_removes(
-    seaweed: Seaweed, tmp_path: Path
-) -> None:
+def test_a_bucket_with_versions_keeps_what_the_job_removes(seaweed, tmp_path):
     """With `spool.after: delete`: it is out of every list, a file of its name may be made
     again, and the version that went is there under its own name, for no copy."""
     keep_versions(seaweed)

@@ -47,7 +47,7 @@ process.env.GAME_TOKEN = "s3cret";
 
 @pytest.mark.needs_npm
 @pytest.mark.smoke
-def test_pomelo(start: Make, npm: Make, tmp_path: Path) -> None:
+def test_pomelo(start, npm, tmp_path):
     """The program for browsers, and that for Node, hear that their request is stored."""
     _, port = daemon_of("pomelo", start, tmp_path).address("game")
     program = npm(*packages())
@@ -62,7 +62,7 @@ def test_pomelo(start: Make, npm: Make, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_rsio(start: Make, tmp_path: Path) -> None:
+def test_rsio(start, tmp_path):
     """The program sends, and so does the line for a shell; both are stored."""
     daemon = daemon_of("rsio", start, tmp_path)
     _, port = daemon.address("streams")
@@ -85,7 +85,7 @@ def test_rsio(start: Make, tmp_path: Path) -> None:
     assert stored == [17.5, 18, 19]
 
 
-def test_python_logging(start: Make, tmp_path: Path) -> None:
+def test_python_logging(start, tmp_path):
     """A record of the handler, with its queue in a file, and an event of the other program."""
     daemon = start(listeners=[listener("beats", "lumberjack")])
     _, port = daemon.address("beats")
@@ -102,7 +102,7 @@ def test_python_logging(start: Make, tmp_path: Path) -> None:
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("page", ["docs/clients/pravega.md", "docs/pravega.md"])
-def test_pravega(serve: Make, pravega_client: object, page: str) -> None:
+def test_pravega(serve, pravega_client, page):
     """The program of the clients' page, and that of docs/pravega.md, which reads as well."""
     streams = serve()
     [program] = fenced.blocks(page, "python")

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import ssl
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from pylogbeat import ConnectionException, PyLogBeatClient
 
 from daemons import listener, tls
 from deadlines import eventually, run
-from making import Make
 
 LOGGING_PROGRAM = """
 import logging, sys
@@ -47,7 +45,7 @@ def payloads(rows: list[dict[str, Any]]) -> list[Any]:
     return [json.loads(row["payload"]) for row in rows]
 
 
-def test_what_pylogbeat_sends_arrives(start: Make) -> None:
+def test_what_pylogbeat_sends_arrives(start):
     """Window after window on one connection, whose sequence numbers never reset."""
     daemon = start()
     with PyLogBeatClient(*daemon.address()) as client:
@@ -70,7 +68,7 @@ def test_what_pylogbeat_sends_arrives(start: Make) -> None:
     assert daemon.listener()["events"] == 50
 
 
-def test_a_big_window_arrives(start: Make) -> None:
+def test_a_big_window_arrives(start):
     """Twenty thousand events in one window, acknowledged as one."""
     daemon = start()
     with PyLogBeatClient(*daemon.address()) as client:
@@ -79,7 +77,7 @@ def test_a_big_window_arrives(start: Make) -> None:
     assert payloads(daemon.rows()) == messages(20_000)
 
 
-def test_text_of_all_kinds_arrives_unchanged(start: Make) -> None:
+def test_text_of_all_kinds_arrives_unchanged(start):
     """Whatever the script, escaped or not: the bytes are the client's."""
     sent = [
         json.dumps({"message": text}, ensure_ascii=False).encode()
@@ -98,7 +96,7 @@ def test_text_of_all_kinds_arrives_unchanged(start: Make) -> None:
     assert {row["flaw"] for row in rows} == {None}
 
 
-def test_events_that_are_no_json_are_acknowledged_and_kept(start: Make) -> None:
+def test_events_that_are_no_json_are_acknowledged_and_kept(start):
     """A poison event does not make its sender loop; it is stored with its flaw."""
     sent = [b"{nope", b"", b'{"m":"\xff\xfe"}', b'{"fine":true}']
     daemon = start()
@@ -112,7 +110,7 @@ def test_events_that_are_no_json_are_acknowledged_and_kept(start: Make) -> None:
     ]  # fmt: skip
 
 
-def test_an_empty_window_is_acknowledged(start: Make) -> None:
+def test_an_empty_window_is_acknowledged(start):
     """`send([])` returns, and the connection goes on."""
     daemon = start()
     with PyLogBeatClient(*daemon.address()) as client:
@@ -122,7 +120,7 @@ def test_an_empty_window_is_acknowledged(start: Make) -> None:
     assert payloads(daemon.rows()) == messages(1)
 
 
-def test_tls_is_recorded(start: Make, authority: Any) -> None:
+def test_tls_is_recorded(start, authority):
     """A client that verifies our certificate gets through; its events say TLSv1.3."""
     pair = authority.issue("gateway.example")
     daemon = start(listeners=[listener("beats", "lumberjack", tls=tls(pair))])
@@ -137,7 +135,7 @@ def test_tls_is_recorded(start: Make, authority: Any) -> None:
     assert {row["principal"] for row in rows} == {None}
 
 
-def test_a_client_certificate_names_the_principal(start: Make, authority: Any) -> None:
+def test_a_client_certificate_names_the_principal(start, authority):
     """Who proves to be web-1 is `CN=web-1` in each event; who proves nothing is out."""
     pair, ours = authority.issue("gateway.example"), authority.issue("web-1")
     mutual = tls(pair, client_auth="required", client_ca=str(authority.ca))
@@ -159,7 +157,7 @@ def test_a_client_certificate_names_the_principal(start: Make, authority: Any) -
     eventually(lambda: "TLS handshake failed" in daemon.log, "a line about nobody")
 
 
-def test_records_of_python_logging_arrive(start: Make, tmp_path: Path) -> None:
+def test_records_of_python_logging_arrive(start, tmp_path):
     """All that python-logstash-async was given is there when its program has ended.
 
     (Its own queue does not keep their order.)

@@ -7,7 +7,6 @@ one.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pyspark
 import pytest
@@ -33,9 +32,7 @@ pytestmark = [
 ]
 
 
-def test_a_gateway_and_a_worker_are_lost_and_no_event(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gateway_and_a_worker_are_lost_and_no_event(tmp_path, monkeypatch):
     """Killed with its disk, killed with a batch: the table has every event once."""
     needs.check()
     for name, value in OF_A_CLUSTER.items():

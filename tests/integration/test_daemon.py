@@ -36,7 +36,6 @@ from gateway.protocols.pravega.wire_segments import CreateSegment
 from gateway.protocols.rsio import wire as rsio
 from gateway.protocols.rsio.messages import ClientHello, Goodbye, OnSubscribe, Request
 from gateway.sdk.arrivals import DIGEST, EVENTS, digest_field
-from making import Make
 
 TERMINATED = (-signal.SIGTERM, 128 + signal.SIGTERM)
 """twistd ends by the signal that it was sent, or says so as a shell would."""
@@ -53,7 +52,7 @@ def event(number: int) -> dict[str, int]:
 # -- start --------------------------------------------------------------------------
 
 
-def test_a_port_that_is_taken_ends_the_start(prepare: Make) -> None:
+def test_a_port_that_is_taken_ends_the_start(prepare):
     """It exits with a failure and names listener, address and reason."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         where = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -63,7 +62,7 @@ def test_a_port_that_is_taken_ends_the_start(prepare: Make) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_an_admin_port_that_is_taken_ends_the_start(prepare: Make) -> None:
+def test_an_admin_port_that_is_taken_ends_the_start(prepare):
     """It exits with a failure and names the port's purpose and its address."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         where = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -77,7 +76,7 @@ def test_an_admin_port_that_is_taken_ends_the_start(prepare: Make) -> None:
 
 
 @pytest.mark.fresh
-def test_a_start_in_the_background(prepare: Make) -> None:
+def test_a_start_in_the_background(prepare):
     """Without `-n` it comes back when events are taken, or says why they are not."""
     daemon = prepare()
     pid_file = daemon.config.with_name("twistd.pid")
@@ -106,7 +105,7 @@ def test_a_start_in_the_background(prepare: Make) -> None:
         eventually(lambda: not pid_file.exists(), "it has ended")
 
 
-def test_a_disk_that_is_not_mounted(tmp_path: Path, prepare: Make) -> None:
+def test_a_disk_that_is_not_mounted(tmp_path, prepare):
     """A link leads nowhere: the start names it and what to do, and makes nothing."""
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "nowhere")
@@ -141,7 +140,7 @@ class WithClosed(Daemon):
         "<&- >&- 2>&-",
     ],
 )
-def test_a_start_without_standard_files(tmp_path: Path, closed: str) -> None:
+def test_a_start_without_standard_files(tmp_path, closed):
     """Their numbers are given to no other file, into which prints would go: neither here
     nor in the processes that write the spool's.
     """
@@ -161,7 +160,7 @@ def test_a_start_without_standard_files(tmp_path: Path, closed: str) -> None:
         assert len(daemon.rows()) == 5
 
 
-def test_a_lost_end_of_the_journal_is_told(start: Make, gateway_command: Make) -> None:
+def test_a_lost_end_of_the_journal_is_told(start, gateway_command):
     """Whoever removes the open segment: its events are missed, by lsn, and their lsns
     are not given again.
     """
@@ -188,9 +187,7 @@ def test_a_lost_end_of_the_journal_is_told(start: Make, gateway_command: Make) -
     assert (hole["first"], hole["last"]) == (1, 5)
 
 
-def test_a_renamed_node_leaves_nothing_behind(
-    start: Make, prepare: Make, gateway_command: Make
-) -> None:
+def test_a_renamed_node_leaves_nothing_behind(start, prepare, gateway_command):
     """What was acknowledged under the old name is published, and the audit fails until
     it is.
     """
@@ -212,7 +209,7 @@ def test_a_renamed_node_leaves_nothing_behind(
     assert len(list((first.data / "spool").glob("events-host-a_*.parquet"))) == 1
 
 
-def test_a_directory_has_one_daemon(start: Make, prepare: Make) -> None:
+def test_a_directory_has_one_daemon(start, prepare):
     """A second one refuses and says who is there; the first is not disturbed."""
     first = start()
     done = prepare("second", data_dir=str(first.data), node="gw-2").run()
@@ -223,7 +220,7 @@ def test_a_directory_has_one_daemon(start: Make, prepare: Make) -> None:
     assert first.listener()["events"] == 1
 
 
-def test_two_daemons_with_a_directory_each_get_along(start: Make) -> None:
+def test_two_daemons_with_a_directory_each_get_along(start):
     """Each has its own lsns and files."""
     daemons = [start(name) for name in ("one", "two")]
     for number, daemon in enumerate(daemons):
@@ -234,7 +231,7 @@ def test_two_daemons_with_a_directory_each_get_along(start: Make) -> None:
         assert [json.loads(row["payload"]) for row in daemon.rows()] == [event(number)]
 
 
-def test_a_configuration_is_checked_without_a_start(prepare: Make) -> None:
+def test_a_configuration_is_checked_without_a_start(prepare):
     """`--check-config` says ok and touches nothing, or says all that is wrong."""
     fine = prepare("fine")
     done = fine.run("--check-config")
@@ -248,7 +245,7 @@ def test_a_configuration_is_checked_without_a_start(prepare: Make) -> None:
     assert not wrong.data.exists()
 
 
-def test_twistd_help_is_quick() -> None:
+def test_twistd_help_is_quick():
     """`twistd --help` imports every plugin: ours must not bring pyarrow along."""
     program = (
         "import sys; from twisted.scripts.twistd import run\n"
@@ -262,7 +259,7 @@ def test_twistd_help_is_quick() -> None:
     assert "gateway" in done.stdout
 
 
-def test_a_killed_daemon_goes_on_where_it_was(start: Make) -> None:
+def test_a_killed_daemon_goes_on_where_it_was(start):
     """What was acknowledged before kill -9 is published after it, with lsns that the
     next life continues.
     """
@@ -283,7 +280,7 @@ def test_a_killed_daemon_goes_on_where_it_was(start: Make) -> None:
     assert len({row["session"] for row in rows}) == 2
 
 
-def test_nobody_is_let_in_before_what_was_left_is_in_files(tmp_path: Path) -> None:
+def test_nobody_is_let_in_before_what_was_left_is_in_files(tmp_path):
     """With `ack: spool`: whoever resumes is told how far it is."""
     slow = {"listeners": beats(), "spool": {"roll_interval": "1h"}}
     with Daemon(tmp_path, slow) as daemon:
@@ -302,7 +299,7 @@ def test_nobody_is_let_in_before_what_was_left_is_in_files(tmp_path: Path) -> No
 # -- signals ------------------------------------------------------------------------
 
 
-def test_a_lost_journal_directory_gives_no_lsn_twice(start: Make) -> None:
+def test_a_lost_journal_directory_gives_no_lsn_twice(start):
     """Whoever removes the journal of a stopped gateway doubles nothing in the tables."""
     daemon = start(listeners=beats())
     with PyLogBeatClient(*daemon.address("beats")) as client:
@@ -317,7 +314,7 @@ def test_a_lost_journal_directory_gives_no_lsn_twice(start: Make) -> None:
     assert len(daemon.rows()) == 5
 
 
-def test_sighup_takes_a_new_certificate(start: Make, authority: Any) -> None:
+def test_sighup_takes_a_new_certificate(start, authority):
     """New connections see the new one; a connection that is open goes on."""
     old = authority.issue("old", file="server")
     daemon = start(listeners=beats(tls=tls(old)))
@@ -337,9 +334,7 @@ def test_sighup_takes_a_new_certificate(start: Make, authority: Any) -> None:
     assert len({row["session"] for row in rows}) == 1
 
 
-def test_sighup_with_a_broken_certificate_keeps_the_old_one(
-    start: Make, authority: Any
-) -> None:
+def test_sighup_with_a_broken_certificate_keeps_the_old_one(start, authority):
     """A mistake in the file costs nobody a connection, and is in the log."""
     old = authority.issue("old", file="server")
     daemon = start(listeners=beats(tls=tls(old)))
@@ -356,7 +351,7 @@ def served(address: tuple[str, int]) -> str:
 
 
 @pytest.mark.fresh
-def test_sigterm_answers_what_was_taken(start: Make, connect: Make) -> None:
+def test_sigterm_answers_what_was_taken(start, connect):
     """Writers in full swing when SIGTERM comes: each hears of every window that was
     stored, then FIN; all of it is published and the journal is empty.
     """
@@ -451,9 +446,7 @@ _WORDS: dict[str, tuple[bytes, bytes, bytes]] = {
 """Of each protocol: how a peer begins, an event that is whole, and its acknowledgement."""
 
 
-def test_what_is_whole_at_sigterm_is_stored_and_answered(
-    start: Make, connect: Make
-) -> None:
+def test_what_is_whole_at_sigterm_is_stored_and_answered(start, connect):
     """The daemon stands still, a peer of each protocol sends an event (an edge a file), and
     SIGTERM comes before the daemon has read it.  What comes behind it, and is not whole, is
     dropped.
@@ -485,7 +478,7 @@ def test_what_is_whole_at_sigterm_is_stored_and_answered(
     assert stored == dict.fromkeys(_WORDS.keys() - {"forward"}, b"{}")
 
 
-def test_who_is_impatient_does_no_harm(start: Make) -> None:
+def test_who_is_impatient_does_no_harm(start):
     """SIGTERM and ^C, at once and again while it stops: it stops in order all the same."""
     daemon = start(spool={"roll_interval": "1h"})
     with PyLogBeatClient(*daemon.address()) as client:
@@ -500,7 +493,7 @@ def test_who_is_impatient_does_no_harm(start: Make) -> None:
     assert len(daemon.rows()) == 5
 
 
-def test_what_could_not_be_published_is_told_at_the_end(start: Make) -> None:
+def test_what_could_not_be_published_is_told_at_the_end(start):
     """The last line says that events wait; the next start publishes them."""
     daemon = start(spool={"roll_interval": "1h"})
     with PyLogBeatClient(*daemon.address()) as client:
@@ -516,9 +509,7 @@ def test_what_could_not_be_published_is_told_at_the_end(start: Make) -> None:
     assert len(daemon.rows()) == 5
 
 
-def test_sigterm_does_not_wait_for_who_has_nothing_to_say(
-    start: Make, connect: Make
-) -> None:
+def test_sigterm_does_not_wait_for_who_has_nothing_to_say(start, connect):
     """Idle and half-sent connections are closed, half an event leaves no trace."""
     daemon = start()
     address = daemon.address()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from pylogbeat import PyLogBeatClient
@@ -37,7 +36,7 @@ def drips(address: tuple[str, int], count: int) -> Iterator[list[socket.socket]]
         yield made
 
 
-def test_nobody_takes_the_last_ones(daemon: Any) -> None:
+def test_nobody_takes_the_last_ones(daemon):
     """400 sockets at either port: health answers, windows become files, the log is short."""
     daemon = daemon.start()
     host, port = daemon.admin.rsplit(":", 1)

@@ -7,8 +7,6 @@ from typing import Any
 
 from pylogbeat import PyLogBeatClient
 
-from making import Make
-
 
 def send(daemon: Any, numbers: range) -> None:
     with PyLogBeatClient(*daemon.address()) as client:
@@ -25,7 +23,7 @@ def chain(daemon: Any, last_lsn: int) -> str:
     return link
 
 
-def test_the_doctor_beside_a_daemon(start: Make, gateway_command: Make) -> None:
+def test_the_doctor_beside_a_daemon(start, gateway_command):
     """It sees who runs, takes the daemon's ports for the daemon's, and disturbs nothing; of
     the kernel in C it says what the daemon has logged."""
     daemon = start()
@@ -45,9 +43,7 @@ def test_the_doctor_beside_a_daemon(start: Make, gateway_command: Make) -> None:
     assert len(daemon.rows()) == 20
 
 
-def test_a_link_that_was_kept_is_in_the_chain_for_ever(
-    start: Make, gateway_command: Make
-) -> None:
+def test_a_link_that_was_kept_is_in_the_chain_for_ever(start, gateway_command):
     """Over kill -9, with what was published before and after."""
     daemon = start()
     send(daemon, range(10))

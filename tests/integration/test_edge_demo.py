@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from whole_demo import what_a_demo_says
@@ -18,9 +16,7 @@ pytestmark = [
 ]
 
 
-def test_a_line_is_cut_and_an_edge_is_killed_and_no_event_is_lost(
-    tmp_path: Path,
-) -> None:
+def test_a_line_is_cut_and_an_edge_is_killed_and_no_event_is_lost(tmp_path):
     """Each event that an edge acknowledged is in the hub's tables once: the audit says so."""
     said = what_a_demo_says("--edge", tmp_path, _SECONDS)
     for word in (

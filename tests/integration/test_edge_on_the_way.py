@@ -103,7 +103,7 @@ def made(
 
 
 @pytest.mark.slow
-def test_certificates_end(tmp_path: Path) -> None:
+def test_certificates_end(tmp_path):
     """The edge's ends while it is connected: that connection goes on.  The next one is
     refused, and both sides say why; a new one on its disk is taken, once certificate and key
     fit.  Then the hub's is one that has ended, and a new one on its disk is taken.
@@ -166,7 +166,7 @@ def test_certificates_end(tmp_path: Path) -> None:
         edge.kill()
 
 
-def test_a_token_is_taken_away(tmp_path: Path) -> None:
+def test_a_token_is_taken_away(tmp_path):
     """By a reload of the hub, while the edge is connected: it is refused and says so, its
     events wait there; with the new one, which a reload brings, they go on.
     """
@@ -187,7 +187,7 @@ def test_a_token_is_taken_away(tmp_path: Path) -> None:
         arrives(hub, 2)
 
 
-def test_a_job_beside_it(tmp_path: Path) -> None:
+def test_a_job_beside_it(tmp_path):
     """A file stays until the hub has it and until that job has it, whichever is later; while
     the hub is away nothing goes, however old it is.
     """
@@ -262,9 +262,7 @@ class Clocked(Daemon):
     ("days", "way"),
     [(30, "ahead of"), pytest.param(-30, "behind", marks=pytest.mark.long)],
 )
-def test_the_clock_of_an_edge_is_a_month_off(
-    tmp_path: Path, days: int, way: str
-) -> None:
+def test_the_clock_of_an_edge_is_a_month_off(tmp_path, days, way):
     """Its events have its times, and are there once; nothing of them leaves either side for
     its age, not when the edge starts with such a clock, nor once it is right again.  The
     hub says whose clock it is, and goes by its own.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -33,7 +32,7 @@ class Bare(Daemon):
 
 
 @pytest.mark.timeout(300)
-def test_an_edge_starts_and_forwards_without_spark(tmp_path: Path) -> None:
+def test_an_edge_starts_and_forwards_without_spark(tmp_path):
     """Nor does a hub need it, to take files; neither even tries to import it."""
     port = free_port()
     edges = listener("edges", "forward", listen=f"tcp:127.0.0.1:{port}")

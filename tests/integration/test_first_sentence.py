@@ -11,7 +11,6 @@ import pytest
 
 from daemons import Daemon, listener, send
 from deadlines import environment, eventually, run
-from making import Make
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +45,7 @@ def well(daemon: Daemon) -> None:
     assert ask(daemon, "status")[0] == 0
 
 
-def test_a_job_that_fails_at_each_start(start: Make[Daemon]) -> None:
+def test_a_job_that_fails_at_each_start(start):
     """As systemd starts it again and again: the reason is told, whether it starts just
     now, has failed just now, or was killed.
     """
@@ -68,7 +67,7 @@ def test_a_job_that_fails_at_each_start(start: Make[Daemon]) -> None:
     says(daemon, again.format(4))
 
 
-def test_a_reload_that_is_refused(start: Make[Daemon]) -> None:
+def test_a_reload_that_is_refused(start):
     """A port that somebody else has: what was in force is, and a later one clears it."""
     daemon = start(listeners=[listener("beats", "lumberjack")], spool={"after": "keep"})
     send(daemon, b'{"n": 1}')
@@ -91,7 +90,7 @@ def test_a_reload_that_is_refused(start: Make[Daemon]) -> None:
     well(daemon)
 
 
-def test_what_is_taken_and_is_of_no_use(start: Make[Daemon]) -> None:
+def test_what_is_taken_and_is_of_no_use(start):
     """Events that are not JSON are stored, and acknowledged, and told of."""
     daemon = start(listeners=[listener("beats", "lumberjack")], spool={"after": "keep"})
     send(daemon, *[b"{"] * 30, b"{}")
@@ -100,7 +99,7 @@ def test_what_is_taken_and_is_of_no_use(start: Make[Daemon]) -> None:
     well(daemon)
 
 
-def test_files_that_can_not_be_pushed(start: Make[Daemon]) -> None:
+def test_files_that_can_not_be_pushed(start):
     """Of a job that writes what nobody can read, until it writes what somebody can."""
     game: dict[str, Any] = {"outbox": {"directory": "outbox"}}
     daemon = start(
@@ -122,7 +121,7 @@ def test_files_that_can_not_be_pushed(start: Make[Daemon]) -> None:
 
 
 @pytest.mark.long
-def test_senders_that_are_all_turned_away(start: Make[Daemon]) -> None:
+def test_senders_that_are_all_turned_away(start):
     """A listener whose senders speak something else: who, how many, and why."""
     daemon = start(listeners=[listener("beats", "lumberjack")], spool={"after": "keep"})
 
@@ -138,7 +137,7 @@ def test_senders_that_are_all_turned_away(start: Make[Daemon]) -> None:
     assert "127.0.0.1:" in sentence
 
 
-def test_a_spool_that_can_not_be_written(start: Make[Daemon]) -> None:
+def test_a_spool_that_can_not_be_written(start):
     """Its directory is gone and a file is there: the reason stands in the sentence."""
     daemon = start(listeners=[listener("beats", "lumberjack")], spool={"after": "keep"})
     send(daemon, b"{}")

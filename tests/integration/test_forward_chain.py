@@ -5,7 +5,6 @@ own, and dies meanwhile.
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 from daemons import Daemon, free_port, listener, spawn
 from deadlines import eventually, finish
@@ -19,7 +18,7 @@ def archived(daemon: Daemon) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in found}
 
 
-def test_a_gateway_on_the_way(tmp_path: Path) -> None:
+def test_a_gateway_on_the_way(tmp_path):
     """Each file of the edge is at the hub as it was, once; also while the hub is away, and
     after kill -9 of the one in between.
     """

@@ -11,7 +11,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 from urllib.request import Request
 
 import pytest
@@ -93,9 +92,7 @@ def example(tmp_path: Path) -> Iterator[Example]:
         print(f"--- {log.name}\n{excerpt(log)}")
 
 
-def test_two_players_and_a_leaderboard(
-    npm: Callable[..., Any], browse: Callable[[str], Path], example: Example
-) -> None:
+def test_two_players_and_a_leaderboard(npm, browse, example):
     """They see each other's splashes and hear what is said; in the end the count on both
     screens, which Spark made of the table, is that of the board.  A service that was killed
     has it again.

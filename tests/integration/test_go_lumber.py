@@ -215,40 +215,38 @@ def full_for_a_while(gate: Gate, *names: str, more: tuple[object, ...] = ()) -> 
 
 
 @pytest.mark.smoke
-def test_a_full_spool(gate: Make[Gate]) -> None:
+def test_a_full_spool(gate):
     """One connection, nothing sent again, everything there once; taps and Pravega's
     readers are answered meanwhile.
     """
     full_for_a_while(gate(**SMALL), "a")
 
 
-def test_a_full_spool_over_tls(gate: Make[Gate], authority: Any) -> None:
+def test_a_full_spool_over_tls(gate, authority):
     """The same where the keepalives are TLS records."""
     pair = authority.issue("localhost")
     gated = gate({"tls": tls(pair)}, **SMALL)
     full_for_a_while(gated, "a", more=("-ca", authority.ca))
 
 
-def test_a_full_spool_and_a_short_stall_timeout(gate: Make[Gate]) -> None:
+def test_a_full_spool_and_a_short_stall_timeout(gate):
     """Who knows why it waits gives nobody up for waiting."""
     options = {"stall_timeout": "20s" if FULL else "3s"}
     full_for_a_while(gate({"options": options}, **SMALL), "a")
 
 
-def test_a_full_spool_and_large_windows(gate: Make[Gate]) -> None:
+def test_a_full_spool_and_large_windows(gate):
     """Of 2 MB each as they travel: their sender can finish writing them."""
     full_for_a_while(gate(**SMALL), "a", "b", more=("-size", 2000))
 
 
-def test_four_senders_and_a_full_spool(gate: Make[Gate]) -> None:
+def test_four_senders_and_a_full_spool(gate):
     """Nobody is given up for others."""
     full_for_a_while(gate(**SMALL), "a", "b", "c", "d")
 
 
 @pytest.mark.parametrize("level", [3, 0])
-def test_windows_that_are_too_large_for_a_batch(
-    gate: Make[Gate], authority: Any, level: int
-) -> None:
+def test_windows_that_are_too_large_for_a_batch(gate, authority, level):
     """2048 events of 20 KB, of which a batch may have a tenth: compressed, and bare.
 
     Each window is acknowledged, on one connection, and nothing is sent again; over TLS.
@@ -284,7 +282,7 @@ def small_disk() -> Iterator[Callable[[Path, int], None]]:
         subprocess.run(["umount", "-l", str(path)], check=True)
 
 
-def test_a_full_disk(small_disk: Callable[[Path, int], None], gate: Make[Gate]) -> None:
+def test_a_full_disk(small_disk, gate):
     """The disk has room for a part of what comes, and then somebody takes the rest of
     it: the same.
     """

@@ -127,7 +127,7 @@ WAYS = {
 }
 
 
-def test_who_has_gone_is_dropped(full: Daemon, senders: Senders) -> None:
+def test_who_has_gone_is_dropped(full, senders):
     """While the spool is still full; when it is not any more the others are stored."""
     for name, ways in WAYS.items():
         others = 1 if name == "beats" else 0

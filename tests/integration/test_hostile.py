@@ -153,7 +153,7 @@ def lines_about(daemon: Any, source: str) -> list[str]:
     return [line for line in warnings if f" {source}:" in line]
 
 
-def test_lies_about_sizes_are_refused(start: Make, connect: Make) -> None:
+def test_lies_about_sizes_are_refused(start, connect):
     """From the declared length on, or at the limit: FIN, one line with limit and key,
     no memory, nothing stored; several of each at a time.
     """
@@ -178,7 +178,7 @@ def test_lies_about_sizes_are_refused(start: Make, connect: Make) -> None:
     assert grown(daemon, before) < 64 * MiB
 
 
-def test_a_slow_handshake_ends(start: Make, connect: Make, authority: Any) -> None:
+def test_a_slow_handshake_ends(start, connect, authority):
     """Peers that send a TLS hello byte by byte are cut off at `limits.handshake`."""
     pair = authority.issue("gateway.example")
     plain = listener("beats", "lumberjack")
@@ -204,7 +204,7 @@ def test_a_slow_handshake_ends(start: Make, connect: Make, authority: Any) -> No
     assert daemon.listener("sealed")["rejected"]["handshake"] == 100
 
 
-def test_slow_writers_cost_little(start: Make, connect: Make) -> None:
+def test_slow_writers_cost_little(start, connect):
     """Peers that send an endless window byte by byte keep their connection and hardly
     any memory; there may be as many as `limits.connections_per_peer`, and one line in
     the log about the others.
@@ -301,7 +301,7 @@ def assert_bounded(daemon: Any, *rules: str) -> None:
 
 
 @pytest.mark.slow
-def test_unfinished_messages_of_many(start: Make, crowd: Make) -> None:
+def test_unfinished_messages_of_many(start, crowd):
     """Sixty game clients without a token, each with 15 MiB of one message: two fit, the
     others wait, and are read as those are let go that do not go on.
     """
@@ -314,7 +314,7 @@ def test_unfinished_messages_of_many(start: Make, crowd: Make) -> None:
 
 
 @pytest.mark.slow
-def test_a_few_that_trickle_keep_nobody_out(start: Make, connect: Make) -> None:
+def test_a_few_that_trickle_keep_nobody_out(start, connect):
     """Six addresses hold all there is, and send just enough: who comes then is taken."""
     daemon = start(journal={"memory_bytes": f"{MEMORY}B"})
     peers = [connect(daemon.address(), f"127.0.8.{n}") for n in range(1, 7)]
@@ -343,7 +343,7 @@ def test_a_few_that_trickle_keep_nobody_out(start: Make, connect: Make) -> None:
 
 
 @pytest.mark.slow
-def test_pushes_that_nobody_reads(start: Make, crowd: Make) -> None:
+def test_pushes_that_nobody_reads(start, crowd):
     """Two hundred game clients that take none of what is sent to all of them."""
     daemon = attacked(start)
     with friend(daemon):
@@ -362,9 +362,7 @@ def test_pushes_that_nobody_reads(start: Make, crowd: Make) -> None:
 
 
 @pytest.mark.slow
-def test_open_windows_on_another_listener(
-    start: Make, connect: Make, crowd: Make
-) -> None:
+def test_open_windows_on_another_listener(start, connect, crowd):
     """The honest window that is open on the first listener all the while is taken, and
     nobody there is closed.
     """
@@ -384,7 +382,7 @@ def test_open_windows_on_another_listener(
 
 
 @pytest.mark.slow
-def test_replies_that_nobody_reads(start: Make, crowd: Make) -> None:
+def test_replies_that_nobody_reads(start, crowd):
     """A few bytes ask for a megabyte, many times."""
     daemon = attacked(start)
     writer, event = b"w" * 16, struct.pack(">II", 0, MiB - 8) + bytes(MiB - 8)

@@ -12,7 +12,6 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -83,9 +82,7 @@ LATE = [f"late: {number}" for number in range(COUNT)]
 @pytest.mark.parametrize(
     "kind", ["http", pytest.param("proto", marks=pytest.mark.smoke)]
 )
-def test_opentelemetry_for_nodejs(
-    kind: str, npm: Any, daemon: Daemon, messages: Callable[[], list[str]]
-) -> None:
+def test_opentelemetry_for_nodejs(kind, npm, daemon, messages):
     """In JSON, and in protobuf with gzip."""
     node = npm(
         "@opentelemetry/api@1.9.1", "@opentelemetry/api-logs@0.223.1",
@@ -99,9 +96,7 @@ def test_opentelemetry_for_nodejs(
 
 @pytest.mark.needs_npm
 @pytest.mark.smoke
-def test_elasticsearch_for_nodejs(
-    npm: Any, daemon: Daemon, messages: Callable[[], list[str]]
-) -> None:
+def test_elasticsearch_for_nodejs(npm, daemon, messages):
     """Its bulk helper, in several requests with gzip."""
     host = ":".join(map(str, daemon.address("bulk")))
     done = json.loads(npm("@elastic/elasticsearch@8.19.2")(BULK, host, COUNT))
@@ -112,7 +107,7 @@ def test_elasticsearch_for_nodejs(
 @pytest.mark.needs_go
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("encoding", ["proto", "json"])
-def test_collector(encoding: str, tmp_path: Path) -> None:
+def test_collector(encoding, tmp_path):
     """It sends again what it had no answer to, because its gateway was killed."""
     program = go_program(COLLECTOR)
     http, config = f"127.0.0.1:{free_port()}", tmp_path / "collector.yaml"

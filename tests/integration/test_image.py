@@ -20,9 +20,7 @@ pytestmark = [
 ]
 
 
-def test_what_is_in_it_and_its_container(
-    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
-) -> None:
+def test_what_is_in_it_and_its_container(tmp_path_factory, tmp_path):
     """One test, as it takes minutes to build.  It is skipped where no root can be made."""
     if missing := tools():
         pytest.skip(f"needs {', '.join(missing)}")

@@ -43,7 +43,7 @@ def here(line: str) -> str:
     importlib.util.find_spec("hatchling") is None, reason="there is no hatchling"
 )
 @pytest.mark.long
-def test_by_hand(tmp_path: Path) -> None:
+def test_by_hand(tmp_path):
     """An environment, the daemon in it, the list of plug-ins as root leaves it."""
     make, *install = BY_HAND
     type_(here(make), tmp_path)
@@ -59,7 +59,7 @@ def test_by_hand(tmp_path: Path) -> None:
     assert type_("opt/bin/gateway --version", tmp_path).startswith("gateway ")
 
 
-def test_compose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compose(tmp_path, monkeypatch):
     """The token of the first line is one that the configuration takes; the second asks an
     engine, where there is one, whether it can read the file.
     """
@@ -75,7 +75,7 @@ def test_compose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert asked.returncode == 0, asked.stderr
 
 
-def test_what_is_locked_is_installed_as_the_image_does_it() -> None:
+def test_what_is_locked_is_installed_as_the_image_does_it():
     """By the same words of the Dockerfile, which tests/integration/test_image.py runs."""
     dockerfile = (ROOT / "Dockerfile").read_text()
     image = {
@@ -95,7 +95,7 @@ def shell(text: str) -> Iterator[str]:
             yield line.strip().removeprefix("$ ").partition("  #")[0].strip()
 
 
-def test_every_shell_line_of_the_pages_is_run_by_a_test() -> None:
+def test_every_shell_line_of_the_pages_is_run_by_a_test():
     """Here; the admin port's by test_admin_port.py, what is accepted by
     tests/audit/test_incarnations.py, the README's steps by test_readme.py, the demo by
     tests/demo, and `make test` runs this.

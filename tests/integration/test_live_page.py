@@ -6,17 +6,13 @@ import json
 import socket
 import struct
 import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from chromium import Chromium
 from daemons import Daemon, full_spool, listener, send
-from disks import SmallDisk
 from gateway.store.readers.lake import health_path
-from making import Make
 
 _AXE = """
 process.stdout.write(require("fs").readFileSync(
@@ -92,9 +88,7 @@ def findings(chromium: Chromium) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.needs_npm
-def test_the_page_by_day_and_night(
-    start: Make[Daemon], npm: Make[Callable[..., str]], chromium: Chromium
-) -> None:
+def test_the_page_by_day_and_night(start, npm, chromium):
     """It shows what stands and where, filters, taps, fits a phone, is read with a
     keyboard and a screen reader, and asks nobody else for anything.
     """
@@ -187,9 +181,7 @@ def acknowledged(peer: socket.socket) -> None:
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_full_and_one_that_hangs(
-    small_disk: SmallDisk, start: Make[Daemon], chromium: Chromium
-) -> None:
+def test_a_disk_that_is_full_and_one_that_hangs(small_disk, start, chromium):
     """The page says so while it is, and the daemon answers; nobody is acknowledged before
     the disk is itself again, and everybody then.
     """
@@ -239,7 +231,7 @@ def test_a_disk_that_is_full_and_one_that_hangs(
 
 
 @pytest.mark.slow
-def test_without_trust(start: Make[Daemon], chromium: Chromium, tmp_path: Path) -> None:
+def test_without_trust(start, chromium, tmp_path):
     """On loopback without a token the tap shows no payloads, and says what they want."""
     daemon = start(**settings(), admin={"trust_loopback": False})
     chromium.open(f"http://{daemon.admin}/")
@@ -258,12 +250,7 @@ def test_without_trust(start: Make[Daemon], chromium: Chromium, tmp_path: Path) 
 
 @pytest.mark.slow
 @pytest.mark.needs_npm
-def test_three_gateways_and_one_that_hangs(
-    start: Make[Daemon],
-    npm: Make[Callable[..., str]],
-    chromium: Chromium,
-    tmp_path: Path,
-) -> None:
+def test_three_gateways_and_one_that_hangs(start, npm, chromium, tmp_path):
     """A row for each, which says whose tables are behind; who hangs has one that says so,
     and the page goes on.  A page that was open before a reload told of them shows them, too.
     """

@@ -91,7 +91,7 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
 
 
 @pytest.mark.slow
-def test_an_edge_that_lost_its_disk_while_its_hub_was_away(shop: Shop) -> None:
+def test_an_edge_that_lost_its_disk_while_its_hub_was_away(shop):
     """It had acknowledged more, and nobody else has heard of that: the audit does not say
     complete, whether it comes back or not; a lost disk's end is accepted, and then it does.
     """
@@ -123,7 +123,7 @@ def test_an_edge_that_lost_its_disk_while_its_hub_was_away(shop: Shop) -> None:
 
 
 @pytest.mark.slow
-def test_a_snapshot_of_a_running_gateway_is_put_back(tmp_path: Path) -> None:
+def test_a_snapshot_of_a_running_gateway_is_put_back(tmp_path):
     """As most people recover: what was acknowledged since is gone.  The audit says that
     nobody knows, and so does the first sentence, until that is accepted.
     """
@@ -143,7 +143,7 @@ def test_a_snapshot_of_a_running_gateway_is_put_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_directory_that_ended_well_and_went_on_unheard(tmp_path: Path) -> None:
+def test_a_directory_that_ended_well_and_went_on_unheard(tmp_path):
     """It stopped in good order, with all at the hub; started again while that was away,
     acknowledged, and lost its disk: a clean stop ends an incarnation, and no directory.
     """
@@ -166,7 +166,7 @@ def test_a_directory_that_ended_well_and_went_on_unheard(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_mistyped_data_dir_that_is_put_right(shop: Shop, tmp_path: Path) -> None:
+def test_a_mistyped_data_dir_that_is_put_right(shop, tmp_path):
     """One start in a wrong directory: nothing is refused, before or after.  What it had
     acknowledged there goes its way by `gateway spool offer`, and then all is known.
     """
@@ -210,7 +210,7 @@ def test_a_mistyped_data_dir_that_is_put_right(shop: Shop, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_an_edge_that_is_closed(shop: Shop) -> None:
+def test_an_edge_that_is_closed(shop):
     """It is stopped, and its own machine says that nothing follows: the hub hears it, though
     no gateway runs there any more; while the hub is away, that is said, and may be said again.
     """
@@ -229,7 +229,7 @@ def test_an_edge_that_is_closed(shop: Shop) -> None:
 
 
 @pytest.mark.slow
-def test_an_edge_that_is_renamed(shop: Shop) -> None:
+def test_an_edge_that_is_renamed(shop):
     """While its hub is away: what it had acknowledged comes there under its old name, and
     that nothing follows.
     """
@@ -249,9 +249,7 @@ def test_an_edge_that_is_renamed(shop: Shop) -> None:
 
 
 @pytest.mark.slow
-def test_a_gateway_whose_uploads_fail_and_that_is_never_seen_again(
-    tmp_path: Path,
-) -> None:
+def test_a_gateway_whose_uploads_fail_and_that_is_never_seen_again(tmp_path):
     """By `ack: journal` it had acknowledged 2,500 events: what only its word vouches for is
     unverified once that is old, as the job's machine says, which sees no disk of it.
     """

@@ -8,8 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from making import Make
-
 MiB = 1 << 20
 SENDERS, WINDOWS = 40, 3
 
@@ -17,7 +15,7 @@ SENDERS, WINDOWS = 40, 3
 @pytest.mark.parametrize(
     "addresses", [pytest.param(1, marks=pytest.mark.long), SENDERS]
 )
-def test_many_windows_at_once(start: Make, connect: Make, addresses: int) -> None:
+def test_many_windows_at_once(start, connect, addresses):
     """Five times as much as may be held, all in the middle of a window at any time."""
     daemon = start(journal={"memory_bytes": "16MiB"})
     peers = [

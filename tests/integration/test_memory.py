@@ -30,7 +30,6 @@ from gateway.protocols.pravega.wire_segments import (
     StreamSegmentInfo,
     UpdateSegmentAttribute,
 )
-from making import Make
 from pravega_socket import Client
 
 WRITER, ATTRIBUTE = b"w" * 16, b"a" * 16
@@ -84,7 +83,7 @@ class Story:
 
 
 @pytest.mark.slow
-def test_what_was_answered_survives_kills(prepare: Make, gateway_command: Make) -> None:
+def test_what_was_answered_survives_kills(prepare, gateway_command):
     """Killed ten times, also just after it began; nothing that it said is forgotten."""
     chance = random.Random(20261121)
     daemon = prepare(listeners=[STREAMS]).start()
@@ -122,7 +121,7 @@ def test_what_was_answered_survives_kills(prepare: Make, gateway_command: Make) 
     assert [row["seq"] for row in rows] == [12 * n for n in range(len(rows))]
 
 
-def test_it_is_remembered_by_whoever_serves_what(prepare: Make) -> None:
+def test_it_is_remembered_by_whoever_serves_what(prepare):
     """A protocol that is taken out of the configuration for a while forgets nothing."""
     daemon = prepare(listeners=[STREAMS, BEATS]).start()
     client = Client(daemon.address("streams"))
@@ -149,7 +148,7 @@ def test_it_is_remembered_by_whoever_serves_what(prepare: Make) -> None:
     client.close()
 
 
-def test_a_damaged_state_file_stops_the_start(prepare: Make) -> None:
+def test_a_damaged_state_file_stops_the_start(prepare):
     """It says which file, and what can be done; nothing is changed by that."""
     daemon = prepare(listeners=[STREAMS]).start()
     daemon.terminate()
@@ -166,7 +165,7 @@ def test_a_damaged_state_file_stops_the_start(prepare: Make) -> None:
     daemon.start()
 
 
-def test_who_has_nothing_to_remember_keeps_nothing(start: Make) -> None:
+def test_who_has_nothing_to_remember_keeps_nothing(start):
     """With Lumberjack alone there is what the store keeps, and no protocol's state."""
     daemon = start()
     daemon.terminate()

@@ -7,7 +7,6 @@ import json
 import socket
 import ssl
 import struct
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,7 +35,7 @@ def from_afar(connect: Make, daemon: Any) -> Any:
     return made
 
 
-def test_a_proxy_names_the_real_peer(start: Make, connect: Make) -> None:
+def test_a_proxy_names_the_real_peer(start, connect):
     """Behind a trusted balancer, `peer` is who is behind it; it is an attribute."""
     daemon = start(listeners=beats(proxy_protocol={"trusted": ["127.0.0.0/8"]}))
     balancer = from_afar(connect, daemon)
@@ -47,7 +46,7 @@ def test_a_proxy_names_the_real_peer(start: Make, connect: Make) -> None:
     assert row["attributes"]["proxy"] == balancer.name
 
 
-def test_a_proxy_may_be_in_front_of_tls(start: Make, authority: Any) -> None:
+def test_a_proxy_may_be_in_front_of_tls(start, authority):
     """A balancer that passes TLS through puts its header before it."""
     pair = authority.issue("gateway.example")
     trusted = {"trusted": ["127.0.0.0/8"]}
@@ -64,7 +63,7 @@ def test_a_proxy_may_be_in_front_of_tls(start: Make, authority: Any) -> None:
     assert row["attributes"]["tls"] == "TLSv1.3"
 
 
-def test_a_proxy_header_of_a_stranger_is_refused(start: Make, connect: Make) -> None:
+def test_a_proxy_header_of_a_stranger_is_refused(start, connect):
     """Who is not trusted cannot choose its address."""
     daemon = start(listeners=beats(proxy_protocol={"trusted": ["127.0.0.9/32"]}))
     stranger = from_afar(connect, daemon)
@@ -79,8 +78,8 @@ def test_a_proxy_header_of_a_stranger_is_refused(start: Make, connect: Make) -> 
     ids=["ws", "wss"],
 )
 def test_websocket_carries_lumberjack(
-    start: Make, authority: Any, gateway_command: Make, tmp_path: Path, sealed: bool
-) -> None:
+    start, authority, gateway_command, tmp_path, sealed
+):
     """Events sent as binary messages are there, each once, like any others."""
     more: dict[str, Any] = {"websocket": {"path": "/beats"}}
     options: list[Any] = ["--websocket", "/beats"]
@@ -114,9 +113,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_the_wrong_language_gets_an_answer_and_fin(
-    start: Make, connect: Make, case: str
-) -> None:
+def test_the_wrong_language_gets_an_answer_and_fin(start, connect, case):
     """Never RST, however much was sent already; one line in the log, even of five
     tries; and whoever speaks the right one is served meanwhile.
     """
@@ -140,9 +137,7 @@ def test_the_wrong_language_gets_an_answer_and_fin(
     assert words in complaints[0]
 
 
-def test_plain_bytes_on_a_tls_port_are_told_so(
-    start: Make, connect: Make, authority: Any
-) -> None:
+def test_plain_bytes_on_a_tls_port_are_told_so(start, connect, authority):
     """A shipper without TLS gets FIN, and the log says what it did wrong."""
     pair = authority.issue("gateway.example")
     daemon = start(listeners=beats(tls=tls(pair)))
@@ -159,7 +154,7 @@ def warnings(daemon: Any, peer: str) -> list[str]:
     return [line for line in lines if peer in line]
 
 
-def test_probes_are_quiet(start: Make, connect: Make) -> None:
+def test_probes_are_quiet(start, connect):
     """A balancer that connects and goes, politely or not, is not in the log."""
     daemon = start()
     address = daemon.address()

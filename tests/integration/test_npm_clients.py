@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from daemons import listener, tls
-from making import Make
 
 pytestmark = pytest.mark.needs_npm
 
@@ -58,9 +56,7 @@ setTimeout(() => process.exit(5), 600000);
 
 
 @pytest.mark.smoke
-def test_lumberjack_protocol_gets_an_ack_that_it_believes(
-    npm: Make, start: Make, authority: Any
-) -> None:
+def test_lumberjack_protocol_gets_an_ack_that_it_believes(npm, start, authority):
     """v1 over TLS, one window frame and then frames outside any window: all is stored
     in order, and what it hears stays v1 and ends with its last sequence number.
     """
@@ -101,9 +97,7 @@ setTimeout(() => { console.error("no acknowledgement"); process.exit(5); }, 6000
 """
 
 
-def test_the_settings_of_the_page_for_lumberjack_protocol(
-    npm: Make, start: Make, authority: Any
-) -> None:
+def test_the_settings_of_the_page_for_lumberjack_protocol(npm, start, authority):
     """It announces 1000 events once, and sends a few now and then: each time it hears of
     the last one, on one connection, and they are there once.
     """
@@ -131,7 +125,7 @@ def test_the_settings_of_the_page_for_lumberjack_protocol(
     assert daemon.status()["lumberjack"]["parts"] == len(heard)
 
 
-def test_the_settings_of_the_page_for_lumberjack_client(npm: Make, start: Make) -> None:
+def test_the_settings_of_the_page_for_lumberjack_client(npm, start):
     """What it logs arrives, as the page has it."""
     run = npm("lumberjack-client@1.0.3")
     daemon = start()
@@ -146,9 +140,7 @@ def test_the_settings_of_the_page_for_lumberjack_client(npm: Make, start: Make) 
 
 
 @pytest.mark.smoke
-def test_lumberjack_client_is_read_though_it_does_not_read(
-    npm: Make, start: Make
-) -> None:
+def test_lumberjack_client_is_read_though_it_does_not_read(npm, start):
     """It never looks at acknowledgements, and ends when it has sent all: that is there."""
     run = npm("lumberjack-client@1.0.3")
     daemon = start()

@@ -70,7 +70,7 @@ def daemon(
         yield daemon
 
 
-def test_the_gateway_is_that_of_the_wheel(environment: Environment) -> None:
+def test_the_gateway_is_that_of_the_wheel(environment):
     """Nothing of what follows is by grace of the source tree."""
     look = "import gateway, gateway_syslog; print(gateway.__file__, gateway_syslog.__file__)"
     found = environment.run(environment.python, "-c", look).stdout.split()
@@ -78,7 +78,7 @@ def test_the_gateway_is_that_of_the_wheel(environment: Environment) -> None:
     assert [path.startswith(home) for path in found] == [True, True]
 
 
-def test_demo_and_kits_are_not_in_it(environment: Environment) -> None:
+def test_demo_and_kits_are_not_in_it(environment):
     """Their commands say what to install; the tests of a configuration run."""
     for command, package in (("demo", "gateway-demo"), ("rsio-check", "rsio-check")):
         found = environment.gateway(command)
@@ -97,7 +97,7 @@ def test_demo_and_kits_are_not_in_it(environment: Environment) -> None:
     assert found.returncode == 0, found.stdout + found.stderr
 
 
-def test_events_reach_the_spool(daemon: Daemon) -> None:
+def test_events_reach_the_spool(daemon):
     """A daemon with `protocol: syslog` takes them, and publishes them as Parquet."""
     late, summer, odd = daemon.rows()
     assert {row["protocol"] for row in (late, summer, odd)} == {"syslog"}
@@ -107,7 +107,7 @@ def test_events_reach_the_spool(daemon: Daemon) -> None:
     assert (odd["payload"], odd["flaw"]) == (b"no syslog at all", "no-priority")
 
 
-def test_options_are_in_the_schema(environment: Environment) -> None:
+def test_options_are_in_the_schema(environment):
     """An editor completes them, with their descriptions."""
     schema = json.loads(environment.gateway("schema").stdout)
     rules = schema["$defs"]["Listener"]["allOf"]
@@ -121,9 +121,7 @@ def test_options_are_in_the_schema(environment: Environment) -> None:
     assert all(option["description"] for option in options.values())
 
 
-def test_a_mistake_in_them_is_explained(
-    environment: Environment, tmp_path: Path
-) -> None:
+def test_a_mistake_in_them_is_explained(environment, tmp_path):
     """`gateway check` names the place, the value and what is allowed."""
     options = {"timezone": "Europe/Oslp", "trailer": "lf", "time_zone": "UTC"}
     file = tmp_path / "gateway.yaml"
@@ -141,7 +139,7 @@ def test_a_mistake_in_them_is_explained(
 
 
 @pytest.mark.spark
-def test_events_reach_the_table(environment: Environment, daemon: Daemon) -> None:
+def test_events_reach_the_table(environment, daemon):
     """Time, host and message are in columns of their own."""
     import pyarrow.dataset as ds
 

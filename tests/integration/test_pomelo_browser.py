@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from daemons import listener, tls
 from deadlines import eventually
-from making import Make
 
 pytestmark = [pytest.mark.needs_npm, pytest.mark.needs_apt]
 
@@ -59,13 +56,7 @@ pomelo.init({host: "127.0.0.1", port: PORT, user: {uid: "alice"}}, () => {
 """
 
 
-def test_a_page_sends_and_shows_a_push(
-    npm: Make,
-    start: Make,
-    browse: Callable[[str], Path],
-    server_pair: Any,
-    tmp_path: Path,
-) -> None:
+def test_a_page_sends_and_shows_a_push(npm, start, browse, server_pair, tmp_path):
     """Over wss, with dictionary and protobuf: its request is answered when stored, and
     a push is on its screen.
     """

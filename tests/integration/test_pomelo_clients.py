@@ -121,7 +121,7 @@ def holds(rows: list[dict[str, Any]]) -> None:
 @pytest.mark.needs_npm
 @pytest.mark.parametrize("client", CLIENTS)
 @both
-def test_clients_from_npm(run_client: Make[str], game: Game, client: str) -> None:
+def test_clients_from_npm(run_client, game, client):
     """Handshake, requests, notify and pushes, as the client's own code does them."""
 
     def talk() -> list[Any]:
@@ -146,9 +146,7 @@ def test_clients_from_npm(run_client: Make[str], game: Game, client: str) -> Non
     ],
 )
 @pytest.mark.parametrize("options", [PLAIN], ids=["plain"])
-def test_sigterm_kicks_clients_from_npm(
-    run_client: Make[str], game: Game, client: str, kick: Any
-) -> None:
+def test_sigterm_kicks_clients_from_npm(run_client, game, client, kick):
     """Who is connected when the daemon stops is told so, after its answers."""
     with ThreadPoolExecutor(1) as threads:
         talk = threads.submit(run_client, client, game.port, "kick")
@@ -160,7 +158,7 @@ def test_sigterm_kicks_clients_from_npm(
 
 
 @pytest.mark.parametrize("options", [PLAIN], ids=["plain"])
-def test_sigterm_answers_then_kicks(game: Game) -> None:
+def test_sigterm_answers_then_kicks(game):
     """A request that the daemon has read is answered; then the kick; then FIN."""
     with socket.create_connection(("127.0.0.1", game.port)) as connection:
         connection.sendall(HELLO + ACK)
@@ -243,7 +241,7 @@ PUSH_ONLY = {"onMove": FULL["server_protos"]["onMove"]}
     [PLAIN, {**FULL, "client_protos": {}, "server_protos": PUSH_ONLY}],
     ids=["plain", "dictionary and protobuf"],
 )
-def test_pypomelo(game: Game) -> None:
+def test_pypomelo(game):
     """The same conversation from Python, over TCP."""
     pytest.importorskip("pypomelo", reason="needs pypomelo from PyPI")
     heard = game.hear(lambda: converse(game.port))

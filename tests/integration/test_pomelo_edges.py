@@ -16,7 +16,6 @@ import pytest
 
 from daemons import listener
 from deadlines import eventually
-from making import Make
 
 OPTIONS: dict[str, Any] = {
     "heartbeat": "0s",
@@ -193,7 +192,7 @@ class Web(Tcp):
 
 
 @pytest.mark.parametrize("way", [Tcp(), Web()], ids=["tcp", "websocket"])
-def test_every_row(start: Make, connect: Make, way: Tcp) -> None:
+def test_every_row(start, connect, way):
     """Each on a connection, and from an address, of its own."""
     game = listener(
         "game",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from daemons import Daemon, listener
+from daemons import listener
 from making import Make
 from pomelo_npm import CLIENTS, packages, program_of
 from pomelo_shapes import SHAPES
@@ -47,9 +47,7 @@ def play(npm: Make) -> Make[str]:
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("backed", [False, True], ids=["stored", "backed"])
-def test_every_shape_of_game(
-    start: Make[Daemon], play: Make[str], service: str, client: str, *, backed: bool
-) -> None:
+def test_every_shape_of_game(start, play, service, client, *, backed):
     """Each game starts with its own definitions; its client hears each answer: its
     service's, or the gateway's once the request is stored, which is as it was said.
     """

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import socket
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from daemons import Daemon, listener
+from daemons import listener
 from gateway.protocols.pomelo import wire
 from small_http import Asked, SmallHttp
 
@@ -78,9 +78,7 @@ def one_at_a_time(name: str) -> dict[str, Any]:
     return {"authenticate_requests": 1, "authenticate_timeout": "100ms"}
 
 
-def test_services_decide(
-    start: Callable[..., Daemon], services: dict[str, str]
-) -> None:
+def test_services_decide(start, services):
     """Alice is let in again and again, others are told why not, one is away, one hangs;
     another answers requests.
     """

@@ -109,9 +109,7 @@ def by_gateway(told: Any, what: str = "sent") -> dict[str, Any]:
     }
 
 
-def test_a_lobby_of_three(
-    npm: Make, prepare: Make[Daemon], authority: Any, server_pair: Any
-) -> None:
+def test_a_lobby_of_three(npm, prepare, authority, server_pair):
     """A push, a group, a row of the outbox and a kick find their clients wherever they
     are, each once; who has another token, or is killed, is told of; a gateway that comes
     back is in it again.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import socket
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from daemons import Daemon, free_port, listener
+from daemons import free_port, listener
 from deadlines import eventually
 from gateway.protocols.pomelo import wire
 from gateway_testkit.certificates import Authority
@@ -57,9 +57,7 @@ def connect(port: int) -> socket.socket:
     return client
 
 
-def test_ways_to_other_gateways(
-    prepare: Callable[..., Daemon], authority: Authority, elsewhere: list[str]
-) -> None:
+def test_ways_to_other_gateways(prepare, authority, elsewhere):
     """A unix socket is asked for no token, TLS is believed by the lobby's authority only,
     and the token goes with it; a reload takes an address out.
     """

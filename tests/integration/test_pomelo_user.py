@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from daemons import Daemon, listener, tls
-from making import Make
+from daemons import listener, tls
 from pomelo_npm import packages, program_of
 from small_http import Asked, SmallHttp
 
@@ -34,9 +32,7 @@ def login() -> Iterator[str]:
         yield f"{server.url}/login"
 
 
-def test_clients_hear_their_user(
-    npm: Make, start: Make[Daemon], login: str, authority: Any, server_pair: Any
-) -> None:
+def test_clients_hear_their_user(npm, start, login, authority, server_pair):
     """Each is told what its login service has for it, or what all are told, or nothing;
     and plays on.
     """

@@ -100,7 +100,7 @@ def late(serve: Make) -> Any:
     )
 
 
-def test_wherever_it_lies(late: Any) -> None:
+def test_wherever_it_lies(late):
     """The same bytes from the journal, the spool and the archive, also from several at
     once; and where retention has taken a file, `SegmentIsTruncated` says what is left.
     """
@@ -142,7 +142,7 @@ def test_wherever_it_lies(late: Any) -> None:
     assert told.start_offset == start
 
 
-def test_where_the_spool_is_a_bucket(serve: Make) -> None:
+def test_where_the_spool_is_a_bucket(serve):
     """The same bytes, from the copies here, after a job has taken the files out of it."""
     with small_s3() as server:
         spool = {
@@ -219,9 +219,7 @@ def counting(tmp_path: Path) -> Iterator[Make[Streams]]:
 
 
 @pytest.mark.needs_pravega
-def test_a_quiet_stream_among_busy_ones(
-    counting: Make[Streams], pravega_client: Make
-) -> None:
+def test_a_quiet_stream_among_busy_ones(counting, pravega_client):
     """Whoever reads it has the payloads of those files decoded in which it has events,
     and of no other; of the others up to its end a few small columns, once.  So it is, too,
     for several who read at once: all together cost as much as one.
@@ -274,9 +272,7 @@ def test_a_quiet_stream_among_busy_ones(
 
 
 @pytest.mark.needs_pravega
-def test_the_published_client_comes_late(
-    late: Any, pravega_client: Make, eventually: Make
-) -> None:
+def test_the_published_client_comes_late(late, pravega_client, eventually):
     """It reads a stream from its head, wherever that lies; also when its file has left
     the archive.
     """

@@ -43,7 +43,7 @@ def begun(serve: Make, pravega_client: Make) -> Callable[[int], tuple[Any, Any]]
 
 
 @pytest.mark.smoke
-def test_written_is_read_and_in_the_files(serve: Make, pravega_client: Make) -> None:
+def test_written_is_read_and_in_the_files(serve, pravega_client):
     """Text, bytes, with and without keys, waited for and flushed: every event is read
     back once, and is in the files once; those of one key are in order.
     """
@@ -75,7 +75,7 @@ def test_written_is_read_and_in_the_files(serve: Make, pravega_client: Make) -> 
     assert all(row["flaw"] is None for row in rows)
 
 
-def test_scaled_while_it_is_written_to(begun: Callable[[int], tuple[Any, Any]]) -> None:
+def test_scaled_while_it_is_written_to(begun):
     """A stream gets more segments and fewer again while one writer writes: every event is
     read once, those of a key in order, and each is in the files once.
     """
@@ -99,9 +99,7 @@ def test_scaled_while_it_is_written_to(begun: Callable[[int], tuple[Any, Any]]) 
     assert len({row["channel"] for row in rows}) > 3
 
 
-def test_several_readers_of_one_group(
-    begun: Callable[[int], tuple[Any, Any]], pravega_client: Make
-) -> None:
+def test_several_readers_of_one_group(begun, pravega_client):
     """Two readers in two processes share the segments: each event is read once over
     both.  What a reader left unread when it went is read by the other.
     """
@@ -122,9 +120,7 @@ def test_several_readers_of_one_group(
     assert Counter(found) == Counter(events)
 
 
-def test_a_reader_waits_at_the_tail(
-    begun: Callable[[int], tuple[Any, Any]], pravega_client: Make
-) -> None:
+def test_a_reader_waits_at_the_tail(begun, pravega_client):
     """An event that is written while a reader waits reaches it."""
     streams, one = begun(1)
     two = pravega_client(streams.controller)
@@ -138,9 +134,7 @@ def test_a_reader_waits_at_the_tail(
         assert two.finish() == [b"event %d" % n]
 
 
-def test_transactions(
-    begun: Callable[[int], tuple[Any, Any]], eventually: Make
-) -> None:
+def test_transactions(begun, eventually):
     """A committed one's events are in the table together and not before, those of one
     that was aborted never; and readers see the same.
     """
@@ -187,7 +181,7 @@ def test_transactions(
     assert streams.daemon.listener("streams.controller")["events"] == 105
 
 
-def test_byte_streams(serve: Make, pravega_client: Make) -> None:
+def test_byte_streams(serve, pravega_client):
     """Bytes are written, sought, read, truncated; a row is a write, as it came."""
     streams = serve()
     client = pravega_client(streams.controller)
@@ -216,7 +210,7 @@ def test_byte_streams(serve: Make, pravega_client: Make) -> None:
     assert {row["flaw"] for row in rows} == {"unframed"}
 
 
-def test_a_large_event(begun: Callable[[int], tuple[Any, Any]]) -> None:
+def test_a_large_event(begun):
     """Nine MiB travel through a segment of their own, and are one event and one row."""
     streams, client = begun(1)
     manager = client.manager
@@ -229,7 +223,7 @@ def test_a_large_event(begun: Callable[[int], tuple[Any, Any]]) -> None:
     assert streams.payloads() == events
 
 
-def test_streams_listed_sealed_and_deleted(serve: Make, pravega_client: Make) -> None:
+def test_streams_listed_sealed_and_deleted(serve, pravega_client):
     """Scopes and streams are listed with their tags; only a sealed stream is deleted,
     and only an empty scope; one that is made again begins anew.
     """
@@ -266,7 +260,7 @@ def test_streams_listed_sealed_and_deleted(serve: Make, pravega_client: Make) ->
     assert manager.list_scope() == ["s"]
 
 
-def test_streams_that_come_and_go(serve: Make, pravega_client: Make) -> None:
+def test_streams_that_come_and_go(serve, pravega_client):
     """However many there were, there is room for more; and streams of the same names, in a
     scope that was deleted and made again, repeat no channel's number.
     """
@@ -286,9 +280,7 @@ def test_streams_that_come_and_go(serve: Make, pravega_client: Make) -> None:
     assert len({(row["channel"], row["seq"]) for row in rows}) == 60
 
 
-def test_json_is_checked_where_events_are_said_to_be_json(
-    serve: Make, pravega_client: Make
-) -> None:
+def test_json_is_checked_where_events_are_said_to_be_json(serve, pravega_client):
     """What is none is stored, read as it was, and has a flaw, so that it goes to quarantine."""
     streams = serve(options={"content_type": "application/json"})
     client = pravega_client(streams.controller)
@@ -302,9 +294,7 @@ def test_json_is_checked_where_events_are_said_to_be_json(
     assert {row["payload"]: row["flaw"] for row in streams.rows()} == flaws
 
 
-def test_without_a_spark_job_at_spool_max_bytes(
-    serve: Make, pravega_client: Make
-) -> None:
+def test_without_a_spark_job_at_spool_max_bytes(serve, pravega_client):
     """Appends wait, and the log and the status say for what; reads and metadata go on.  Once
     files are taken away all is stored, once.
     """
@@ -337,9 +327,7 @@ def test_without_a_spark_job_at_spool_max_bytes(
     assert Counter(stored) == Counter(events)
 
 
-def test_tls_and_passwords(
-    serve: Make, pravega_client: Make, eventually: Make, authority: Any, tmp_path: Any
-) -> None:
+def test_tls_and_passwords(serve, pravega_client, eventually, authority, tmp_path):
     """Over TLS with a name and a password all goes as without; who has the wrong one,
     or none, gets nothing.
     """
@@ -394,7 +382,7 @@ def refusals(streams: Any) -> int:
     )
 
 
-def test_restart_in_between(begun: Callable[[int], tuple[Any, Any]]) -> None:
+def test_restart_in_between(begun):
     """Clients live through a restart of the daemon: writer, reader, group, and an open
     transaction go on where they were.
     """
@@ -415,7 +403,7 @@ def test_restart_in_between(begun: Callable[[int], tuple[Any, Any]]) -> None:
     assert Counter(streams.payloads()) == expected + Counter(numbered("before", 50))
 
 
-def test_empty_events(begun: Callable[[int], tuple[Any, Any]]) -> None:
+def test_empty_events(begun):
     """They are events and rows, too.  This client's reader stops in front of one for
     ever (in what it has in its memory), so nobody reads them here.
     """
@@ -429,9 +417,7 @@ def test_empty_events(begun: Callable[[int], tuple[Any, Any]]) -> None:
 
 
 @pytest.mark.slow
-def test_a_group_that_pauses_longer_than_the_archive(
-    serve: Make, pravega_client: Make, eventually: Make
-) -> None:
+def test_a_group_that_pauses_longer_than_the_archive(serve, pravega_client, eventually):
     """Without a lake: when every file has left the archive, and after kill -9, it reads
     on where it was, and what comes then; a new group reads all.
     """
@@ -465,9 +451,7 @@ def test_a_group_that_pauses_longer_than_the_archive(
 
 
 @pytest.mark.slow
-def test_what_streams_let_go_of_leaves_the_disk(
-    serve: Make, pravega_client: Make, eventually: Make
-) -> None:
+def test_what_streams_let_go_of_leaves_the_disk(serve, pravega_client, eventually):
     """By time, by size, truncated, deleted: soon the disk has what streams keep, and
     little more; all of that is read, what comes then, too.
     """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,13 +12,12 @@ from daemons import free_port, listener
 from gateway.protocols.pravega.commands.pravega import text_of
 from gateway.protocols.pravega.controller import messages
 from gateway.protocols.pravega.controller_client import ControllerClient
-from making import Make
 
 OF_JAVA = "H4sIAAAAAAAA/zOwKs7IL9DPL0pJLSq2MtAxAmJDK0NzHUtLAIe3BR0bAAAA"
 """What version 0.13.0 of its client writes."""
 
 
-def test_the_text_is_that_of_java() -> None:
+def test_the_text_is_that_of_java():
     """`StreamCut.from` takes it; only the sum's header may differ."""
     import gzip
     from base64 import b64decode
@@ -29,9 +27,7 @@ def test_the_text_is_that_of_java() -> None:
 
 
 @pytest.mark.slow
-def test_a_cut_and_a_truncation(
-    start: Make, gateway_command: Make, tmp_path: Path
-) -> None:
+def test_a_cut_and_a_truncation(start, gateway_command, tmp_path):
     """Before the events, and behind them; who may not is told, and who types nonsense."""
     secret = tmp_path / "secret"
     secret.write_text("s3cret")

@@ -141,9 +141,7 @@ def cut(
 
 
 @pytest.mark.needs_pravega
-def test_connections_reset_around_the_store(
-    cut: Make[tuple[Any, Cutting]], pravega_client: Make, gateway_command: Make
-) -> None:
+def test_connections_reset_around_the_store(cut, pravega_client, gateway_command):
     """Appends whose connection is reset before the store, within, behind it, and in the
     acknowledgement; reads as well.  Every event is once in the segments as they are
     read back, and once in the files, in order for each key; the audit agrees.
@@ -229,9 +227,7 @@ def produce(writer: EventWriter, port: int, events: list[bytes], stop: int) -> N
 
 
 @pytest.mark.parametrize("kind", [V17Writer, DraftWriter])
-def test_a_producer_that_starts_anew(
-    serve: Make, kind: Callable[[bytes, str], EventWriter]
-) -> None:
+def test_a_producer_that_starts_anew(serve, kind):
     """With the same writer id and the same numbers it adds nothing twice; not when it
     vanished in the middle, nor when the gateway was killed in between.
     """
@@ -246,7 +242,7 @@ def test_a_producer_that_starts_anew(
     assert streams.payloads() == events
 
 
-def test_a_zombie_connection(serve: Make) -> None:
+def test_a_zombie_connection(serve):
     """When another connection has written with its writer id, the old one is told so
     and closed: it can not write behind its successor's back.
     """

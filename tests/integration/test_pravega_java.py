@@ -165,7 +165,7 @@ def numbered(what: str, count: int) -> list[bytes]:
     return [b"%s %d" % (what.encode(), n) for n in range(count)]
 
 
-def test_a_client_of_before_0_9(prepare: Make, free_port: Callable[[], int]) -> None:
+def test_a_client_of_before_0_9(prepare, free_port):
     """Version 0.8.0 keeps its connections, though each flush sends a KeepAlive; the group
     that it makes by itself reads each event once, and leaves nothing.
     """
@@ -177,12 +177,12 @@ def test_a_client_of_before_0_9(prepare: Make, free_port: Callable[[], int]) -> 
     assert "KeepAlive" not in streams.log()
 
 
-def test_streams_with_tags_sealed_and_deleted(serve: Make[Streams]) -> None:
+def test_streams_with_tags_sealed_and_deleted(serve):
     """Scopes and streams are made, found, listed by tags, sealed and deleted."""
     serve().run("streams")
 
 
-def test_every_event_is_read_once_and_in_the_files_once(serve: Make[Streams]) -> None:
+def test_every_event_is_read_once_and_in_the_files_once(serve):
     """Written with and without keys, together, over pooled connections, and one of nine
     MiB: two readers of a group read each once, in order; a row each.
     """
@@ -192,13 +192,13 @@ def test_every_event_is_read_once_and_in_the_files_once(serve: Make[Streams]) ->
     assert max(Counter(stored).values()) == 1
 
 
-def test_back_to_a_checkpoint(serve: Make[Streams]) -> None:
+def test_back_to_a_checkpoint(serve):
     """A checkpoint of two readers completes; set back to it they read on from there."""
     stored = serve().run("checkpoints")
     assert set(stored) == {*numbered("first", 200), *numbered("second", 200)}
 
 
-def test_transactions(serve: Make[Streams]) -> None:
+def test_transactions(serve):
     """Committed ones are read and in the files, also one that was taken up again by its
     id; those of an aborted one never.
     """
@@ -206,23 +206,23 @@ def test_transactions(serve: Make[Streams]) -> None:
     assert set(stored) == {*numbered("committed", 100), *numbered("resumed", 11)}
 
 
-def test_byte_streams(serve: Make[Streams]) -> None:
+def test_byte_streams(serve):
     """Written, sought, read, truncated, sealed; the rows are the bytes."""
     stored = b"".join(serve().run("bytes"))
     assert stored == bytes((n * 31 + n // 251) & 255 for n in range(1_000_000))
 
 
-def test_a_reader_at_the_end(serve: Make[Streams]) -> None:
+def test_a_reader_at_the_end(serve):
     """Who waits at the end of a stream gets each event as it comes."""
     assert serve().run("tail") == numbered("event", 20)
 
 
-def test_batch_reads(serve: Make[Streams]) -> None:
+def test_batch_reads(serve):
     """A range for each segment, as Spark's and Hadoop's connectors read."""
     assert set(serve().run("batch")) == set(numbered("event", 500))
 
 
-def test_stream_cuts(serve: Make[Streams]) -> None:
+def test_stream_cuts(serve):
     """A stream is read between places where it once ended, by ranges and by a group,
     and is truncated at one; the rows of what was truncated stay.
     """
@@ -231,7 +231,7 @@ def test_stream_cuts(serve: Make[Streams]) -> None:
     assert set(serve().run("cuts")) == set(expected)
 
 
-def test_tls_and_passwords(serve: Make[Streams], authority: Any) -> None:
+def test_tls_and_passwords(serve, authority):
     """Over TLS, with a password and tokens that must be renewed, all goes as without;
     with a wrong password nothing does.
     """
@@ -273,7 +273,7 @@ def shown(page: str) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 @pytest.mark.slow
-def test_what_a_job_of_flink_does(serve: Make[Streams]) -> None:
+def test_what_a_job_of_flink_does(serve):
     """With the settings of its page: reader groups that stand at its checkpoints, and
     transactions that are committed after them, while the stream scales and the job fails
     twice; each event is copied once.
@@ -285,7 +285,7 @@ def test_what_a_job_of_flink_does(serve: Make[Streams]) -> None:
     assert {row["principal"] for row in streams.daemon.rows()} == {"ops", "job"}
 
 
-def test_what_micro_batches_of_spark_do(serve: Make[Streams]) -> None:
+def test_what_micro_batches_of_spark_do(serve):
     """With the settings of its page: ranges between two ends of a stream that scales, and
     transactions that another one commits by their ids; each event is copied once.
     """
@@ -295,9 +295,7 @@ def test_what_micro_batches_of_spark_do(serve: Make[Streams]) -> None:
     assert copied_once(rows, 800)
 
 
-def test_three_teams_that_may_do_different_things(
-    serve: Make[Streams], eventually: Make
-) -> None:
+def test_three_teams_that_may_do_different_things(serve, eventually):
     """Each does what the rules say, with groups and transactions; all else is denied at
     once with the reason, also to a writer whose rule a reload takes away.
     """
@@ -328,7 +326,7 @@ def test_three_teams_that_may_do_different_things(
 
 
 @pytest.mark.slow
-def test_killed_in_between(serve: Make[Streams], eventually: Make) -> None:
+def test_killed_in_between(serve, eventually):
     """The gateway is killed twice while one writer writes and one reader reads: neither
     needs to be told, and every event is read once, and in the files once.
     """
@@ -353,7 +351,7 @@ def test_killed_in_between(serve: Make[Streams], eventually: Make) -> None:
 
 
 @pytest.mark.slow
-def test_many_at_one_stream(serve: Make[Streams], eventually: Make) -> None:
+def test_many_at_one_stream(serve, eventually):
     """Three writers tell the time, of which one falls silent and one leaves, and so does one
     of transactions; a group of eight readers loses two, batch jobs read what came between;
     all the while the stream is split and merged, and the gateway is killed.  Readers get each
@@ -378,7 +376,7 @@ def test_many_at_one_stream(serve: Make[Streams], eventually: Make) -> None:
 
 
 @pytest.mark.slow
-def test_what_programs_share_does_not_expire(serve: Make[Streams]) -> None:
+def test_what_programs_share_does_not_expire(serve):
     """A state synchronizer and a reader group go on where they were after the gateway
     was killed and retention has deleted every file: nothing of their state was in one.
     """
@@ -398,7 +396,7 @@ def test_what_programs_share_does_not_expire(serve: Make[Streams]) -> None:
 
 
 @pytest.mark.slow
-def test_a_group_that_is_never_empty(serve: Make[Streams], eventually: Make) -> None:
+def test_a_group_that_is_never_empty(serve, eventually):
     """Readers join and leave it long after the files of its first days have left the
     archive, and after the gateway was killed; each event is read once.
     """
@@ -424,12 +422,12 @@ def test_a_group_that_is_never_empty(serve: Make[Streams], eventually: Make) -> 
 
 
 @pytest.mark.smoke
-def test_hello_world(serve: Make[Streams]) -> None:
+def test_hello_world(serve):
     """The first thing that a user of Pravega runs."""
     assert serve().run("hello") == [b"hello world"]
 
 
-def test_scaled_while_it_is_written_to(serve: Make[Streams]) -> None:
+def test_scaled_while_it_is_written_to(serve):
     """Split, merged, and scaled by updates, with a transaction open over that: no event
     is lost or there twice, for readers or in the files.
     """
@@ -439,7 +437,7 @@ def test_scaled_while_it_is_written_to(serve: Make[Streams]) -> None:
 
 
 @pytest.mark.slow
-def test_readers_follow_a_scaling(serve: Make[Streams]) -> None:
+def test_readers_follow_a_scaling(serve):
     """Two readers of a group read each event once, those of a key in order.  It takes
     this client up to half a minute to leave a segment that has ended.
     """
@@ -459,8 +457,8 @@ def test_readers_follow_a_scaling(serve: Make[Streams]) -> None:
     ],
 )
 def test_commits_over_a_scaling_share_their_epochs(
-    serve: Make[Streams], transactions: int, milliseconds: int, runs: int
-) -> None:
+    serve, transactions, milliseconds, runs
+):
     """However many transactions are open while a stream is split: two epochs, which a
     reader gets over with two checkpoints, be they two seconds apart or Java's thirty.
     """
@@ -468,19 +466,19 @@ def test_commits_over_a_scaling_share_their_epochs(
     assert Counter(Counter(stored).values()) == {runs: 200 + transactions * 10}
 
 
-def test_key_value_tables(serve: Make[Streams]) -> None:
+def test_key_value_tables(serve):
     """Made, listed, filled on conditions, read in order, deleted; nothing is an event."""
     assert serve().run("tables") == []
 
 
 @pytest.mark.slow
-def test_time_windows(serve: Make[Streams]) -> None:
+def test_time_windows(serve):
     """A reader knows the time that writers noted; marks are made every ten seconds."""
     serve().run("watermarks")
 
 
 @pytest.mark.slow
-def test_retention_by_consumption(serve: Make[Streams]) -> None:
+def test_retention_by_consumption(serve):
     """What a subscribed group has released is deleted, at the gateway's next look, which
     is once a minute; the rows stay.
     """
@@ -495,9 +493,7 @@ def test_retention_by_consumption(serve: Make[Streams]) -> None:
         pytest.param(300, 256 * MiB, id="300 MiB"),
     ],
 )
-def test_an_event_that_is_too_large(
-    serve: Make[Streams], size: int, limit: int
-) -> None:
+def test_an_event_that_is_too_large(serve, size, limit):
     """The client fails at once, with the reason in its log, and goes on with others; so
     with what is the limit if nobody sets one.
     """

@@ -34,7 +34,7 @@ def full(start: Callable[..., Daemon]) -> Iterator[Daemon]:
 
 @pytest.mark.fresh
 @pytest.mark.slow
-def test_two_hundred_senders(full: Daemon) -> None:
+def test_two_hundred_senders(full):
     """Of 400 MiB that they send, no more than the common budget comes into memory, and
     nobody is let go for it.
     """

@@ -104,7 +104,7 @@ def walk(tmp_path: Path) -> Iterator[Walk]:
     walk.stop()
 
 
-def test_five_minutes(walk: Walk, tmp_path: Path) -> None:
+def test_five_minutes(walk, tmp_path):
     """From nothing to rows in the table and the proof; nothing is left lying about."""
     typed = []
     for command in steps():

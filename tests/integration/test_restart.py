@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -159,9 +159,7 @@ class Sender:
 
 
 @pytest.mark.slow
-def test_reloads_and_a_restart_under_load(
-    held: Held, gateway_command: Callable[..., Any]
-) -> None:
+def test_reloads_and_a_restart_under_load(held, gateway_command):
     """Settings change and are broken, a listener comes and goes, and the daemon is replaced
     by another that gets the same sockets: nobody who connects is refused, and what all
     four protocols send is stored once, and nothing else.

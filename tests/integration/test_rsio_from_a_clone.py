@@ -10,9 +10,7 @@ import re
 import shutil
 import subprocess
 import venv
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -162,12 +160,7 @@ def on_the_jvm(home: Path) -> list[str]:
         pytest.param(on_the_jvm, marks=[pytest.mark.needs_maven, pytest.mark.long]),
     ],
 )
-def test_it_sends_and_reads_over_a_kill(
-    clone: Path,
-    install: Callable[[Path], list[str]],
-    prepare: Callable[..., Any],
-    free_port: Callable[[], int],
-) -> None:
+def test_it_sends_and_reads_over_a_kill(clone, install, prepare, free_port):
     """Ten thousand are stored once, in order, and read again."""
     command = install(clone)
     where = f"127.0.0.1:{free_port()}"

@@ -10,10 +10,9 @@ import os
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -65,25 +64,21 @@ def program(java: list[str]) -> Iterator[Make[subprocess.Popen[str]]]:
         )
 
 
-def test_the_kit_judges_it(program: Make[subprocess.Popen[str]]) -> None:
+def test_the_kit_judges_it(program):
     """As publisher and as subscriber its session passes all tests, and none is left out."""
     served = program("SmallServer", HELLO_MS="1500")
     assert kit.failures(served, hello_seconds=1.5) == []
 
 
 @pytest.mark.slow
-def test_the_kit_notices_faults(
-    program: Make[subprocess.Popen[str]], tmp_path: Path
-) -> None:
+def test_the_kit_notices_faults(program, tmp_path):
     """Each fault that is planted in its session fails the test that names it."""
     sources, serve = planted.PLACES["java"], partial(program, "Planted")
     assert planted.unnoticed("java", tmp_path, sources, (), serve) == []
 
 
 @pytest.mark.slow
-def test_with_a_daemon_that_is_killed(
-    prepare: Make, free_port: Callable[[], int], program: Make[subprocess.Popen[str]]
-) -> None:
+def test_with_a_daemon_that_is_killed(prepare, free_port, program):
     """A sender, a reader over HTTP/2, a kill -9, and a second sender of that name, over
     HTTP/2, too: all once.
     """
@@ -128,9 +123,7 @@ WAYS = {
 
 
 @pytest.mark.slow
-def test_over_every_transport(
-    start: Make, authority: Any, program: Make[subprocess.Popen[str]]
-) -> None:
+def test_over_every_transport(start, authority, program):
     """What goes over TCP in blocks, over TLS, WebSocket and HTTP/2, packed too, is stored
     once and in order; a server whose certificate nobody signed gets nothing.
     """
@@ -167,7 +160,7 @@ def test_over_every_transport(
 
 
 @pytest.mark.smoke
-def test_the_page_as_it_stands(start: Make, java: list[str], tmp_path: Path) -> None:
+def test_the_page_as_it_stands(start, java, tmp_path):
     """The programs of docs/rsio.md compile and run, but for the gateway's address: what
     the one sends the other reads.
     """

@@ -10,17 +10,15 @@ import json
 import re
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import kit
 import planted
 import programs
-from chromium import Chromium
 from daemons import listener, tls
 from deadlines import environment, eventually, finish, run
 from making import Make
@@ -50,16 +48,14 @@ def program(node: str) -> Iterator[Make[subprocess.Popen[str]]]:
         )
 
 
-def test_the_kit_judges_it(program: Make[subprocess.Popen[str]]) -> None:
+def test_the_kit_judges_it(program):
     """As publisher and as subscriber its session passes all tests, and none is left out."""
     served = program("small-server.js", HELLO_MS="1500")
     assert kit.failures(served, hello_seconds=1.5) == []
 
 
 @pytest.mark.slow
-def test_the_kit_notices_faults(
-    program: Make[subprocess.Popen[str]], tmp_path: Path
-) -> None:
+def test_the_kit_notices_faults(program, tmp_path):
     """Each fault that is planted in its session fails the test that names it."""
     parts = ("package.json", "src", "test/small-server.js")
     serve = partial(program, "planted.js")
@@ -67,9 +63,7 @@ def test_the_kit_notices_faults(
 
 
 @pytest.mark.slow
-def test_with_a_daemon_that_is_killed(
-    prepare: Make, free_port: Callable[[], int], program: Make[subprocess.Popen[str]]
-) -> None:
+def test_with_a_daemon_that_is_killed(prepare, free_port, program):
     """A sender, a reader, a kill -9, and a second sender of that name, which fences the
     first: all that the second sends is stored once, behind what the first has stored.
     """
@@ -118,9 +112,7 @@ WEBSOCKET = "--experimental-websocket"
 
 
 @pytest.mark.slow
-def test_over_every_transport(
-    start: Make, authority: Any, node: str, program: Make[subprocess.Popen[str]]
-) -> None:
+def test_over_every_transport(start, authority, node, program):
     """What goes over TCP in blocks, packed over TLS, and over WebSocket with TLS where Node
     has that, is stored once and in order; a server whose certificate nobody signed gets
     nothing.
@@ -201,13 +193,7 @@ def site() -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_a_browser_watches(
-    start: Make,
-    chromium: Chromium,
-    site: str,
-    authority: Any,
-    program: Make[subprocess.Popen[str]],
-) -> None:
+def test_a_browser_watches(start, chromium, site, authority, program):
     """The page of examples/live shows each event as a row, the latest first, over a
     WebSocket, what a browser sends in blocks over one with TLS as well; it says goodbye to
     what it watched before, and why nothing comes.
@@ -251,7 +237,7 @@ def test_a_browser_watches(
 
 
 @pytest.mark.smoke
-def test_the_page_as_it_stands(start: Make, node: str, tmp_path: Path) -> None:
+def test_the_page_as_it_stands(start, node, tmp_path):
     """The programs of docs/rsio.md run, but for the gateway's address: what the one sends
     the other reads.
     """

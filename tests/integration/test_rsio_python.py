@@ -15,7 +15,6 @@ import pytest
 
 from daemons import listener
 from deadlines import run
-from making import Make
 from wheels import borrow, clean, pip
 
 ROOT = Path(__file__).parents[2]
@@ -84,7 +83,7 @@ def programs(port: int, path: Path, language: str) -> list[str]:
     return [text for text in moved if "asyncio.run(" in text]
 
 
-def test_it_is_small_and_needs_little(wheel: Path) -> None:
+def test_it_is_small_and_needs_little(wheel):
     """The wheel has at most 200 KB, and neither the daemon nor what that needs."""
     assert wheel.stat().st_size <= MOST_BYTES
     about = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
@@ -97,7 +96,7 @@ def test_it_is_small_and_needs_little(wheel: Path) -> None:
     assert about["version"].startswith(f"0.{edition[1]}.")
 
 
-def test_the_page_of_an_index_has_whole_addresses(wheel: Path) -> None:
+def test_the_page_of_an_index_has_whole_addresses(wheel):
     """Its links into the repository lead there, and each to what there is."""
     with zipfile.ZipFile(wheel) as opened:
         [name] = (each for each in opened.namelist() if each.endswith("/METADATA"))
@@ -111,9 +110,7 @@ def test_the_page_of_an_index_has_whole_addresses(wheel: Path) -> None:
     assert all((ROOT / found[1]).exists() for found in paths if found and found[1])
 
 
-def test_asyncio_in_an_environment_of_its_own(
-    start: Make, wheel: Path, tmp_path: Path
-) -> None:
+def test_asyncio_in_an_environment_of_its_own(start, wheel, tmp_path):
     """With what it names as its needs, and nothing else, the programs of docs/rsio.md
     run as they stand, but for the gateway's address, and what one sends the other reads;
     so does that of its README.
@@ -135,7 +132,7 @@ def test_asyncio_in_an_environment_of_its_own(
 
 
 @pytest.mark.long
-def test_on_twisted(start: Make, wheel: Path, tmp_path: Path) -> None:
+def test_on_twisted(start, wheel, tmp_path):
     """With Twisted it sends and reads, and nothing of the daemon is imported."""
     port = start(listeners=[STREAMS]).address("streams")[1]
     python = environment(tmp_path / "venv", wheel)
@@ -147,9 +144,7 @@ def test_on_twisted(start: Make, wheel: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_source_distribution_makes_the_same_wheel(
-    wheel: Path, tmp_path: Path
-) -> None:
+def test_a_source_distribution_makes_the_same_wheel(wheel, tmp_path):
     """It takes the package along, and needs no repository."""
     build = (
         "from hatchling.build import build_sdist; import sys; build_sdist(sys.argv[1])"

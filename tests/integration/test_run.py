@@ -122,7 +122,7 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.long
-def test_whichever_dies_is_started_again(running: Running) -> None:
+def test_whichever_dies_is_started_again(running):
     """Killed with SIGKILL, the daemon and then the job: a sentence says so, both come back,
     and each event is in the table once.  A second `gateway run` is refused meanwhile, and
     ^C ends both, with status 0 and one last line."""
@@ -159,7 +159,7 @@ def test_whichever_dies_is_started_again(running: Running) -> None:
         STARTING[-1],
     ],
 )
-def test_interrupted_while_it_starts(tmp_path: Path, words: str) -> None:
+def test_interrupted_while_it_starts(tmp_path, words):
     """^C at any moment of a start: both end, with status 0, and nothing is left behind."""
     running = Running(tmp_path)
     try:
@@ -174,7 +174,7 @@ def test_interrupted_while_it_starts(tmp_path: Path, words: str) -> None:
         running.process.wait()
 
 
-def test_its_own_death(running: Running) -> None:
+def test_its_own_death(running):
     """Killed with SIGKILL it leaves nobody behind: both stop, as by SIGTERM."""
     running.says("takes events")
     children = running.children()
@@ -185,7 +185,7 @@ def test_its_own_death(running: Running) -> None:
 
 
 @pytest.mark.long
-def test_a_daemon_that_can_not_start(tmp_path: Path) -> None:
+def test_a_daemon_that_can_not_start(tmp_path):
     """It says why, and `gateway run` ends with status 1; the job does not stay."""
     running = Running(tmp_path)
     running.says("takes events")
@@ -201,7 +201,7 @@ def test_a_daemon_that_can_not_start(tmp_path: Path) -> None:
     assert running.interrupt() == 0
 
 
-def test_nobody_reads_on(running: Running) -> None:
+def test_nobody_reads_on(running):
     """`gateway run | head -n 2` stops both, and says nothing of a pipe."""
     running.says("node gw-1")
     assert running.interrupt() == 0

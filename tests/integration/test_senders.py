@@ -8,8 +8,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +17,6 @@ from daemons import listener, tls
 from deadlines import eventually, finish
 from gateway.protocols.rsio.client import Outbox
 from gateway.protocols.rsio.client.on_asyncio import connect
-from gateway_testkit.certificates import Authority
-from making import Make
 
 REACTIVE = listener(
     "reactive", "rsio", options={"check_publishers": True, "window": 64}
@@ -62,9 +58,7 @@ def _address(daemon: Any, name: str) -> str:
     return f"{host}:{port}"
 
 
-def test_exactly_once_through_a_kill(
-    prepare: Make, free_port: Callable[[], int], tmp_path: Path, gateway_command: Make
-) -> None:
+def test_exactly_once_through_a_kill(prepare, free_port, tmp_path, gateway_command):
     """The daemon is killed while all send; every event is there, and once."""
     listeners = [
         {**each, "listen": f"tcp:127.0.0.1:{free_port()}"} for each in LISTENERS
@@ -102,9 +96,7 @@ def test_exactly_once_through_a_kill(
     assert len(rows) == 8000 * len(SENDERS)
 
 
-def test_a_program_that_connects_again(
-    prepare: Make, free_port: Callable[[], int]
-) -> None:
+def test_a_program_that_connects_again(prepare, free_port):
     """The loop of docs/rsio.md: the daemon is killed twice, each reading is there once."""
     port, count = free_port(), 4000
     fixed = {**REACTIVE, "listen": f"tcp:127.0.0.1:{port}"}
@@ -165,7 +157,7 @@ except OSError:
 PLENTY = 1 << 40
 
 
-def test_over_pipes(prepare: Make, tmp_path: Path, gateway_command: Make) -> None:
+def test_over_pipes(prepare, tmp_path, gateway_command):
     """A sender whose connection is its standard input and output, joined to the gateway
     by another process: however slow that is, all arrives; when the way back ends, or the
     process, the sender ends by itself and says why; when the sender is killed, the other
@@ -251,9 +243,7 @@ def test_over_pipes(prepare: Make, tmp_path: Path, gateway_command: Make) -> Non
         ),
     ],
 )
-def test_conformance(
-    start: Make, gateway_command: Make, authority: Authority, tmp_path: Path, way: str
-) -> None:
+def test_conformance(start, gateway_command, authority, tmp_path, way):
     """All tests pass, none is left out, however the daemon is reached."""
     checked = {**CHECKED, "options": dict(CHECKED["options"])}
     words = ["--strict", "--hello-timeout", "3"]

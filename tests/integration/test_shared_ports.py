@@ -89,8 +89,8 @@ def ids(*daemons: Daemon) -> Counter[str]:
 
 
 def test_each_takes_connections_and_every_event_is_there_once(
-    gateways: Any, ports: Ports, tmp_path: Path
-) -> None:
+    gateways, ports, tmp_path
+):
     """Over TCP, TLS and WebSocket.  While one is away the other takes all, and the one
     that comes back gets its share again.
     """
@@ -111,9 +111,7 @@ def test_each_takes_connections_and_every_event_is_there_once(
     assert len(noted) == len(set(noted))
 
 
-def test_a_reload_shares_the_port_of_a_running_gateway(
-    gateways: Any, ports: Ports, tmp_path: Path
-) -> None:
+def test_a_reload_shares_the_port_of_a_running_gateway(gateways, ports, tmp_path):
     """Without that the second one is refused, and says which port is taken."""
     one, other = gateways(shared=False)
     one.start()

@@ -12,14 +12,12 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
 from daemons import Daemon, listener, tls
-from gateway_testkit.certificates import Authority
 
 SENDERS = 300
 
@@ -81,9 +79,7 @@ class Crowd:
 @pytest.mark.parametrize(
     ("ways", "addresses"), [("tls", 200), ("mtls", 200), ("mtls", 1), ("tls", 1)]
 )
-def test_all_get_in(
-    start: Callable[..., Any], authority: Authority, ways: str, addresses: int
-) -> None:
+def test_all_get_in(start, authority, ways, addresses):
     """In one connection each, though each waits longer than `limits.handshake` for its turn.
 
     Of one address more come than may be strangers: some come again, and all get in.

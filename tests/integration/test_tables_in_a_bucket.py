@@ -84,9 +84,7 @@ def delta(places: Directories, seaweed: Seaweed, access: Access) -> Append:
 
 
 @pytest.mark.parametrize("table", [iceberg, delta])
-def test_a_table_in_a_bucket_is_read_where_it_is(
-    table: Callable[..., Append], places: Directories, seaweed: Seaweed, access: Access
-) -> None:
+def test_a_table_in_a_bucket_is_read_where_it_is(table, places, seaweed, access):
     """Every event once, holes and doubles by lsn, acknowledged ids, payloads."""
 
     def look() -> Report:
@@ -112,9 +110,7 @@ def test_a_table_in_a_bucket_is_read_where_it_is(
     assert all(file.startswith("s3://") for file in double.files)
 
 
-def test_who_may_not_read_a_table_gets_a_sentence(
-    places: Directories, seaweed: Seaweed, access: Access
-) -> None:
+def test_who_may_not_read_a_table_gets_a_sentence(places, seaweed, access):
     """And no verdict."""
     delta(places, seaweed, access)(events(1, 5))
     stranger: Any = {**settings_of(seaweed.url), "access_key_id": "nobody"}

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import urllib.request
 from collections.abc import Iterator
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -84,7 +83,7 @@ def lsns(output: bytes) -> list[int]:
     return [json.loads(line)["lsn"] for line in output.splitlines()]
 
 
-def test_all_events_from_the_first_on(gate: Gate) -> None:
+def test_all_events_from_the_first_on(gate):
     """Published, journalled and still to come: each lsn once, then the end."""
     gate.send(3000)
     gate.daemon.settled()
@@ -97,9 +96,7 @@ def test_all_events_from_the_first_on(gate: Gate) -> None:
     assert lsns(first.encode() + rest) == list(range(1, 7001))
 
 
-def test_all_events_where_the_spool_is_a_bucket(
-    start: Make, gateway_command: Make
-) -> None:
+def test_all_events_where_the_spool_is_a_bucket(start, gateway_command):
     """Also what a job has taken out of it since, and over a restart: there are copies here."""
     with small_s3() as server:
         spool = {
@@ -124,7 +121,7 @@ def test_all_events_where_the_spool_is_a_bucket(
         assert lsns(output) == list(range(1, 4001))
 
 
-def test_arrow(gate: Gate) -> None:
+def test_arrow(gate):
     """One IPC stream that Arrow reads as a table."""
     gate.send(2000)
     done = gate.tap("--from", "earliest", "--to", 1500, "--format", "arrow")
@@ -135,7 +132,7 @@ def test_arrow(gate: Gate) -> None:
     assert table["lsn"].to_pylist() == list(range(1, 1501))
 
 
-def test_interrupted(gate: Gate) -> None:
+def test_interrupted(gate):
     """^C ends it at once, without a trace, and the gateway lets go."""
     gate.send(1)
     tap = gate.tap("--from", 1)
@@ -145,7 +142,7 @@ def test_interrupted(gate: Gate) -> None:
     assert (tap.returncode, errors) == (130, b"")
 
 
-def test_a_reader_that_stops(gate: Gate) -> None:
+def test_a_reader_that_stops(gate):
     """`| head` ends it."""
     gate.send(5000)
     tap = gate.tap("--from", 1)
@@ -156,7 +153,7 @@ def test_a_reader_that_stops(gate: Gate) -> None:
 
 
 @pytest.mark.fresh
-def test_a_stuck_reader(gate: Gate) -> None:
+def test_a_stuck_reader(gate):
     """Nobody reads its output: it asks for no more, and still answers ^C."""
     tap = gate.tap("--from", 1)
     gate.send(20_000)
@@ -175,7 +172,7 @@ def test_a_stuck_reader(gate: Gate) -> None:
         (["--publisher", "tap?form=1"], "E400"),
     ],
 )
-def test_what_can_not_be_had(gate: Gate, words: list[str], says: str) -> None:
+def test_what_can_not_be_had(gate, words, says):
     """Status 1, and a sentence."""
     tap = gate.tap(*words)
     output, errors = finish(tap)
@@ -183,14 +180,14 @@ def test_what_can_not_be_had(gate: Gate, words: list[str], says: str) -> None:
     assert errors.decode().startswith(f"gateway tap: {says} ")
 
 
-def test_nobody_there(gateway_command: Make, free_port: Any) -> None:
+def test_nobody_there(gateway_command, free_port):
     """A port where nothing listens: status 1, a sentence, no trace."""
     done = gateway_command("tap", f"127.0.0.1:{free_port()}")
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
 
 
-def test_a_client_on_asyncio(gate: Gate) -> None:
+def test_a_client_on_asyncio(gate):
     """`async for` over a publisher's elements, and an error that can be caught."""
 
     async def look() -> tuple[list[int], str]:
@@ -211,7 +208,7 @@ def test_a_client_on_asyncio(gate: Gate) -> None:
     assert why.startswith("E416 ")
 
 
-def test_the_page(gate: Gate) -> None:
+def test_the_page(gate):
     """/api/tap has what comes, as server-sent events."""
     with urllib.request.urlopen(
         f"http://{gate.daemon.admin}/api/tap?protocol=lumberjack"

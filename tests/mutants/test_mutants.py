@@ -16,7 +16,7 @@ NOTICED = json.loads((HERE / "noticed.json").read_text())
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant["name"])
-def test_each_mutant_can_be_made(mutant: dict[str, str]) -> None:
+def test_each_mutant_can_be_made(mutant):
     """Its text is in the file just once, it changes it, and its tests are there; what it
     makes is Python: else any test would notice it."""
     code = (ROOT / mutant["file"]).read_text()
@@ -28,12 +28,12 @@ def test_each_mutant_can_be_made(mutant: dict[str, str]) -> None:
         assert name.partition("[")[0] in (ROOT / file).read_text()
 
 
-def test_no_name_is_used_twice() -> None:
+def test_no_name_is_used_twice():
     """A report names each."""
     assert len({mutant["name"] for mutant in MUTANTS}) == len(MUTANTS)
 
 
-def test_who_noticed_is_still_there() -> None:
+def test_who_noticed_is_still_there():
     """Whoever removes a test tries anew what it alone is known to notice (`make mutants
     WORDS='--again …'`); nothing is told of a mutant that is none.
     """

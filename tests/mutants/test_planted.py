@@ -10,7 +10,7 @@ ENOUGH = 33
 
 
 @pytest.mark.parametrize("language", FAULTS)
-def test_each_is_there_once(language: str) -> None:
+def test_each_is_there_once(language):
     """Whoever changes a line that is quoted in tests/rsio_check/planted.toml changes it
     there; and each language has enough of them.
     """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 import socket
 import struct
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,17 +14,12 @@ from gateway.config.listener import ProxyProtocol
 from gateway.net.proxy import SIGNATURE_V2
 from making import Make
 
-Run = Make[dict[str, Any]]
-Texts = Callable[[], list[str]]
-
 
 def come(net: Any, host: str = "192.0.2.1") -> Any:
     return net.connect(IPv4Address("TCP", host, 4000))
 
 
-def test_more_connections_than_allowed_are_rejected(
-    make_net: Make, warnings: Texts
-) -> None:
+def test_more_connections_than_allowed_are_rejected(make_net, warnings):
     """Counted, one line with the key; when one leaves, the next is accepted."""
     net = make_net(limits={"connections": 2})
     one, _ = come(net, "192.0.2.1"), come(net, "192.0.2.2")
@@ -40,7 +34,7 @@ def test_more_connections_than_allowed_are_rejected(
     assert (net.listener.traffic.accepted, net.listener.connections) == (3, 2)
 
 
-def test_one_peer_can_not_take_all(make_net: Make, warnings: Texts) -> None:
+def test_one_peer_can_not_take_all(make_net, warnings):
     """limits.connections_per_peer is by address; others still get in."""
     net = make_net(limits={"connections_per_peer": 2})
     peers = [come(net) for _ in range(3)]
@@ -79,9 +73,7 @@ class Crowd:
         return peer
 
 
-def test_who_brings_a_message_leaves_room_for_others(
-    make_net: Make, warnings: Texts
-) -> None:
+def test_who_brings_a_message_leaves_room_for_others(make_net, warnings):
     """A site behind one address gets in, while half of all places are free; beyond that it
     has as many as anybody.
     """
@@ -99,9 +91,7 @@ def test_who_brings_a_message_leaves_room_for_others(
     assert crowd.come() is not None
 
 
-def test_who_brings_nothing_takes_no_more_places(
-    make_net: Make, warnings: Texts
-) -> None:
+def test_who_brings_nothing_takes_no_more_places(make_net, warnings):
     """However many of its address have brought something, and whatever it sends."""
     crowd = Crowd(make_net)
     crowd.bring()
@@ -118,7 +108,7 @@ def test_who_brings_nothing_takes_no_more_places(
     assert crowd.come() is None
 
 
-def test_who_is_let_in_stays(make_net: Make) -> None:
+def test_who_is_let_in_stays(make_net):
     """When half of the places are taken, nobody has to go; all are forgotten at the end."""
     crowd = Crowd(make_net)
     peers = [crowd.bring() for _ in range(5)]
@@ -131,7 +121,7 @@ def test_who_is_let_in_stays(make_net: Make) -> None:
     assert not found.addresses | found.strangers | found.names
 
 
-def test_a_principal_has_places_of_its_own(make_net: Make) -> None:
+def test_a_principal_has_places_of_its_own(make_net):
     """Those that prove different names behind one address are different peers, however
     full the listener is; one name has as many as one address, and then counts for that.
     """
@@ -156,9 +146,7 @@ def test_a_principal_has_places_of_its_own(make_net: Make) -> None:
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_a_certificate_is_waited_for(
-    make_net: Make, make_tls: Make, tls_peer: Make, authority: Any, named: bool
-) -> None:
+def test_a_certificate_is_waited_for(make_net, make_tls, tls_peer, authority, named):
     """Half of the places are taken, and those of its address: who shows one is let in."""
     client_auth = {"client_auth": "optional", "client_ca": authority.ca}
     crowd = Crowd(make_net, tls=make_tls(**client_auth))
@@ -180,7 +168,7 @@ def test_a_certificate_is_waited_for(
     assert rejected == ({} if named else {"connections_per_peer": 1})
 
 
-def test_a_name_that_a_balancer_brings(make_net: Make) -> None:
+def test_a_name_that_a_balancer_brings(make_net):
     """It is known with the header, and counts as one that a certificate proves."""
     crowd = Crowd(
         make_net, proxy_protocol=ProxyProtocol(trusted=["10.0.0.1"], names=True)
@@ -192,7 +180,7 @@ def test_a_name_that_a_balancer_brings(make_net: Make) -> None:
     assert crowd.net.listener.traffic.peers.names.total() == 8
 
 
-def test_an_ipv6_peer_is_its_network(make_net: Make) -> None:
+def test_an_ipv6_peer_is_its_network(make_net):
     """2^64 addresses of one peer share one limit; mapped IPv4 addresses do not."""
     net = make_net(limits={"connections_per_peer": 2})
 
@@ -208,7 +196,7 @@ def test_an_ipv6_peer_is_its_network(make_net: Make) -> None:
     assert all(come(f"::ffff:192.0.2.{number}") for number in range(1, 4))
 
 
-def test_behind_a_proxy_the_real_peer_counts(make_net: Make) -> None:
+def test_behind_a_proxy_the_real_peer_counts(make_net):
     """All connections come from the load balancer; the limit is not for it."""
     net = make_net(
         proxy_protocol=ProxyProtocol(trusted=["10.0.0.1"]),
@@ -229,9 +217,7 @@ def test_behind_a_proxy_the_real_peer_counts(make_net: Make) -> None:
     assert not announce("192.0.2.1").transport.finished
 
 
-def test_descriptors_are_left_for_the_disk(
-    make_net: Make, monkeypatch: pytest.MonkeyPatch, warnings: Texts
-) -> None:
+def test_descriptors_are_left_for_the_disk(make_net, monkeypatch, warnings):
     """A connection that would take one of the last ones is rejected."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (4, 4))
     net = make_net()
@@ -240,7 +226,7 @@ def test_descriptors_are_left_for_the_disk(
     assert warnings()[0].endswith("too many open files, limit 2")
 
 
-def test_it_survives_running_out_of_descriptors(with_reactor: Run) -> None:
+def test_it_survives_running_out_of_descriptors(with_reactor):
     """Too many connections are rejected; the port lives, and the disk too."""
     result = with_reactor("""
         import resource, subprocess

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from gateway.sdk.interfaces import Aging
-from making import Make
 
 
 def aging(net: Any) -> list[None]:
@@ -24,7 +23,7 @@ def aging(net: Any) -> list[None]:
     return told
 
 
-def test_its_server_is_told_once(make_net: Make) -> None:
+def test_its_server_is_told_once(make_net):
     """Not before its age, whatever it does; within a fifth of that, and of a look, after."""
     net = make_net(limits={"connection_age": 100.0, "idle": 1000.0})
     peer = net.peer()
@@ -39,7 +38,7 @@ def test_its_server_is_told_once(make_net: Make) -> None:
     assert len(told) == 1
 
 
-def test_who_came_together_does_not_leave_together(make_net: Make) -> None:
+def test_who_came_together_does_not_leave_together(make_net):
     """Else all would come to the next gateway at once, as after a restart."""
     net = make_net(limits={"connection_age": 1000.0, "idle": 10_000.0})
     for number in range(200):
@@ -56,7 +55,7 @@ def test_who_came_together_does_not_leave_together(make_net: Make) -> None:
     assert 120 < left[2] < 180
 
 
-def test_a_server_that_can_not_is_left_alone(make_net: Make) -> None:
+def test_a_server_that_can_not_is_left_alone(make_net):
     """As one of a protocol whose peers would lose something."""
     net = make_net(limits={"connection_age": 10.0})
     peer = net.peer()
@@ -64,7 +63,7 @@ def test_a_server_that_can_not_is_left_alone(make_net: Make) -> None:
     assert not peer.transport.finished
 
 
-def test_who_has_no_server_yet_is_told_later(make_net: Make) -> None:
+def test_who_has_no_server_yet_is_told_later(make_net):
     """It is shaking hands, for which it has a limit of its own."""
     net = make_net(
         limits={"connection_age": 5.0, "handshake": 60.0},
@@ -80,7 +79,7 @@ def test_who_has_no_server_yet_is_told_later(make_net: Make) -> None:
 
 
 @pytest.mark.parametrize("left", [True, False])
-def test_the_log_says_why(make_net: Make, left: bool) -> None:
+def test_the_log_says_why(make_net, left):
     """That it was its age; or the peer, if that left before."""
     net = make_net(limits={"connection_age": 10.0})
     peer = net.peer()

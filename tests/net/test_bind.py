@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-Run = Callable[..., dict[str, Any]]
 
 
-def test_it_listens_and_says_where(with_reactor: Run) -> None:
+def test_it_listens_and_says_where(with_reactor):
     """Port 0 becomes the real one; who comes before `start` waits and is not lost."""
     result = with_reactor("""
         def talk():
@@ -32,7 +28,7 @@ def test_it_listens_and_says_where(with_reactor: Run) -> None:
     assert result["after"] == 1
 
 
-def test_a_port_that_is_taken_is_an_error_with_its_address(with_reactor: Run) -> None:
+def test_a_port_that_is_taken_is_an_error_with_its_address(with_reactor):
     """Listener, address and reason, for the daemon to exit with."""
     result = with_reactor("""
         def talk():
@@ -59,9 +55,7 @@ def test_a_port_that_is_taken_is_an_error_with_its_address(with_reactor: Run) ->
     assert unix.startswith("listener beats: unix:/proc/nowhere/x: No such file")
 
 
-def test_of_many_who_come_at_once_some_are_accepted_in_each_turn(
-    with_reactor: Run,
-) -> None:
+def test_of_many_who_come_at_once_some_are_accepted_in_each_turn(with_reactor):
     """However many wait in the kernel, others are served in between."""
     result = with_reactor("""
         def talk():
@@ -87,9 +81,7 @@ def test_of_many_who_come_at_once_some_are_accepted_in_each_turn(
     assert result["most"] == 32
 
 
-def test_who_shares_a_port_takes_connections_once_it_has_started(
-    with_reactor: Run,
-) -> None:
+def test_who_shares_a_port_takes_connections_once_it_has_started(with_reactor):
     """Nobody waits at one that has not, nor finds one that has stopped; a third one must
     share it, too.
     """
@@ -124,7 +116,7 @@ def test_who_shares_a_port_takes_connections_once_it_has_started(
     assert result["why"].endswith("Address already in use")
 
 
-def test_an_open_port_is_shared_when_a_reload_says_so(with_reactor: Run) -> None:
+def test_an_open_port_is_shared_when_a_reload_says_so(with_reactor):
     """Its socket stays; from then on others may join."""
     result = with_reactor("""
         from gateway_testkit.daemon import free_port
@@ -157,7 +149,7 @@ def test_an_open_port_is_shared_when_a_reload_says_so(with_reactor: Run) -> None
     assert result["before"] == 0
 
 
-def test_a_bad_certificate_is_an_error_with_its_file(with_reactor: Run) -> None:
+def test_a_bad_certificate_is_an_error_with_its_file(with_reactor):
     """At the start, before anybody connects."""
     result = with_reactor("""
         def talk():
@@ -172,7 +164,7 @@ def test_a_bad_certificate_is_an_error_with_its_file(with_reactor: Run) -> None:
     assert result["why"].startswith("listener beats: tls: /no/cert.pem: ")
 
 
-def test_unix_sockets(with_reactor: Run) -> None:
+def test_unix_sockets(with_reactor):
     """Mode 660; a dead one is replaced, a live one and a file are not; gone at stop, unless
     somebody has removed it, or put something else there.
     """
@@ -220,7 +212,7 @@ def test_unix_sockets(with_reactor: Run) -> None:
     assert result["kept"]
 
 
-def test_systemd_hands_over_a_socket(with_reactor: Run) -> None:
+def test_systemd_hands_over_a_socket(with_reactor):
     """By its name, of whatever family; its address is reported.  It stays as systemd made
     it, and open when we stop: who comes then waits for the next process.
     """
@@ -273,7 +265,7 @@ def test_systemd_hands_over_a_socket(with_reactor: Run) -> None:
     assert result["mode"] == "0o600"
 
 
-def test_processes_can_share_a_port(with_reactor: Run) -> None:
+def test_processes_can_share_a_port(with_reactor):
     """With reuse_port two listeners have one; both get connections."""
     result = with_reactor("""
         from gateway_testkit.daemon import free_port
@@ -293,7 +285,7 @@ def test_processes_can_share_a_port(with_reactor: Run) -> None:
     assert result["both"]
 
 
-def test_accepted_sockets_are_tuned(with_reactor: Run) -> None:
+def test_accepted_sockets_are_tuned(with_reactor):
     """They inherit it from the listening one: no system call per connection."""
     result = with_reactor("""
         def talk():

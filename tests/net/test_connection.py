@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
-from typing import Any
 
 from twisted.internet.address import IPv6Address, UNIXAddress
 
 from gateway.sdk.interfaces import Refusal
-from making import Make
-
-Texts = Callable[[], list[str]]
-
 
 # Plain
 
 
-def test_bytes_reach_the_server_as_they_come(net: Any, peer: Any) -> None:
+def test_bytes_reach_the_server_as_they_come(net, peer):
     """Nothing is added, held back or taken away."""
     peer.send(b"2")
     peer.send(b"W\0\0\0\1")
@@ -27,7 +21,7 @@ def test_bytes_reach_the_server_as_they_come(net: Any, peer: Any) -> None:
     assert peer.got() == b"2A\0\0\0\1"
 
 
-def test_the_origin_says_who_it_is(net: Any) -> None:
+def test_the_origin_says_who_it_is(net):
     """Listener, protocol, session and peer; each connection has its own."""
     net.peer("192.0.2.1")
     net.peer("192.0.2.2")
@@ -40,7 +34,7 @@ def test_the_origin_says_who_it_is(net: Any) -> None:
     assert one.principal is None
 
 
-def test_ipv6_peers_are_written_readably(net: Any) -> None:
+def test_ipv6_peers_are_written_readably(net):
     """In brackets, and a mapped IPv4 address as what it is."""
     for host in ("2001:db8::1", "::ffff:192.0.2.1"):
         net.connect(IPv6Address("TCP", host, 9))
@@ -48,7 +42,7 @@ def test_ipv6_peers_are_written_readably(net: Any) -> None:
     assert peers == ["[2001:db8::1]:9", "192.0.2.1:9"]
 
 
-def test_it_counts(net: Any, peer: Any) -> None:
+def test_it_counts(net, peer):
     """Connections, bytes off the wire, events that the server says are durable."""
     peer.send(b"12345")
     net.server.connection.count(events=3)
@@ -66,7 +60,7 @@ def test_it_counts(net: Any, peer: Any) -> None:
     assert (listener.traffic.accepted, listener.connections) == (1, 0)
 
 
-def test_the_server_is_told_of_the_end_once(net: Any, peer: Any) -> None:
+def test_the_server_is_told_of_the_end_once(net, peer):
     """And what it writes, pauses or closes then goes nowhere."""
     peer.lose()
     assert net.server.gone
@@ -77,7 +71,7 @@ def test_the_server_is_told_of_the_end_once(net: Any, peer: Any) -> None:
     assert peer.got() == b""
 
 
-def test_pause_and_resume_reach_the_transport(make_paused: Make) -> None:
+def test_pause_and_resume_reach_the_transport(make_paused):
     """Two pauses need one resume."""
     net, peer = make_paused()
     net.server.connection.pause()
@@ -89,7 +83,7 @@ def test_pause_and_resume_reach_the_transport(make_paused: Make) -> None:
 # The end
 
 
-def test_close_sends_fin_and_waits_for_the_peers(net: Any, peer: Any) -> None:
+def test_close_sends_fin_and_waits_for_the_peers(net, peer):
     """Written bytes first; what comes then is dropped; the peer's FIN ends it."""
     net.server.connection.write(b"last")
     net.server.connection.close()
@@ -103,14 +97,14 @@ def test_close_sends_fin_and_waits_for_the_peers(net: Any, peer: Any) -> None:
     assert peer.transport.disconnecting
 
 
-def test_a_paused_connection_reads_again_when_it_closes(make_paused: Make) -> None:
+def test_a_paused_connection_reads_again_when_it_closes(make_paused):
     """Or it would never see the peer's FIN."""
     net, peer = make_paused()
     net.server.connection.close()
     assert peer.transport.producerState == "producing"
 
 
-def test_a_peer_that_does_not_answer_fin_is_dropped(net: Any, peer: Any) -> None:
+def test_a_peer_that_does_not_answer_fin_is_dropped(net, peer):
     """After the linger time."""
     net.server.connection.close()
     net.pass_time(4)
@@ -119,7 +113,7 @@ def test_a_peer_that_does_not_answer_fin_is_dropped(net: Any, peer: Any) -> None
     assert peer.transport.disconnected
 
 
-def test_a_peer_that_has_sent_fin_still_gets_its_ack(net: Any, peer: Any) -> None:
+def test_a_peer_that_has_sent_fin_still_gets_its_ack(net, peer):
     """While the server is busy the connection stays; then what is owed, then FIN."""
     peer.send(b"window")
     connection = net.server.connection
@@ -133,15 +127,13 @@ def test_a_peer_that_has_sent_fin_still_gets_its_ack(net: Any, peer: Any) -> Non
     assert peer.transport.disconnecting
 
 
-def test_a_peer_that_is_owed_nothing_leaves_at_once(peer: Any) -> None:
+def test_a_peer_that_is_owed_nothing_leaves_at_once(peer):
     """FIN from an idle peer closes."""
     peer.fin()
     assert peer.transport.disconnecting
 
 
-def test_a_refusal_is_answered_logged_and_closed(
-    make_net: Make, refuse: Any, logged: list[dict[str, Any]], warnings: Texts
-) -> None:
+def test_a_refusal_is_answered_logged_and_closed(make_net, refuse, logged, warnings):
     """One line with peer, rule, limit and key, in text and as fields."""
     told: list[str | None] = []
     net = make_net(refuse, {"on_refused": told.append})
@@ -160,9 +152,7 @@ def test_a_refusal_is_answered_logged_and_closed(
     assert told == ["limits.frames"]
 
 
-def test_refusals_of_one_peer_are_logged_once_a_minute(
-    make_net: Make, refuse: Any, warnings: Texts
-) -> None:
+def test_refusals_of_one_peer_are_logged_once_a_minute(make_net, refuse, warnings):
     """All are counted; a line tells how many more there were, with their rule."""
     net = make_net(refuse)
     for _ in range(5):
@@ -179,7 +169,7 @@ def test_refusals_of_one_peer_are_logged_once_a_minute(
 # Time
 
 
-def test_a_silent_peer_is_closed(make_net: Make, warnings: Texts) -> None:
+def test_a_silent_peer_is_closed(make_net, warnings):
     """After limits.idle, with FIN; that is no reason for a line in the log."""
     net = make_net(limits={"idle": 60.0})
     peer = net.peer()
@@ -193,7 +183,7 @@ def test_a_silent_peer_is_closed(make_net: Make, warnings: Texts) -> None:
     assert net.listener.rejected == {"idle": 1}
 
 
-def test_a_peer_that_waits_for_us_is_not_idle(make_net: Make) -> None:
+def test_a_peer_that_waits_for_us_is_not_idle(make_net):
     """Busy and paused connections are ours to end; then the time starts afresh."""
     net = make_net(limits={"idle": 10.0})
     busy, paused = net.peer(), net.peer()
@@ -211,7 +201,7 @@ def test_a_peer_that_waits_for_us_is_not_idle(make_net: Make) -> None:
     assert paused.transport.finished
 
 
-def test_a_unix_peer_is_named_by_its_user(net: Any, make_transport: Make) -> None:
+def test_a_unix_peer_is_named_by_its_user(net, make_transport):
     """It has no address; the kernel knows who it is."""
     ours, theirs = socket.socketpair()
     wire = make_transport()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from io import StringIO
 from typing import Any
 
@@ -36,7 +35,7 @@ def telling(net: Any) -> Any:
     return net
 
 
-def test_one_line_at_the_beginning_one_at_the_end(telling: Any, logged: Logged) -> None:
+def test_one_line_at_the_beginning_one_at_the_end(telling, logged):
     """Who it was, how long, how much of what, and why it is over."""
     peer = telling.peer("192.0.2.1")
     peer.send(b"123")
@@ -93,9 +92,7 @@ def _stopping(net: Any, peer: Any) -> None:
         (_stopping, "stopping"),
     ],
 )
-def test_why(
-    telling: Any, logged: Logged, end: Callable[[Any, Any], None], why: str
-) -> None:
+def test_why(telling, logged, end, why):
     """The peer ended it, it was lost, its protocol did, it was refused, …"""
     peer = telling.peer()
     peer.send(b"x")
@@ -106,7 +103,7 @@ def test_why(
     assert line["reason"] == why
 
 
-def test_idle(telling: Any, logged: Logged) -> None:
+def test_idle(telling, logged):
     """A silence that lasted too long."""
     telling.listener.start_timers()
     peer = telling.peer()
@@ -116,15 +113,13 @@ def test_idle(telling: Any, logged: Logged) -> None:
     assert [line["reason"] for line in ends(logged)] == ["idle"]
 
 
-def test_who_only_looks_whether_we_are_there_is_no_line(
-    telling: Any, logged: Logged
-) -> None:
+def test_who_only_looks_whether_we_are_there_is_no_line(telling, logged):
     """Load balancers do, every second."""
     telling.peer().lose()
     assert ends(logged) == []
 
 
-def test_many_are_counted(logged: Logged) -> None:
+def test_many_are_counted(logged):
     """So many lines in a second; the others are told a minute later, by reason."""
     clock = Clock()
     log = ConnectionLog(clock, lines=2, opened=True)
@@ -144,9 +139,7 @@ def test_many_are_counted(logged: Logged) -> None:
 
 
 @pytest.mark.parametrize(("lines", "opened"), [(0, True), (5, False)])
-def test_what_nobody_wants_costs_nothing(
-    logged: Logged, lines: int, opened: bool
-) -> None:
+def test_what_nobody_wants_costs_nothing(logged, lines, opened):
     """With `connections: 0` no line is made; above level debug none of openings."""
     log = ConnectionLog(Clock(), lines=lines, opened=opened)
     origin = Origin("lumberjack", "beats", "s", "192.0.2.1:1")
@@ -156,7 +149,7 @@ def test_what_nobody_wants_costs_nothing(
     assert len(logged) == min(lines, 1)
 
 
-def test_fields_are_stable(logged: Logged) -> None:
+def test_fields_are_stable(logged):
     """In JSON: those of docs/operations.md, and nothing that a peer has sent."""
     origin = Origin("lumberjack", "beats", "s", "192.0.2.1:1", "CN=a", {"tls": "1.3"})
     log = ConnectionLog(Clock(), lines=2)

@@ -12,7 +12,7 @@ from gateway.net.descriptors import descriptor_ceiling
 from gateway.net.traffic import ConnectionCounts
 
 
-def test_counts_forget_hosts_without_connections() -> None:
+def test_counts_forget_hosts_without_connections():
     """They cost no memory."""
     counts = ConnectionCounts()
     counts.add("a")
@@ -34,7 +34,7 @@ def test_counts_forget_hosts_without_connections() -> None:
         ("unix", "unix"),
     ],
 )
-def test_whom_a_host_is_counted_with(host: str, network: str) -> None:
+def test_whom_a_host_is_counted_with(host, network):
     """An IPv4 address that a PROXY header maps to IPv6 is itself."""
     assert network_of(host) == network
 
@@ -43,9 +43,7 @@ def test_whom_a_host_is_counted_with(host: str, network: str) -> None:
     ("soft", "ceiling"),
     [(100, 50), (256, 192), (1024, 922), (65_536, 64_512), (-1, 1 << 20)],
 )
-def test_some_descriptors_are_left(
-    soft: int, ceiling: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_some_descriptors_are_left(soft, ceiling, monkeypatch):
     """A tenth, at least 64, at most 1024, and never more than half."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, soft))
     assert descriptor_ceiling() == ceiling
@@ -54,9 +52,7 @@ def test_some_descriptors_are_left(
 @pytest.mark.parametrize(
     ("soft", "most"), [(100, 16), (256, 21), (1024, 34), (65_536, 341), (-1, 341)]
 )
-def test_the_admin_port_takes_a_part_of_them(
-    soft: int, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_admin_port_takes_a_part_of_them(soft, most, monkeypatch):
     """The disk has the rest, even while half as many more are being closed."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, soft))
     assert descriptors.admin_connections() == most
@@ -66,9 +62,7 @@ def test_the_admin_port_takes_a_part_of_them(
     ("before", "after"),
     [((1024, 4096), 4096), ((1024, -1), 1 << 20), ((4096, 4096), 4096), ((-1, -1), -1)],
 )
-def test_the_soft_limit_is_lifted_to_the_hard_one(
-    before: tuple[int, int], after: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_soft_limit_is_lifted_to_the_hard_one(before, after, monkeypatch):
     """As far as it goes, and never down."""
     now = [before]
     monkeypatch.setattr(resource, "getrlimit", lambda _: now[0])

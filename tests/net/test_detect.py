@@ -39,9 +39,7 @@ OURS = [
 
 
 @pytest.mark.parametrize(("head", "protocol"), FOREIGN)
-def test_it_is_recognised_in_any_slicing(
-    head: bytes, protocol: ForeignProtocol
-) -> None:
+def test_it_is_recognised_in_any_slicing(head, protocol):
     """Every prefix is either undecided or already detected as the same."""
     verdicts = [
         detect(head[:size])
@@ -52,7 +50,7 @@ def test_it_is_recognised_in_any_slicing(
 
 
 @pytest.mark.parametrize("head", OURS)
-def test_our_protocols_are_neither_held_back_nor_accused(head: bytes) -> None:
+def test_our_protocols_are_neither_held_back_nor_accused(head):
     """From the first byte on, ours is let through at once."""
     for size in range(1, len(head) + 1):
         assert not undecided(head[:size])
@@ -61,9 +59,7 @@ def test_our_protocols_are_neither_held_back_nor_accused(head: bytes) -> None:
 
 @pytest.mark.parametrize(("head", "protocol"), FOREIGN)
 @pytest.mark.parametrize("length", [1, 4, 8])
-def test_what_a_port_calls_its_own_is_never_accused(
-    head: bytes, protocol: ForeignProtocol, length: int
-) -> None:
+def test_what_a_port_calls_its_own_is_never_accused(head, protocol, length):
     """A prefix is awaited, and then it is the port's own; the like of it is foreign."""
     own = (head[:length],)
     for size in range(1, len(head) + 1):
@@ -73,7 +69,7 @@ def test_what_a_port_calls_its_own_is_never_accused(
 
 
 @given(st.binary(min_size=1, max_size=64))
-def test_what_is_held_back_is_short(data: bytes) -> None:
+def test_what_is_held_back_is_short(data):
     """No more than a dozen bytes ever wait for a verdict."""
     assert not undecided(data) or len(data) < len(SIGNATURE_V2)
 
@@ -81,14 +77,14 @@ def test_what_is_held_back_is_short(data: bytes) -> None:
 PLAIN = Expected("lumberjack", tls=False, websocket=False, proxy=False)
 
 
-def test_http_gets_an_answer_in_http() -> None:
+def test_http_gets_an_answer_in_http():
     """A browser reads why it is in the wrong place."""
     why = mismatch(ForeignProtocol.HTTP, b"GET / HTTP/1.1\r\n", PLAIN)
     assert why.reply.startswith(b"HTTP/1.1 400 Bad Request\r\n")
     assert why.reply.endswith(b"an HTTP request on a port that speaks lumberjack.\n")
 
 
-def test_a_websocket_on_a_plain_port_is_named() -> None:
+def test_a_websocket_on_a_plain_port_is_named():
     """An upgrade request is told apart from other HTTP."""
     head = b"GET /rs HTTP/1.1\r\nUpgrade: WebSocket\r\n"
     why = mismatch(ForeignProtocol.HTTP, head, PLAIN)
@@ -96,7 +92,7 @@ def test_a_websocket_on_a_plain_port_is_named() -> None:
     assert why.key == "websocket"
 
 
-def test_tls_on_a_plain_port_gets_an_alert() -> None:
+def test_tls_on_a_plain_port_gets_an_alert():
     """A TLS client reports handshake_failure instead of a broken connection."""
     why = mismatch(ForeignProtocol.TLS, client_hello(), PLAIN)
     assert why.key == "tls"
@@ -110,7 +106,7 @@ def test_tls_on_a_plain_port_gets_an_alert() -> None:
         client.do_handshake()
 
 
-def test_a_header_from_a_stranger_is_told_from_one_that_nobody_wants() -> None:
+def test_a_header_from_a_stranger_is_told_from_one_that_nobody_wants():
     """The key to change is `trusted` where PROXY is on, the section where it is off."""
     head = b"PROXY TCP4 "
     assert mismatch(ForeignProtocol.PROXY, head, PLAIN).key == "proxy_protocol"
@@ -120,7 +116,7 @@ def test_a_header_from_a_stranger_is_told_from_one_that_nobody_wants() -> None:
     )
 
 
-def test_unknown_bytes_are_shown() -> None:
+def test_unknown_bytes_are_shown():
     """What is no known protocol is quoted, a little of it."""
     why = mismatch(None, b"2W" + bytes(100), PLAIN._replace(tls=True))
     assert str(why).startswith(repr(b"2W" + bytes(14)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +11,6 @@ from wsproto.events import BytesMessage
 from gateway.sdk.interfaces import Publishing, Refusal
 from making import Make
 
-Texts = Callable[[], list[str]]
 WEBSOCKET = SimpleNamespace(path="/ws", origins=[])
 
 
@@ -61,9 +59,7 @@ CALLBACKS = ["accept", "received", "writable", "drain", "closed"]
 
 @pytest.mark.parametrize("callback", CALLBACKS)
 @pytest.mark.parametrize("error", [Broken("bad luck"), SystemExit("bad luck")])
-def test_it_costs_one_connection(
-    net: Any, warnings: Texts, callback: str, error: BaseException
-) -> None:
+def test_it_costs_one_connection(net, warnings, callback, error):
     """Dropped and counted once, with one line that names all; others go on."""
     other = net.peer("192.0.2.2")
     served = net.server
@@ -81,7 +77,7 @@ def test_it_costs_one_connection(
 
 
 @pytest.mark.parametrize("callback", CALLBACKS)
-def test_it_is_no_longer_counted_as_open(make_net: Make, callback: str) -> None:
+def test_it_is_no_longer_counted_as_open(make_net, callback):
     """Neither among all nor for its host, which may connect again."""
     net = make_net(limits={"connections": 1, "connections_per_peer": 1})
     for _ in range(3):
@@ -94,7 +90,7 @@ def test_it_is_no_longer_counted_as_open(make_net: Make, callback: str) -> None:
 
 
 @pytest.mark.parametrize("callback", CALLBACKS)
-def test_a_drain_does_not_wait_for_it(net: Any, callback: str) -> None:
+def test_a_drain_does_not_wait_for_it(net, callback):
     """It fires when the connections are gone, and no timer is left."""
     peer, act = break_server(net, callback, Broken())
     other = net.peer("192.0.2.2")
@@ -108,7 +104,7 @@ def test_a_drain_does_not_wait_for_it(net: Any, callback: str) -> None:
     assert net.drained
 
 
-def test_bytes_that_come_later_are_dropped(make_net: Make) -> None:
+def test_bytes_that_come_later_are_dropped(make_net):
     """The server that failed is called once more, to be told that it is closed."""
     net = make_net(raises(Broken()))
     peer = net.peer()
@@ -119,9 +115,7 @@ def test_bytes_that_come_later_are_dropped(make_net: Make) -> None:
     assert net.server.gone
 
 
-def test_a_second_failure_of_a_connection_is_not_counted(
-    make_net: Make, warnings: Texts
-) -> None:
+def test_a_second_failure_of_a_connection_is_not_counted(make_net, warnings):
     """What raised in `received` often raises in `closed` too."""
     net = make_net(raises(Broken()))
     peer = net.peer()
@@ -133,9 +127,7 @@ def test_a_second_failure_of_a_connection_is_not_counted(
     assert net.listener.connections == 0
 
 
-def test_lines_are_rate_limited_like_those_of_refusals(
-    make_net: Make, warnings: Texts
-) -> None:
+def test_lines_are_rate_limited_like_those_of_refusals(make_net, warnings):
     """One a minute for each host and cause, and one that tells how many more."""
     net = make_net(raises(Broken("bad luck")))
     for _ in range(5):
@@ -151,9 +143,7 @@ def test_lines_are_rate_limited_like_those_of_refusals(
     assert net.listener.rejected == {"failure": 6}
 
 
-def test_the_traceback_is_logged_once(
-    make_net: Make, logged: list[dict[str, Any]]
-) -> None:
+def test_the_traceback_is_logged_once(make_net, logged):
     """With the first line about a place in the code; another place has its own."""
     net = make_net(raises(Broken()))
     for number in range(3):
@@ -174,7 +164,7 @@ def test_the_traceback_is_logged_once(
     assert "in elsewhere" in traced[1]
 
 
-def test_errors_of_any_shape_are_logged(make_net: Make, warnings: Texts) -> None:
+def test_errors_of_any_shape_are_logged(make_net, warnings):
     """Without a text, without a working `__str__`, with far too long a text."""
     errors = [Broken(), Unspeakable(), Broken("x" * 100_000)]
     for number, error in enumerate(errors):
@@ -187,7 +177,7 @@ def test_errors_of_any_shape_are_logged(make_net: Make, warnings: Texts) -> None
 
 
 @pytest.mark.parametrize("callback", ["accept", "received", "writable", "drain"])
-def test_a_refusal_is_none(net: Any, warnings: Texts, callback: str) -> None:
+def test_a_refusal_is_none(net, warnings, callback):
     """Wherever it is raised: answered, logged and counted as what it is, then FIN."""
     peer, act = break_server(net, callback, Refusal("not now", reply=b"bye"))
     act()
@@ -199,7 +189,7 @@ def test_a_refusal_is_none(net: Any, warnings: Texts, callback: str) -> None:
 
 
 @pytest.mark.parametrize("callback", ["accept", "received", "writable", "drain"])
-def test_a_refusal_whose_reply_is_no_bytes(net: Any, callback: str) -> None:
+def test_a_refusal_whose_reply_is_no_bytes(net, callback):
     """A failure as any other."""
     refusal = Refusal("not now", reply="bye")  # type: ignore[arg-type]
     peer, act = break_server(net, callback, refusal)
@@ -208,7 +198,7 @@ def test_a_refusal_whose_reply_is_no_bytes(net: Any, callback: str) -> None:
     assert net.listener.rejected["failure"] == 1
 
 
-def test_a_server_that_is_none(net: Any, warnings: Texts) -> None:
+def test_a_server_that_is_none(net, warnings):
     """`accept` that forgets its return, and a server that lacks a method."""
     net.listener.accept = lambda connection: None
     net.peer("192.0.2.1").send(b"x")
@@ -221,9 +211,7 @@ def test_a_server_that_is_none(net: Any, warnings: Texts) -> None:
     assert net.listener.rejected == {"failure": 2}
 
 
-def test_over_tls_and_websocket(
-    make_net: Make, make_tls: Make, tls_peer: Make, warnings: Texts
-) -> None:
+def test_over_tls_and_websocket(make_net, make_tls, tls_peer, warnings):
     """What lies between does not matter, and is not blamed."""
     net = make_net(raises(Broken()), tls=make_tls(), websocket=WEBSOCKET)
     peer = net.peer()
@@ -239,7 +227,7 @@ def test_over_tls_and_websocket(
     assert net.listener.connections == 0
 
 
-def test_accept_on_a_port_for_both(make_net: Make) -> None:
+def test_accept_on_a_port_for_both(make_net):
     """There the server is made late, with the first bytes at hand."""
     net = make_net(websocket=WEBSOCKET, keywords={"mixed": True})
     net.listener.accept = raises(Broken())
@@ -252,7 +240,7 @@ def test_accept_on_a_port_for_both(make_net: Make) -> None:
     assert net.listener.connections == 0
 
 
-def test_real_sockets_are_closed(with_reactor: Make[dict[str, Any]]) -> None:
+def test_real_sockets_are_closed(with_reactor):
     """The peers see the end, the port goes on, the drain comes to its end."""
     result = with_reactor("""
         class Bad(Echo):

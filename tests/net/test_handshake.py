@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -15,9 +13,7 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import Request
 
 from gateway.config.listener import ProxyProtocol
-from making import Make
 
-Texts = Callable[[], list[str]]
 WEBSOCKET = SimpleNamespace(path="/ws", origins=[])
 PROXY = ProxyProtocol(trusted=["10.0.0.0/8"])
 HEADER = b"PROXY TCP4 192.0.2.7 198.51.100.1 40000 5044\r\n"
@@ -27,7 +23,7 @@ HTTP = b"GET / HTTP/1.1\r\nHost: gw\r\n\r\n"
 # Protocol detection
 
 
-def test_http_on_our_port_is_told_so(make_net: Make, warnings: Texts) -> None:
+def test_http_on_our_port_is_told_so(make_net, warnings):
     """An answer in HTTP, one line in the log, not a byte for the server."""
     net = make_net()
     peer = net.peer()
@@ -41,7 +37,7 @@ def test_http_on_our_port_is_told_so(make_net: Make, warnings: Texts) -> None:
     assert net.listener.rejected == {"language": 1}
 
 
-def test_http_byte_by_byte_is_recognised_too(make_net: Make) -> None:
+def test_http_byte_by_byte_is_recognised_too(make_net):
     """Slicing does not slip it past."""
     net = make_net()
     peer = net.peer()
@@ -51,7 +47,7 @@ def test_http_byte_by_byte_is_recognised_too(make_net: Make) -> None:
     assert net.server.data == b""
 
 
-def test_what_was_held_back_is_delivered(make_net: Make) -> None:
+def test_what_was_held_back_is_delivered(make_net):
     """Bytes that only began like another protocol arrive whole."""
     net = make_net()
     peer = net.peer()
@@ -63,9 +59,7 @@ def test_what_was_held_back_is_delivered(make_net: Make) -> None:
     assert net.server.data == b"PRAVEGA" + HTTP
 
 
-def test_a_probe_leaves_no_line(
-    make_net: Make, logged: list[dict[str, Any]], warnings: Texts
-) -> None:
+def test_a_probe_leaves_no_line(make_net, logged, warnings):
     """Connect and close, or connect and reset: debug only."""
     net = make_net()
     net.listener.connection_log.configure(lines=9, opened=True)
@@ -83,9 +77,7 @@ def test_a_probe_leaves_no_line(
     [HEADER, b"PROXY UNKNOWN\r\n", b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0"],
     ids=["a peer's", "nobody's", "version 2's own"],
 )
-def test_a_probe_behind_a_header_leaves_no_line(
-    make_net: Make, logged: list[dict[str, Any]], header: bytes
-) -> None:
+def test_a_probe_behind_a_header_leaves_no_line(make_net, logged, header):
     """As HAProxy looks each second whether a server is there that wants its headers."""
     net = make_net(proxy_protocol=PROXY)
     net.listener.connection_log.configure(lines=9, opened=False)
@@ -100,7 +92,7 @@ def test_a_probe_behind_a_header_leaves_no_line(
     assert line["bytes"] == 2
 
 
-def test_a_header_names_the_real_peer(make_net: Make) -> None:
+def test_a_header_names_the_real_peer(make_net):
     """However it is cut; the server sees the peer from the start, and every byte."""
     for cut in range(1, len(HEADER)):
         net = make_net(proxy_protocol=PROXY)
@@ -121,9 +113,7 @@ NAMED = bytes.fromhex(  # HAProxy's: 127.0.0.1, TLS 1.3, a certificate of web-1
 
 
 @pytest.mark.parametrize(("names", "principal"), [(True, "CN=web-1"), (False, None)])
-def test_a_header_names_the_client(
-    make_net: Make, names: bool, principal: str | None
-) -> None:
+def test_a_header_names_the_client(make_net, names, principal):
     """Where `proxy_protocol.names` says that this balancer may."""
     proxy = ProxyProtocol(trusted=["10.0.0.0/8"], names=names)
     net = make_net(proxy_protocol=proxy)
@@ -134,7 +124,7 @@ def test_a_header_names_the_client(
     assert net.server.connection.origin.principal is None
 
 
-def test_a_header_for_nobody_leaves_the_peer(make_net: Make) -> None:
+def test_a_header_for_nobody_leaves_the_peer(make_net):
     """A health check of the load balancer itself is served as such."""
     net = make_net(proxy_protocol=PROXY)
     peer = net.peer("10.0.0.1")
@@ -143,7 +133,7 @@ def test_a_header_for_nobody_leaves_the_peer(make_net: Make) -> None:
     assert net.server.data == b"2W"
 
 
-def test_a_trusted_source_must_send_a_header(make_net: Make, warnings: Texts) -> None:
+def test_a_trusted_source_must_send_a_header(make_net, warnings):
     """Or its peers could pass for the load balancer."""
     net = make_net(proxy_protocol=PROXY)
     peer = net.peer("10.0.0.1")
@@ -154,7 +144,7 @@ def test_a_trusted_source_must_send_a_header(make_net: Make, warnings: Texts) ->
     assert net.listener.rejected == {"proxy": 1}
 
 
-def test_a_header_of_a_stranger_is_refused(make_net: Make, warnings: Texts) -> None:
+def test_a_header_of_a_stranger_is_refused(make_net, warnings):
     """Nobody else may say who they are; without a header they are served."""
     net = make_net(proxy_protocol=PROXY)
     peer = net.peer("192.0.2.66")
@@ -167,9 +157,7 @@ def test_a_header_of_a_stranger_is_refused(make_net: Make, warnings: Texts) -> N
     assert net.server.connection.origin.peer == "192.0.2.67:4000"
 
 
-def test_a_header_where_none_is_wanted_is_named(
-    make_net: Make, warnings: Texts
-) -> None:
+def test_a_header_where_none_is_wanted_is_named(make_net, warnings):
     """The line names the key to turn on."""
     net = make_net()
     net.peer().send(HEADER)
@@ -178,7 +166,7 @@ def test_a_header_where_none_is_wanted_is_named(
     )
 
 
-def test_a_slow_header_is_cut_off(make_net: Make, warnings: Texts) -> None:
+def test_a_slow_header_is_cut_off(make_net, warnings):
     """limits.handshake is for all of it, however steadily it drips."""
     net = make_net(proxy_protocol=PROXY)
     peer = net.peer("10.0.0.1")
@@ -191,9 +179,7 @@ def test_a_slow_header_is_cut_off(make_net: Make, warnings: Texts) -> None:
     ]
 
 
-def test_no_deadline_is_for_what_we_have_not_read(
-    make_net: Make, warnings: Texts
-) -> None:
+def test_no_deadline_is_for_what_we_have_not_read(make_net, warnings):
     """A peer whose bytes wait for us, in the kernel or in a line of ours, is not cut; once
     they are read, it has its whole time for the rest: after a minute, or just in time.
     """
@@ -224,7 +210,7 @@ def test_no_deadline_is_for_what_we_have_not_read(
     assert len(warnings()) == 1
 
 
-def test_nobody_is_idle_whose_bytes_we_have_not_read(make_net: Make) -> None:
+def test_nobody_is_idle_whose_bytes_we_have_not_read(make_net):
     """… nor too slow with the rest of a message."""
     net = make_net(limits={"idle": 60.0, "minimum_rate": 100})
     peer = net.peer()
@@ -244,9 +230,7 @@ def test_nobody_is_idle_whose_bytes_we_have_not_read(make_net: Make) -> None:
         assert net.listener.rejected == {"protocol": 1}
 
 
-def test_whoever_never_says_anything_is_cut_off_quietly(
-    make_net: Make, warnings: Texts
-) -> None:
+def test_whoever_never_says_anything_is_cut_off_quietly(make_net, warnings):
     """A port that somebody keeps open is closed, at debug."""
     net = make_net(proxy_protocol=PROXY)
     peer = net.peer("10.0.0.1")
@@ -261,7 +245,7 @@ def test_whoever_never_says_anything_is_cut_off_quietly(
 
 @hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cuts=st.lists(st.integers(1, 60), max_size=12))
-def test_slicing_does_not_matter(make_net: Make, cuts: list[int]) -> None:
+def test_slicing_does_not_matter(make_net, cuts):
     """PROXY header, request and frames in one stream, cut anywhere."""
     net = make_net(websocket=WEBSOCKET, proxy_protocol=PROXY)
     client = WSConnection(ConnectionType.CLIENT)
@@ -291,9 +275,7 @@ BEGINNINGS = [
 @pytest.mark.parametrize("proxy", [None, PROXY])
 @pytest.mark.parametrize("sealed", [False, True])
 @pytest.mark.parametrize("websocket", [None, WEBSOCKET])
-def test_no_bytes_make_it_fail(
-    make_net: Make, make_tls: Make, proxy: Any, sealed: bool, websocket: Any
-) -> None:
+def test_no_bytes_make_it_fail(make_net, make_tls, proxy, sealed, websocket):
     """Whatever comes, in whatever pieces, is taken or refused: none of it is a bug."""
     tls = make_tls() if sealed else None
     net = make_net(tls=tls, proxy_protocol=proxy, websocket=websocket)

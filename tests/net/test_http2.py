@@ -40,7 +40,6 @@ from gateway_testkit.settings import settings as settings_of
 from gateway_testkit.streams import damaged, slices
 from making import Make
 
-Texts = Callable[[], list[str]]
 #: As a protocol has it that is served over HTTP/2.
 PORT: dict[str, Any] = {
     "http2": "application/x-chat",
@@ -153,7 +152,7 @@ def echo(connection: Any, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("fields", [POST, CONNECT], ids=["post", "connect"])
-def test_one_stream_carries_bytes_both_ways(met: Make, fields: dict[str, str]) -> None:
+def test_one_stream_carries_bytes_both_ways(met, fields):
     """A POST or an extended CONNECT is granted at once; then DATA is bytes, either way,
     for as long as neither side ends."""
     net, _, client = met(echo, ask=False)
@@ -170,7 +169,7 @@ def test_one_stream_carries_bytes_both_ways(met: Make, fields: dict[str, str]) -
 
 @hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cuts=st.lists(st.integers(1, 400), max_size=40), frame=st.integers(1, 50))
-def test_any_slicing_is_the_same(make_net: Make, cuts: list[int], frame: int) -> None:
+def test_any_slicing_is_the_same(make_net, cuts, frame):
     """Wherever the network cuts the connection's bytes, and the client its frames."""
     net = make_net(None, PORT)
     sent = bytearray()
@@ -190,7 +189,7 @@ def test_any_slicing_is_the_same(make_net: Make, cuts: list[int], frame: int) ->
 
 @hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_damage_costs_the_connection_only(make_net: Make, data: st.DataObject) -> None:
+def test_damage_costs_the_connection_only(make_net, data):
     """Whatever a client sends: it is served or refused, and its server hears of its end."""
     net = make_net(echo, PORT)
     sent = bytearray()
@@ -207,7 +206,7 @@ def test_damage_costs_the_connection_only(make_net: Make, data: st.DataObject) -
     assert all(server.gone for server in net.servers)
 
 
-def test_all_ways_to_one_port(make_net: Make) -> None:
+def test_all_ways_to_one_port(make_net):
     """Plain bytes, a WebSocket and HTTP/2, told apart by their first bytes."""
     net = make_net(None, PORT, websocket=WEBSOCKET)
     net.peer().send(b"PLAIN")
@@ -223,7 +222,7 @@ def test_all_ways_to_one_port(make_net: Make) -> None:
     assert len(net.servers) == 3
 
 
-def test_a_browser_is_sent_to_http1_for_its_websocket(met: Make) -> None:
+def test_a_browser_is_sent_to_http1_for_its_websocket(met):
     """One that looked at the port over HTTP/2 asks for it there, and hears where it is."""
     _, _, client = met(ask=False, websocket=WEBSOCKET)
     stream = client.ask({**CONNECT, ":protocol": "websocket"})
@@ -232,7 +231,7 @@ def test_a_browser_is_sent_to_http1_for_its_websocket(met: Make) -> None:
     assert reset.error_code == ErrorCodes.HTTP_1_1_REQUIRED
 
 
-def test_a_port_that_has_none_refuses_it(make_net: Make, warnings: Texts) -> None:
+def test_a_port_that_has_none_refuses_it(make_net, warnings):
     """As HTTP, which it is."""
     net = make_net()
     client = client_of(net.peer())
@@ -245,9 +244,7 @@ def test_a_port_that_has_none_refuses_it(make_net: Make, warnings: Texts) -> Non
     ("offered", "chosen"),
     [(["h2"], "h2"), (["h2", "http/1.1"], "h2"), (["h2", "chat/0"], "chat/0")],
 )
-def test_tls(
-    make_net: Make, make_tls: Make, tls_peer: Make, offered: list[str], chosen: str
-) -> None:
+def test_tls(make_net, make_tls, tls_peer, offered, chosen):
     """ALPN says `h2`, behind the protocol's own name."""
     net = make_net(echo, PORT, tls=make_tls())
     sealed = tls_peer(net.peer(), alpn=offered)
@@ -268,9 +265,7 @@ def test_tls(
         ({**CONNECT, ":protocol": "websocket"}, "501"),
     ],
 )
-def test_other_requests_are_answered(
-    met: Make, warnings: Texts, change: dict[str, str], status: str
-) -> None:
+def test_other_requests_are_answered(met, warnings, change, status):
     """With what would be right; the connection may then have one that is.  The server
     that the port makes of a connection at once has gone unheard."""
     net, _, client = met(echo, ask=False)
@@ -287,7 +282,7 @@ def test_other_requests_are_answered(
     assert net.server.data == b"right"
 
 
-def test_an_answer_needs_no_window(met: Make, warnings: Texts) -> None:
+def test_an_answer_needs_no_window(met, warnings):
     """A client that takes no octets has the status of its wrong request, without the
     words, and may have a right one."""
     net, _, client = met(ask=False)
@@ -302,7 +297,7 @@ def test_an_answer_needs_no_window(met: Make, warnings: Texts) -> None:
     assert len(warnings()) == 1
 
 
-def test_a_server_that_refuses_at_once_is_heard(met: Make, warnings: Texts) -> None:
+def test_a_server_that_refuses_at_once_is_heard(met, warnings):
     """Its words come in the stream that was asked for, as later ones would."""
 
     def accept(connection: Any) -> None:
@@ -318,7 +313,7 @@ def test_a_server_that_refuses_at_once_is_heard(met: Make, warnings: Texts) -> N
     assert "refused: no room" in warnings()[0]
 
 
-def test_a_second_stream_may_go_elsewhere(met: Make, warnings: Texts) -> None:
+def test_a_second_stream_may_go_elsewhere(met, warnings):
     """It is refused as one that was never looked at, and the first goes on; the limit is
     in SETTINGS, before any request."""
     _, _, client = met(echo)
@@ -335,7 +330,7 @@ def test_a_second_stream_may_go_elsewhere(met: Make, warnings: Texts) -> None:
     assert client.data == b"goes on"
 
 
-def test_a_window_that_stays_shut_holds_little(met: Make, warnings: Texts) -> None:
+def test_a_window_that_stays_shut_holds_little(met, warnings):
     """Output beyond the peer's window counts as unsent; a server that goes on writing to
     such a peer costs its connection, as over any transport."""
     net, peer, client = met()
@@ -350,7 +345,7 @@ def test_a_window_that_stays_shut_holds_little(met: Make, warnings: Texts) -> No
     assert "peer does not read what we send" in warnings()[0]
 
 
-def test_a_publisher_waits_for_the_window(met: Make) -> None:
+def test_a_publisher_waits_for_the_window(met):
     """It hears that nothing more is taken, stops, goes on when the window opens, and all
     comes whole and in order."""
     ready: list[bool] = []
@@ -381,7 +376,7 @@ def test_a_publisher_waits_for_the_window(met: Make) -> None:
     assert ready == [False, True]
 
 
-def test_a_server_that_takes_nothing_is_not_read(met: Make) -> None:
+def test_a_server_that_takes_nothing_is_not_read(met):
     """Its pause is the connection's; a peer has no more credit than its windows had."""
     net, peer, client = met(lambda connection, data: connection.pause())
     client.say(b"first")
@@ -393,7 +388,7 @@ def test_a_server_that_takes_nothing_is_not_read(met: Make) -> None:
     assert net.server.chunks == [b"first", b"then"]
 
 
-def test_frames_behind_a_pause_wait_here(met: Make) -> None:
+def test_frames_behind_a_pause_wait_here(met):
     """Nothing reaches a server that has paused, though it came in the same read."""
     net, peer, _ = met(lambda connection, data: connection.pause())
     frames = [DataFrame(1, b"%d" % (number % 10)) for number in range(2000)]
@@ -413,7 +408,7 @@ def test_frames_behind_a_pause_wait_here(met: Make) -> None:
     assert peer.connection.held.unfinished == 17
 
 
-def test_what_is_not_taken_any_more_is_not_held(met: Make) -> None:
+def test_what_is_not_taken_any_more_is_not_held(met):
     """Frames that wait for a server that only answers are dropped, as bytes would be."""
     net, peer, _ = met(lambda connection, data: connection.pause())
     peer.send(DataFrame(1, b"x").serialize() * 2000)
@@ -422,7 +417,7 @@ def test_what_is_not_taken_any_more_is_not_held(met: Make) -> None:
     assert not peer.connection.held.unfinished
 
 
-def test_small_frames_are_taken_in_turns(met: Make) -> None:
+def test_small_frames_are_taken_in_turns(met):
     """What costs its sender little costs nobody else more than a turn each."""
     net, peer, _ = met()
     peer.send(DataFrame(1, b"x").serialize() * 5000)
@@ -432,7 +427,7 @@ def test_small_frames_are_taken_in_turns(met: Make) -> None:
     assert len(net.server.chunks) > 5
 
 
-def test_a_turn_that_the_server_asks_for_is_its_own(met: Make) -> None:
+def test_a_turn_that_the_server_asks_for_is_its_own(met):
     """Frames wait until the server has used what it has."""
     asked = [2]
 
@@ -452,7 +447,7 @@ def test_a_turn_that_the_server_asks_for_is_its_own(met: Make) -> None:
 
 
 @pytest.mark.parametrize("fin", [False, True])
-def test_an_end_is_answered_when_all_is(met: Make, fin: bool) -> None:
+def test_an_end_is_answered_when_all_is(met, fin):
     """END_STREAM is a FIN, whether that of the connection follows it: who waits for an
     acknowledgement still gets it, then both directions are over."""
     net, peer, client = met(lambda connection, data: connection.busy(True))
@@ -471,7 +466,7 @@ def test_an_end_is_answered_when_all_is(met: Make, fin: bool) -> None:
     assert peer.transport.disconnecting if fin else peer.transport.finished
 
 
-def test_a_close_comes_behind_what_is_written(met: Make) -> None:
+def test_a_close_comes_behind_what_is_written(met):
     """END_STREAM follows when the peer's window took the rest; when it has ended its side,
     too, GOAWAY and FIN do.  What it still says meets nobody."""
     net, peer, client = met()
@@ -494,7 +489,7 @@ def test_a_close_comes_behind_what_is_written(met: Make) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 1 << 17])
-def test_nobody_waits_for_ever_at_the_end(met: Make, size: int) -> None:
+def test_nobody_waits_for_ever_at_the_end(met, size):
     """Neither for the peer's window nor for its end."""
     net, peer, client = met()
     net.server.connection.write(bytes(size))
@@ -508,7 +503,7 @@ def test_nobody_waits_for_ever_at_the_end(met: Make, size: int) -> None:
     assert peer.transport.finished
 
 
-def test_a_reset_is_a_lost_peer(met: Make) -> None:
+def test_a_reset_is_a_lost_peer(met):
     """The server hears of it once, and the connection ends."""
     net, peer, client = met()
     client.say(b"some")
@@ -523,9 +518,7 @@ def test_a_reset_is_a_lost_peer(met: Make) -> None:
 
 
 @pytest.mark.parametrize("behind", [b"", PingFrame(0, b"12345678").serialize()])
-def test_what_came_before_goaway_is_served(
-    met: Make, warnings: Texts, behind: bytes
-) -> None:
+def test_what_came_before_goaway_is_served(met, warnings, behind):
     """A client that leaves says so behind its last bytes, maybe in the same packet; what
     it has to say behind that is no violation, and not heard."""
     net, peer, client = met()
@@ -537,7 +530,7 @@ def test_what_came_before_goaway_is_served(
     assert not warnings()
 
 
-def test_a_stop_lets_the_stream_end(met: Make) -> None:
+def test_a_stop_lets_the_stream_end(met):
     """The server drains as ever; GOAWAY comes behind its last bytes."""
     net, peer, client = met()
     net.server.drain = lambda: None
@@ -559,9 +552,7 @@ def test_a_stop_lets_the_stream_end(met: Make) -> None:
     assert peer.transport.finished
 
 
-def test_a_refusal_reaches_the_peer_in_its_frames(
-    met: Make, refuse: Make[None], warnings: Texts
-) -> None:
+def test_a_refusal_reaches_the_peer_in_its_frames(met, refuse, warnings):
     """The protocol's last words, the stream's end, GOAWAY, FIN."""
     net, peer, client = met(refuse)
     client.say(b"bad")
@@ -573,7 +564,7 @@ def test_a_refusal_reaches_the_peer_in_its_frames(
     assert "bad frame, limit 7 (limits.frames)" in warnings()[0]
 
 
-def test_wrong_credentials_wait_for_their_answer(met: Make) -> None:
+def test_wrong_credentials_wait_for_their_answer(met):
     """Not a byte of it comes before its time."""
 
     def act(connection: Any, data: bytes) -> None:
@@ -591,7 +582,7 @@ def test_wrong_credentials_wait_for_their_answer(met: Make) -> None:
     assert client.data == b"no"
 
 
-def test_what_is_told_to_let_go_is_the_server(met: Make) -> None:
+def test_what_is_told_to_let_go_is_the_server(met):
     """And its words about what has begun are those of the log."""
     whys: list[Refusal] = []
     net, peer, client = met()
@@ -606,7 +597,7 @@ def test_what_is_told_to_let_go_is_the_server(met: Make) -> None:
     assert net.listener.rejected == {"protocol": 1}
 
 
-def test_frames_without_end_are_refused(met: Make, warnings: Texts) -> None:
+def test_frames_without_end_are_refused(met, warnings):
     """ENHANCE_YOUR_CALM, and the key that allows more; frames that move data may come in
     any number."""
     net, peer, client = met(limits={"control_messages": 100})
@@ -620,7 +611,7 @@ def test_frames_without_end_are_refused(met: Make, warnings: Texts) -> None:
     assert peer.transport.finished
 
 
-def test_who_only_reads_may_credit_all_of_it(met: Make) -> None:
+def test_who_only_reads_may_credit_all_of_it(met):
     """Two windows for each frame that it got are no flood."""
     net, peer, client = met(limits={"control_messages": 20})
     for _ in range(200):
@@ -631,7 +622,7 @@ def test_who_only_reads_may_credit_all_of_it(met: Make) -> None:
     assert not net.server.gone
 
 
-def test_what_is_no_http2_gets_goaway(met: Make, warnings: Texts) -> None:
+def test_what_is_no_http2_gets_goaway(met, warnings):
     """The server hears of a lost peer."""
     net, peer, client = met()
     frame = bytearray(DataFrame(1, b"to no stream").serialize())
@@ -643,9 +634,7 @@ def test_what_is_no_http2_gets_goaway(met: Make, warnings: Texts) -> None:
     assert "192.0.2.1:4000 refused: HTTP/2: " in warnings()[0]
 
 
-def test_frames_are_refused_by_their_declared_length(
-    met: Make, warnings: Texts
-) -> None:
+def test_frames_are_refused_by_their_declared_length(met, warnings):
     """Before the bytes that it announces are kept for it."""
     net, peer, client = met()
     peer.send((1 << 14).to_bytes(3) + b"\0\0" + (1).to_bytes(4) + bytes(1 << 14))
@@ -657,7 +646,7 @@ def test_frames_are_refused_by_their_declared_length(
     assert "HTTP/2: frame of 16385 bytes, limit 16384" in warnings()[0]
 
 
-def test_heads_are_refused_by_their_declared_length(met: Make, warnings: Texts) -> None:
+def test_heads_are_refused_by_their_declared_length(met, warnings):
     """However many frames one comes in, h2 keeps no more of it than fields may have."""
     net, peer, client = met()
     peer.send(HeadersFrame(3, bytes(1 << 14)).serialize())
@@ -679,7 +668,7 @@ def settings_frame(first: int, count: int) -> bytes:
     return (6 * count).to_bytes(3) + b"\x04\0" + bytes(4) + b"".join(entries)
 
 
-def test_settings_that_nobody_knows_are_forgotten(met: Make) -> None:
+def test_settings_that_nobody_knows_are_forgotten(met):
     """h2 would keep 800 bytes for each of 65,536 identifiers; and each change of a table's
     size, for a head that never comes."""
     net, peer, client = met()
@@ -695,7 +684,7 @@ def test_settings_that_nobody_knows_are_forgotten(met: Make) -> None:
     assert len(kept.encoder.table_size_changes) < 10
 
 
-def test_streams_that_are_over_are_forgotten(met: Make) -> None:
+def test_streams_that_are_over_are_forgotten(met):
     """A client that asks for one after the other, and resets each, leaves little here."""
     net, peer, client = met()
     for stream in range(3, 3000, 2):
@@ -709,7 +698,7 @@ def test_streams_that_are_over_are_forgotten(met: Make) -> None:
     assert len(kept.streams) + len(kept._closed_streams) < 1100
 
 
-def test_a_preface_alone_is_not_enough(met: Make) -> None:
+def test_a_preface_alone_is_not_enough(met):
     """The time for a request is limited; a stream has all the time that others have."""
     net, peer, client = met(ask=False)
     client.exchange()
@@ -721,14 +710,14 @@ def test_a_preface_alone_is_not_enough(met: Make) -> None:
     assert not peer.transport.finished
 
 
-def test_a_lost_connection_is_a_lost_peer(met: Make) -> None:
+def test_a_lost_connection_is_a_lost_peer(met):
     """Its server hears of it, once."""
     net, peer, _ = met()
     peer.lose()
     assert net.server.gone
 
 
-def test_a_subscriber_of_rsio_that_opens_no_window_is_heard(make_net: Make) -> None:
+def test_a_subscriber_of_rsio_that_opens_no_window_is_heard(make_net):
     """RS.io, with demand without an end: we hold little for it, hear its cancel, and
     what it reads later is whole.
     """

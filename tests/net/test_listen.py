@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,11 +12,8 @@ from gateway.net.looks import Looks
 from gateway.sdk.interfaces import Refusal
 from making import Make
 
-Run = Make[dict[str, Any]]
-Texts = Callable[[], list[str]]
 
-
-def test_drain_lets_servers_finish(net: Any) -> None:
+def test_drain_lets_servers_finish(net):
     """It fires when the last connection is gone, and not before."""
     one, other = net.peer("192.0.2.1"), net.peer("192.0.2.2")
     net.drain()
@@ -36,9 +32,7 @@ def in_socket(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def test_what_is_here_is_delivered_before_the_drain(
-    net: Any, in_socket: list[int]
-) -> None:
+def test_what_is_here_is_delivered_before_the_drain(net, in_socket):
     """All that its socket has by then, and nothing behind that, however much comes."""
     peer = net.peer()
     in_socket[0] = 5
@@ -56,7 +50,7 @@ def test_what_is_here_is_delivered_before_the_drain(
     assert peer.transport.producerState == "producing"
 
 
-def test_what_waits_for_its_turn_is_used_before_the_drain(make_net: Make) -> None:
+def test_what_waits_for_its_turn_is_used_before_the_drain(make_net):
     """The server has it, and is not done with it."""
     net = make_net(lambda connection, data: data and connection.again())
     peer = net.peer()
@@ -70,7 +64,7 @@ def test_what_waits_for_its_turn_is_used_before_the_drain(make_net: Make) -> Non
     assert net.server.drained
 
 
-def test_what_was_put_off_is_used_before_the_drain(net: Any) -> None:
+def test_what_was_put_off_is_used_before_the_drain(net):
     """It was read, and the server has not seen it."""
     peer = net.peer()
     net.listener.turns.crowded = True
@@ -85,8 +79,8 @@ def test_what_was_put_off_is_used_before_the_drain(net: Any) -> None:
 
 @pytest.mark.parametrize("takes", [False, True])
 def test_a_server_that_takes_nothing_is_drained_all_the_same(
-    make_net: Make, in_socket: list[int], takes: bool
-) -> None:
+    make_net, in_socket, takes
+):
     """After a fifth of the time: what is left has time to be answered."""
     net = make_net(lambda connection, data: connection.pause())
     peer = net.peer()
@@ -104,13 +98,13 @@ def test_a_server_that_takes_nothing_is_drained_all_the_same(
     assert net.server.data == (b"windows" if takes else b"window")
 
 
-def test_drain_of_nobody_is_done_at_once(net: Any) -> None:
+def test_drain_of_nobody_is_done_at_once(net):
     """Nothing to wait for, nothing left ticking."""
     net.drain()
     assert net.drained
 
 
-def test_whoever_does_not_finish_is_dropped(make_net: Make, warnings: Texts) -> None:
+def test_whoever_does_not_finish_is_dropped(make_net, warnings):
     """After the deadline; one that is still shaking hands is not waited for."""
     net = make_net(websocket=SimpleNamespace(path="/", origins=[]))
     peer = net.peer()
@@ -125,7 +119,7 @@ def test_whoever_does_not_finish_is_dropped(make_net: Make, warnings: Texts) -> 
     assert net.drained
 
 
-def test_drain_with_real_peers(with_reactor: Run) -> None:
+def test_drain_with_real_peers(with_reactor):
     """Nobody gets in any more; peers see the end; a stubborn one is waited out."""
     result = with_reactor("""
         def talk():
@@ -150,7 +144,7 @@ def test_drain_with_real_peers(with_reactor: Run) -> None:
 
 
 @pytest.mark.parametrize("origins", [[], ["https://app.example"]])
-def test_pages_that_may_connect(make_net: Make, origins: list[str]) -> None:
+def test_pages_that_may_connect(make_net, origins):
     """Any, unless the configuration names some."""
     upgrade = make_net(
         websocket=SimpleNamespace(path="/", origins=origins)
@@ -167,7 +161,7 @@ def test_pages_that_may_connect(make_net: Make, origins: list[str]) -> None:
         assert upgrade.feed(request) is not None
 
 
-def test_many_are_looked_at_in_turns(make_net: Make) -> None:
+def test_many_are_looked_at_in_turns(make_net):
     """Others are served between two parts of a look; everybody is looked at once."""
     net = make_net(limits={"idle": 60.0, "connections_per_peer": 1000})
     peers = [net.peer() for _ in range(600)]
@@ -193,7 +187,7 @@ def in_the_middle_of_a_look(make_net: Make) -> tuple[Any, list[Any]]:
     return net, left
 
 
-def test_who_is_lost_in_the_middle_of_a_look(make_net: Make) -> None:
+def test_who_is_lost_in_the_middle_of_a_look(make_net):
     """Nobody looks at it any more, and the others are looked at."""
     net, left = in_the_middle_of_a_look(make_net)
     for peer in left[::2]:
@@ -203,9 +197,7 @@ def test_who_is_lost_in_the_middle_of_a_look(make_net: Make) -> None:
     assert net.listener.connections == 300 - len(left[::2])
 
 
-def test_one_whose_look_fails_ends_no_others(
-    make_net: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_whose_look_fails_ends_no_others(make_net, monkeypatch):
     """All that come behind it in that look are looked at."""
     net, left = in_the_middle_of_a_look(make_net)
     look = Looks.look

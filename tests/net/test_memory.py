@@ -25,7 +25,7 @@ def half(make_net: MakeNet, budget: Budget) -> tuple[Any, Any]:
     return net, peer
 
 
-def test_the_address_that_holds_most_lets_go(budget: Budget) -> None:
+def test_the_address_that_holds_most_lets_go(budget):
     """It has many small connections; an honest peer with a larger one keeps it."""
     honest = budget.account("honest", "192.0.2.1")
     attack = [budget.account(f"attack-{n}", "198.51.100.7") for n in range(7)]
@@ -41,7 +41,7 @@ def test_the_address_that_holds_most_lets_go(budget: Budget) -> None:
     )
 
 
-def test_of_one_address_the_largest_goes(budget: Budget) -> None:
+def test_of_one_address_the_largest_goes(budget):
     """So that neighbours behind one address do not pay for each other."""
     small = budget.account("small", "192.0.2.1")
     large = budget.account("large", "192.0.2.1")
@@ -60,7 +60,7 @@ def crowd(budget: Budget) -> list[Account]:
     return accounts
 
 
-def test_of_many_who_hold_little_those_who_stand_go_first(budget: Budget) -> None:
+def test_of_many_who_hold_little_those_who_stand_go_first(budget):
     """An honest sender does not pay for a crowd because it holds more than each of it."""
     budget.most = 26_000
     crowd(budget)
@@ -83,7 +83,7 @@ def test_of_many_who_hold_little_those_who_stand_go_first(budget: Budget) -> Non
     assert "honest" in budget.gone, "nobody stands: who holds most"
 
 
-def test_who_holds_much_goes_before_those_who_stand(budget: Budget) -> None:
+def test_who_holds_much_goes_before_those_who_stand(budget):
     """Who fills the memory as fast as it can does not push the slow out of it."""
     budget.most = 26_000
     crowd(budget)
@@ -91,7 +91,7 @@ def test_who_holds_much_goes_before_those_who_stand(budget: Budget) -> None:
     assert budget.gone == ["greedy"]
 
 
-def test_what_is_read_ahead_counts_for_its_address(budget: Budget) -> None:
+def test_what_is_read_ahead_counts_for_its_address(budget):
     """Whoever has much of it lets go first, and of that."""
     greedy = [budget.account(f"greedy-{n}", "198.51.100.7") for n in range(3)]
     honest = budget.account("honest", "192.0.2.1")
@@ -103,7 +103,7 @@ def test_what_is_read_ahead_counts_for_its_address(budget: Budget) -> None:
     assert str(budget.holders[2].why).startswith("22 bytes")
 
 
-def test_one_address_leaves_room_to_read_ahead(budget: Budget) -> None:
+def test_one_address_leaves_room_to_read_ahead(budget):
     """However many connections it has, others are read ahead, too."""
     budget.budget = MemoryBudget(budget._reserve, 100)
     greedy = [budget.account(f"greedy-{n}", "198.51.100.7") for n in range(50)]
@@ -117,7 +117,7 @@ def test_one_address_leaves_room_to_read_ahead(budget: Budget) -> None:
     assert budget.gone == []
 
 
-def test_an_ipv6_network_is_one_address(budget: Budget) -> None:
+def test_an_ipv6_network_is_one_address(budget):
     """A peer has 2^64 addresses of its own."""
     honest = budget.account("honest", "2001:db8:1::1")
     honest.hold(40)
@@ -127,7 +127,7 @@ def test_an_ipv6_network_is_one_address(budget: Budget) -> None:
     assert budget.gone
 
 
-def test_less_is_never_too_much(budget: Budget) -> None:
+def test_less_is_never_too_much(budget):
     """Nobody goes while memory is given back."""
     one, other = (budget.account(name, "192.0.2.1") for name in ("one", "other"))
     one.hold(50)
@@ -140,7 +140,7 @@ def test_less_is_never_too_much(budget: Budget) -> None:
     assert budget.held == 0
 
 
-def test_listeners_share_it(make_net: MakeNet, budget: Budget) -> None:
+def test_listeners_share_it(make_net, budget):
     """Who holds most at one listener makes room for those at another."""
     one, other = (make_net(keep, keywords={"memory": budget.budget}) for _ in range(2))
     attacker = other.peer("198.51.100.7")
@@ -156,7 +156,7 @@ def test_listeners_share_it(make_net: MakeNet, budget: Budget) -> None:
     assert budget.held == 0
 
 
-def test_a_server_lets_go_in_its_own_way(half: tuple[Any, Any], budget: Budget) -> None:
+def test_a_server_lets_go_in_its_own_way(half, budget):
     """It may owe answers for what is complete, and refuses after them."""
     net, peer = half
     told: list[str] = []
@@ -167,9 +167,7 @@ def test_a_server_lets_go_in_its_own_way(half: tuple[Any, Any], budget: Budget) 
     assert budget.held == 0
 
 
-def test_a_method_of_that_name_is_not_asked(
-    half: tuple[Any, Any], budget: Budget
-) -> None:
+def test_a_method_of_that_name_is_not_asked(half, budget):
     """A server that does not declare it means something else: it is refused."""
     net, peer = half
     net.server.give_up = None
@@ -178,7 +176,7 @@ def test_a_method_of_that_name_is_not_asked(
     assert budget.held == 0
 
 
-def test_output_that_nobody_takes_counts(make_net: MakeNet, budget: Budget) -> None:
+def test_output_that_nobody_takes_counts(make_net, budget):
     """At once if it is much, else at the next look; whoever takes none is cut off."""
     budget.most = 2 * READ_BYTES
     net = make_net(keywords={"memory": budget.budget})
@@ -198,7 +196,7 @@ def test_output_that_nobody_takes_counts(make_net: MakeNet, budget: Budget) -> N
     assert budget.held == READ_BYTES - 10
 
 
-def test_output_that_its_server_keeps_counts(make_net: MakeNet, budget: Budget) -> None:
+def test_output_that_its_server_keeps_counts(make_net, budget):
     """As what is written does; but nobody waits for more of the peer's bytes."""
     net = make_net(keywords={"memory": budget.budget})
     peer = net.peer()
@@ -213,9 +211,7 @@ def test_output_that_its_server_keeps_counts(make_net: MakeNet, budget: Budget) 
     assert budget.held == 0
 
 
-def test_nothing_stays_counted_for_who_is_gone(
-    half: tuple[Any, Any], budget: Budget
-) -> None:
+def test_nothing_stays_counted_for_who_is_gone(half, budget):
     """Not even if its server says something afterwards."""
     net, peer = half
     assert budget.held == 60
@@ -225,9 +221,7 @@ def test_nothing_stays_counted_for_who_is_gone(
     assert budget.held == 0
 
 
-def test_a_message_that_has_begun_must_go_on(
-    make_net: MakeNet, warnings: Callable[[], list[str]]
-) -> None:
+def test_a_message_that_has_begun_must_go_on(make_net, warnings):
     """A byte now and then is no progress: it is refused, with the key."""
     net = make_net(keep)
     peer = net.peer()
@@ -239,9 +233,7 @@ def test_a_message_that_has_begun_must_go_on(
     assert "no progress, limit 100 bytes/s (limits.minimum_rate)" in line
 
 
-def test_what_has_begun_is_named_in_its_words(
-    make_net: MakeNet, warnings: Callable[[], list[str]]
-) -> None:
+def test_what_has_begun_is_named_in_its_words(make_net, warnings):
     """The log says which message does not go on, where its server knows."""
     net = make_net(keep)
     peer = net.peer()
@@ -256,9 +248,7 @@ def test_what_has_begun_is_named_in_its_words(
     assert f"{said}, and no progress, limit 100 bytes/s (limits.minimum_rate)" in line
 
 
-def test_a_server_that_can_not_say_it(
-    make_net: MakeNet, logged: list[dict[str, Any]]
-) -> None:
+def test_a_server_that_can_not_say_it(make_net, logged):
     """What it raises is logged as its failure, and its connection ends all the same."""
     net = make_net(keep)
     peer = net.peer()
@@ -270,7 +260,7 @@ def test_a_server_that_can_not_say_it(
     assert "begun()" in str(logged)
 
 
-def test_who_trickles_into_much_stands(make_net: MakeNet, budget: Budget) -> None:
+def test_who_trickles_into_much_stands(make_net, budget):
     """At `limits.minimum_rate` it would hold for minutes what it holds, and so would who
     reads nothing: they go before somebody who holds more and is soon done with it.
     """
@@ -300,7 +290,7 @@ def test_who_trickles_into_much_stands(make_net: MakeNet, budget: Budget) -> Non
     assert stand() == [False, False, True]
 
 
-def test_slow_is_not_idle(make_net: MakeNet) -> None:
+def test_slow_is_not_idle(make_net):
     """What comes at the rate, or comes to an end, may take as long as it likes."""
     net = make_net(keep)
     steady, done = net.peer(), net.peer()
@@ -313,7 +303,7 @@ def test_slow_is_not_idle(make_net: MakeNet) -> None:
     assert not done.transport.finished
 
 
-def test_a_peer_that_we_do_not_read_is_not_slow(make_net: MakeNet) -> None:
+def test_a_peer_that_we_do_not_read_is_not_slow(make_net):
     """It could not be any faster."""
     net = make_net(keep)
     peer = net.peer()
@@ -326,7 +316,7 @@ def test_a_peer_that_we_do_not_read_is_not_slow(make_net: MakeNet) -> None:
     assert not peer.transport.finished
 
 
-def test_any_rate_will_do(make_net: MakeNet) -> None:
+def test_any_rate_will_do(make_net):
     """`limits.minimum_rate: 0B`."""
     net = make_net(keep, limits={"minimum_rate": 0})
     peer = net.peer()
@@ -336,7 +326,7 @@ def test_any_rate_will_do(make_net: MakeNet) -> None:
     assert not peer.transport.finished
 
 
-def test_the_largest_go_until_it_is_not_too_much(budget: Budget) -> None:
+def test_the_largest_go_until_it_is_not_too_much(budget):
     """One after the other, if one is not enough."""
     accounts = {name: budget.account(name, f"192.0.2.{name}") for name in "12345"}
     for name, one in accounts.items():
@@ -347,7 +337,7 @@ def test_the_largest_go_until_it_is_not_too_much(budget: Budget) -> None:
     assert budget.held == 24
 
 
-def test_letting_go_may_say_something(budget: Budget) -> None:
+def test_letting_go_may_say_something(budget):
     """Whoever holds a little more on its way out lets go of nobody else for it."""
     first, second = (budget.account(name, name) for name in ("first", "second"))
     second.hold(40)
@@ -357,9 +347,7 @@ def test_letting_go_may_say_something(budget: Budget) -> None:
     assert budget.held == 40
 
 
-def test_an_acknowledgement_in_hand_is_written_first(
-    make_net: MakeNet, budget: Budget
-) -> None:
+def test_an_acknowledgement_in_hand_is_written_first(make_net, budget):
     """A connection that has to let go in the middle of a write does so behind it."""
     budget.most = 3 * READ_BYTES
     net = make_net(keep, keywords={"memory": budget.budget})
@@ -376,9 +364,7 @@ def test_an_acknowledgement_in_hand_is_written_first(
     assert peer.transport.finished
 
 
-def test_a_write_that_fails_does_not_keep_it_from_letting_go(
-    half: tuple[Any, Any],
-) -> None:
+def test_a_write_that_fails_does_not_keep_it_from_letting_go(half):
     """Nor does it try for ever: once the connection is lost, all is let go."""
     net, peer = half
 
@@ -398,9 +384,7 @@ def test_a_write_that_fails_does_not_keep_it_from_letting_go(
     assert len(net.clock.getDelayedCalls()) == before
 
 
-def test_who_has_to_let_go_is_told_of_at_once(
-    half: tuple[Any, Any], warnings: Callable[[], list[str]]
-) -> None:
+def test_who_has_to_let_go_is_told_of_at_once(half, warnings):
     """Not when its server has answered all, which a full disk may put off; and once."""
     net, peer = half
     refusals: list[Refusal] = []

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from twisted.internet.task import Clock
 
 from gateway.net import penalties
 from gateway.net.penalties import Penalties
 from gateway.sdk.interfaces import Connection, Refusal
-from making import Make
-
-Texts = Callable[[], list[str]]
-
 
 _WRONG = Refusal("wrong password", key="options.users", wrong_credentials=True)
 
@@ -23,7 +17,7 @@ def deny(connection: Connection, data: bytes) -> None:
     )
 
 
-def test_each_guess_waits_longer() -> None:
+def test_each_guess_waits_longer():
     """Up to a limit; after a quiet minute the next one is a mistake again."""
     clock = Clock()
     waits = Penalties(clock)
@@ -36,7 +30,7 @@ def test_each_guess_waits_longer() -> None:
     assert waits.add("192.0.2.1") == 0.0
 
 
-def test_it_forgets_the_oldest_host() -> None:
+def test_it_forgets_the_oldest_host():
     """A million hosts do not fill the memory."""
     waits = Penalties(Clock())
     for number in range(penalties._MOST_HOSTS + 100):
@@ -44,7 +38,7 @@ def test_it_forgets_the_oldest_host() -> None:
     assert len(waits._hosts) == penalties._MOST_HOSTS
 
 
-def test_the_answer_to_a_guess_waits(make_net: Make, warnings: Texts) -> None:
+def test_the_answer_to_a_guess_waits(make_net, warnings):
     """All are counted, one is logged; what is sent meanwhile is not looked at."""
     told: list[str] = []
     net = make_net(deny, keywords={"on_wrong_credentials": told.append})
@@ -65,7 +59,7 @@ def test_the_answer_to_a_guess_waits(make_net: Make, warnings: Texts) -> None:
     assert len(warnings()) == 1
 
 
-def test_who_leaves_before_the_answer_is_gone(make_net: Make) -> None:
+def test_who_leaves_before_the_answer_is_gone(make_net):
     """Nothing is written to a connection that is over."""
     net = make_net(deny)
     net.peer().send(b"guess")
@@ -77,7 +71,7 @@ def test_who_leaves_before_the_answer_is_gone(make_net: Make) -> None:
     assert net.listener.connections == 1
 
 
-def test_a_report_ends_nothing(make_net: Make, warnings: Texts) -> None:
+def test_a_report_ends_nothing(make_net, warnings):
     """It is logged within the same quota as refusals are, and not counted as one."""
     told: list[str] = []
 
@@ -94,7 +88,7 @@ def test_a_report_ends_nothing(make_net: Make, warnings: Texts) -> None:
     assert len(told) == 500
 
 
-def test_a_report_says_how_long_the_answer_is_to_wait(make_net: Make) -> None:
+def test_a_report_says_how_long_the_answer_is_to_wait(make_net):
     """On any connection of the address; what are no credentials costs nothing."""
     waits: list[float] = []
 

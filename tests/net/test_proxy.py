@@ -72,9 +72,7 @@ def parsed(pieces: list[bytes]) -> ProxyHeader | None:
 
 
 @pytest.mark.parametrize(("header", "peer"), HEADERS)
-def test_it_may_be_split_at_every_byte(
-    header: bytes, peer: tuple[str, int] | None
-) -> None:
+def test_it_may_be_split_at_every_byte(header, peer):
     """However a header is cut in two, peer and rest are the same."""
     whole = header + b"2W\0\0\0\1"
     for cut in range(len(whole) + 1):
@@ -83,7 +81,7 @@ def test_it_may_be_split_at_every_byte(
 
 
 @pytest.mark.parametrize(("header", "peer"), HEADERS)
-def test_it_may_come_byte_by_byte(header: bytes, peer: tuple[str, int] | None) -> None:
+def test_it_may_come_byte_by_byte(header, peer):
     """One byte at a time, and it is complete with its last byte, not later."""
     reader = ProxyHeaderParser()
     for byte in header[:-1]:
@@ -117,13 +115,13 @@ BAD = [
 
 
 @pytest.mark.parametrize("header", BAD)
-def test_whatever_else_comes_is_refused(header: bytes) -> None:
+def test_whatever_else_comes_is_refused(header):
     """A bad header is refused, never taken for data of the protocol."""
     with pytest.raises(Refusal):
         ProxyHeaderParser().feed(header + b" " * 200)
 
 
-def test_a_header_that_was_changed_on_its_way_is_refused() -> None:
+def test_a_header_that_was_changed_on_its_way_is_refused():
     """One with a CRC32C in which a bit differs, of an address, a TLV or the checksum."""
     kind = len(SUMMED) - 11  # another type of TLV would be no checksum
     for at in {*range(len(SIGNATURE_V2) + 4, len(SUMMED))} - {kind}:
@@ -175,7 +173,7 @@ CLIENTS = {
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_balancer_says_who_its_client_is(client: str) -> None:
+def test_a_balancer_says_who_its_client_is(client):
     """By a certificate that is good; nobody is asked where its word does not count."""
     header, (behind_tls, name) = CLIENTS[client]
     found = ProxyHeaderParser(names=True).feed(header + b"2W")
@@ -199,13 +197,13 @@ def test_a_balancer_says_who_its_client_is(client: str) -> None:
         f"20 0049 07 00000000 22 0041 {65 * '61'}",
     ],
 )
-def test_a_client_that_can_not_be_read_is_refused(tlvs: str) -> None:
+def test_a_client_that_can_not_be_read_is_refused(tlvs):
     """Cut off, not UTF-8, empty, or longer than a common name may be."""
     with pytest.raises(Refusal, match="PROXY v2 header with a"):
         ProxyHeaderParser(names=True).feed(said(tlvs))
 
 
-def test_a_long_version_1_header_is_refused() -> None:
+def test_a_long_version_1_header_is_refused():
     """107 bytes without an end of line are enough."""
     header = ProxyHeaderParser()
     assert header.feed(b"PROXY " + b"x" * 100) is None
@@ -213,20 +211,20 @@ def test_a_long_version_1_header_is_refused() -> None:
         header.feed(b"x")
 
 
-def test_a_long_version_2_header_is_refused_by_its_length() -> None:
+def test_a_long_version_2_header_is_refused_by_its_length():
     """A declared length over the limit is refused before the bytes come."""
     with pytest.raises(Refusal, match="65551 bytes"):
         ProxyHeaderParser().feed(SIGNATURE_V2 + b"\x21\x11\xff\xff")
 
 
 @given(st.binary(max_size=300), st.sampled_from([b"", b"PROXY ", SIGNATURE_V2]))
-def test_nothing_but_a_refusal_comes_out(data: bytes, head: bytes) -> None:
+def test_nothing_but_a_refusal_comes_out(data, head):
     """Any bytes are a header, too short for one, or refused."""
     with suppress(Refusal):
         ProxyHeaderParser().feed(head + data)
 
 
-def test_trust_is_by_network() -> None:
+def test_trust_is_by_network():
     """An address is trusted if one of the networks holds it."""
     trust = TrustedNetworks(["10.0.0.0/8", "2001:db8::/32"])
     assert "10.1.2.3" in trust

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -117,7 +116,7 @@ def go_on(net: Any) -> None:
     net.clock.advance(0)
 
 
-def test_a_paused_peer_is_read_on(held: Make, room: Room) -> None:
+def test_a_paused_peer_is_read_on(held, room):
     """Its server gets nothing before it goes on, and then all of it, in order."""
     net, peer = held()
     assert reads(peer)
@@ -136,7 +135,7 @@ def test_a_paused_peer_is_read_on(held: Make, room: Room) -> None:
     assert net.server.data.endswith(b"d")
 
 
-def test_a_short_pause_reads_nothing(make_paused: Make, room: Room) -> None:
+def test_a_short_pause_reads_nothing(make_paused, room):
     """It is over before the next look."""
     net, peer = make_paused(memory=room.budget)
     assert not reads(peer)
@@ -145,7 +144,7 @@ def test_a_short_pause_reads_nothing(make_paused: Make, room: Room) -> None:
     assert room.held == 0
 
 
-def test_nothing_is_read_while_that_is_delivered(held: Make, room: Room) -> None:
+def test_nothing_is_read_while_that_is_delivered(held, room):
     """A piece in each turn; and a server that pauses again has the rest later."""
     net, peer = held()
     for _ in range(3):
@@ -169,7 +168,7 @@ def test_nothing_is_read_while_that_is_delivered(held: Make, room: Room) -> None
     assert room.held == 2 * STEP
 
 
-def test_it_ends_at_the_limit(held: Make, room: Room) -> None:
+def test_it_ends_at_the_limit(held, room):
     """`limits.read_ahead_bytes`: the rest waits in the kernel."""
     net, peer = held()
     sent = 0
@@ -184,7 +183,7 @@ def test_it_ends_at_the_limit(held: Make, room: Room) -> None:
     assert reads(peer)
 
 
-def test_a_limit_of_nothing(make_net: Make) -> None:
+def test_a_limit_of_nothing(make_net):
     """`read_ahead_bytes: 0B`."""
     net = make_net(
         lambda connection, data: connection.pause(), limits={"read_ahead_bytes": 0}
@@ -195,7 +194,7 @@ def test_a_limit_of_nothing(make_net: Make) -> None:
     assert not reads(peer)
 
 
-def test_many_paused_peers_share_what_there_is(make_net: Make) -> None:
+def test_many_paused_peers_share_what_there_is(make_net):
     """However many there are, and however much each has: the more, the less for each;
     and nobody is let go for it.
     """
@@ -219,7 +218,7 @@ def test_many_paused_peers_share_what_there_is(make_net: Make) -> None:
     assert room.held == 0
 
 
-def test_one_leaves_half_to_the_next(make_paused: Make) -> None:
+def test_one_leaves_half_to_the_next(make_paused):
     """A sender with much can not keep a later one from being read at all."""
     room = Room(LIMIT)
     _, greedy = net, peer = make_paused(memory=room.budget)
@@ -233,7 +232,7 @@ def test_one_leaves_half_to_the_next(make_paused: Make) -> None:
     assert reads(peer)
 
 
-def test_memory_that_others_need_is_not_taken(held: Make, room: Room) -> None:
+def test_memory_that_others_need_is_not_taken(held, room):
     """When all that peers make us hold is too much, nothing is read ahead; later it is."""
     net, peer = held()
     room.full = True
@@ -247,9 +246,7 @@ def test_memory_that_others_need_is_not_taken(held: Make, room: Room) -> None:
     assert reads(peer)
 
 
-def test_a_silent_peer_gives_its_room_back(
-    held: Make, kernel: Callable[[Any], Kernel], room: Room
-) -> None:
+def test_a_silent_peer_gives_its_room_back(held, kernel, room):
     """It has it again when it says more."""
     net, peer = held()
     socket_ = kernel(peer)
@@ -263,9 +260,7 @@ def test_a_silent_peer_gives_its_room_back(
     assert room.held == 4 + STEP
 
 
-def test_input_read_ahead_is_unread_input(
-    held: Make, kernel: Callable[[Any], Kernel]
-) -> None:
+def test_input_read_ahead_is_unread_input(held, kernel):
     """Whose peer waits, as if it were in the kernel still."""
     net, peer = held()
     kernel(peer)
@@ -277,7 +272,7 @@ def test_input_read_ahead_is_unread_input(
     assert not connection.unread_input
 
 
-def test_of_a_lost_peer_nothing_is_delivered(held: Make, room: Room) -> None:
+def test_of_a_lost_peer_nothing_is_delivered(held, room):
     """It will send that again."""
     net, peer = held()
     peer.send(b"window")
@@ -287,9 +282,7 @@ def test_of_a_lost_peer_nothing_is_delivered(held: Make, room: Room) -> None:
     assert room.held == 0
 
 
-def test_a_fin_behind_it_gives_the_peer_up(
-    held: Make, kernel: Callable[[Any], Kernel], room: Room
-) -> None:
+def test_a_fin_behind_it_gives_the_peer_up(held, kernel, room):
     """As one behind what the kernel holds, after some seconds."""
     net, peer = held()
     net.server.connection.busy(True)
@@ -304,9 +297,7 @@ def test_a_fin_behind_it_gives_the_peer_up(
     assert room.held == 0
 
 
-def test_a_fin_comes_after_all_that_was_before_it(
-    held: Make, kernel: Callable[[Any], Kernel]
-) -> None:
+def test_a_fin_comes_after_all_that_was_before_it(held, kernel):
     """If the server goes on in time: it stores that, acknowledges it, then closes."""
     net, peer = held()
     connection = net.server.connection
@@ -328,7 +319,7 @@ def test_a_fin_comes_after_all_that_was_before_it(
     assert peer.transport.disconnecting
 
 
-def test_a_fin_of_a_peer_that_is_owed_nothing(held: Make) -> None:
+def test_a_fin_of_a_peer_that_is_owed_nothing(held):
     """It gets the end once its input was taken."""
     net, peer = held(acknowledges=False)
     peer.send(b"line")
@@ -391,7 +382,7 @@ def _message(client: Any, data: bytes) -> bytes:
     return bytes(client.send(BytesMessage(data)))
 
 
-def test_an_end_without_fin_is_seen(layered: Make[Layered], room: Room) -> None:
+def test_an_end_without_fin_is_seen(layered, room):
     """close_notify, or a Close: what is unread before it is dropped, as nobody listens."""
     made = layered()
     made.end()
@@ -401,7 +392,7 @@ def test_an_end_without_fin_is_seen(layered: Make[Layered], room: Room) -> None:
     assert made.net.server.data == b"x"
 
 
-def test_an_end_without_fin_of_who_waits_for_no_answer(layered: Make[Layered]) -> None:
+def test_an_end_without_fin_of_who_waits_for_no_answer(layered):
     """It comes after all that was before it."""
     made = layered(acknowledges=False)
     made.end()
@@ -412,9 +403,7 @@ def test_an_end_without_fin_of_who_waits_for_no_answer(layered: Make[Layered]) -
     assert made.peer.transport.finished
 
 
-def test_the_rest_of_a_turn_is_before_the_end(
-    make_net: Make, make_tls: Make, tls_peer: Make
-) -> None:
+def test_the_rest_of_a_turn_is_before_the_end(make_net, make_tls, tls_peer):
     """A server with input left has it though close_notify came in the same read."""
     turns: list[bytes] = []
 
@@ -434,7 +423,7 @@ def test_the_rest_of_a_turn_is_before_the_end(
     assert peer.transport.finished
 
 
-def test_a_fin_without_close_notify(layered: Make[Layered], room: Room) -> None:
+def test_a_fin_without_close_notify(layered, room):
     """TLS and WebSocket can not be half closed: nobody is there any more."""
     made = layered()
     made.peer.fin()
@@ -444,7 +433,7 @@ def test_a_fin_without_close_notify(layered: Make[Layered], room: Room) -> None:
     assert made.net.server.data == b"x"
 
 
-def test_input_that_comes_while_paused_waits(make_paused: Make, room: Room) -> None:
+def test_input_that_comes_while_paused_waits(make_paused, room):
     """Whatever the transport still brings is kept, and counted, and no more is read."""
     net, peer = make_paused(memory=room.budget)
     peer.send(b"late")
@@ -455,9 +444,7 @@ def test_input_that_comes_while_paused_waits(make_paused: Make, room: Room) -> N
     assert net.server.data == b"xlate"
 
 
-def test_room_that_is_given_back_may_be_the_peers_own(
-    held: Make, kernel: Callable[[Any], Kernel], room: Room
-) -> None:
+def test_room_that_is_given_back_may_be_the_peers_own(held, kernel, room):
     """Its server goes on in that very moment, when the journal has room again: nothing
     is given back twice.
     """
@@ -478,7 +465,7 @@ def test_room_that_is_given_back_may_be_the_peers_own(
     assert room.held == 0
 
 
-def test_any_number_of_peers_go_on_at_once(make_net: Make, tmp_path: Path) -> None:
+def test_any_number_of_peers_go_on_at_once(make_net, tmp_path):
     """When the journal has room again, which each makes some more of."""
     journal = Journal(
         Log(tmp_path, RealDisk(), 1, A),
@@ -508,7 +495,7 @@ def test_any_number_of_peers_go_on_at_once(make_net: Make, tmp_path: Path) -> No
     assert journal._reserved == 0
 
 
-def test_a_peer_that_does_not_read_is_not_answered(held: Make) -> None:
+def test_a_peer_that_does_not_read_is_not_answered(held):
     """What was read ahead of it waits until it has read the answers so far."""
     net, peer = held()
     for _ in range(3):
@@ -525,7 +512,7 @@ def test_a_peer_that_does_not_read_is_not_answered(held: Make) -> None:
     assert reads(peer)
 
 
-def test_an_answer_waits_for_its_penalty_though_a_fin_was_read(held: Make) -> None:
+def test_an_answer_waits_for_its_penalty_though_a_fin_was_read(held):
     """Wrong credentials, the FIN right behind them, and both read ahead."""
     net, peer = held()
     for _ in range(20):
@@ -548,9 +535,7 @@ def test_an_answer_waits_for_its_penalty_though_a_fin_was_read(held: Make) -> No
     assert peer.transport.disconnecting
 
 
-def test_a_reset_behind_an_end_loses_nothing_that_nobody_sends_again(
-    held: Make, kernel: Callable[[Any], Kernel]
-) -> None:
+def test_a_reset_behind_an_end_loses_nothing_that_nobody_sends_again(held, kernel):
     """All of it is here, as its end is."""
     net, peer = held(acknowledges=False)
     peer.send(b"lines")
@@ -562,9 +547,7 @@ def test_a_reset_behind_an_end_loses_nothing_that_nobody_sends_again(
     assert peer.transport.disconnecting
 
 
-def test_of_a_lost_peer_that_waits_for_no_answer_all_is_delivered(
-    held: Make, room: Room
-) -> None:
+def test_of_a_lost_peer_that_waits_for_no_answer_all_is_delivered(held, room):
     """Its lines are nowhere else any more; then the server hears of its end."""
     net, peer = held(acknowledges=False)
     peer.send(bytes(STEP))
@@ -582,7 +565,7 @@ def test_of_a_lost_peer_that_waits_for_no_answer_all_is_delivered(
     assert room.held == 0
 
 
-def test_who_is_lost_does_not_outlive_the_daemon(held: Make) -> None:
+def test_who_is_lost_does_not_outlive_the_daemon(held):
     """Its server ends as that of any other."""
     net, peer = held(acknowledges=False)
     peer.send(b"lines")
@@ -593,9 +576,7 @@ def test_who_is_lost_does_not_outlive_the_daemon(held: Make) -> None:
     assert net.drained
 
 
-def test_a_reset_of_who_waits_for_no_answer_ends_it_if_nothing_is_unread(
-    held: Make, kernel: Callable[[Any], Kernel]
-) -> None:
+def test_a_reset_of_who_waits_for_no_answer_ends_it_if_nothing_is_unread(held, kernel):
     """Though its server is paused: there is nothing to keep."""
     net, peer = held(acknowledges=False)
     kernel(peer).reset()
@@ -603,7 +584,7 @@ def test_a_reset_of_who_waits_for_no_answer_ends_it_if_nothing_is_unread(
     assert peer.transport.disconnected
 
 
-def test_nothing_is_read_ahead_for_a_server_that_ends(held: Make, room: Room) -> None:
+def test_nothing_is_read_ahead_for_a_server_that_ends(held, room):
     """It answers what it has, and takes no more: by itself, or told to let go."""
     net, peer = held()
     peer.send(b"dropped")
@@ -631,7 +612,7 @@ def test_nothing_is_read_ahead_for_a_server_that_ends(held: Make, room: Room) ->
     assert net.server.data == b"x"
 
 
-def test_servers_that_end_say_so() -> None:
+def test_servers_that_end_say_so():
     """All that may owe answers then: else their input would be read ahead for nothing."""
     connection = FakeConnection()
     journal = ManualJournal()

@@ -23,14 +23,14 @@ def with_room() -> ReadAhead:
     return ahead
 
 
-def test_it_is_read_without_a_reason_against_it() -> None:
+def test_it_is_read_without_a_reason_against_it():
     """At first there is none, and no two are the same."""
     assert Input().is_read()
     assert len(set(REASONS.values())) == len(REASONS) == 10
 
 
 @pytest.mark.parametrize("name", REASONS)
-def test_each_reason_is_enough(name: str) -> None:
+def test_each_reason_is_enough(name):
     """And when it is gone, the connection is read again."""
     input_ = Input()
     input_.unread |= REASONS[name]
@@ -40,7 +40,7 @@ def test_each_reason_is_enough(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(REASONS.keys() - {"PAUSED", "AHEAD"}))
-def test_what_is_paused_is_read_ahead_unless_there_is_another_reason(name: str) -> None:
+def test_what_is_paused_is_read_ahead_unless_there_is_another_reason(name):
     """Then the room that it had goes back, for others."""
     input_, ahead = Input(), with_room()
     input_.unread |= Unread.PAUSED
@@ -53,7 +53,7 @@ def test_what_is_paused_is_read_ahead_unless_there_is_another_reason(name: str) 
     assert not input_.is_read()
 
 
-def test_what_was_read_ahead_is_delivered_before_more_is_read() -> None:
+def test_what_was_read_ahead_is_delivered_before_more_is_read():
     """The server goes on: first what waits, then the end behind it, if there was one."""
     input_ = Input()
     input_.keep(with_room())

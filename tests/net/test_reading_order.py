@@ -63,7 +63,7 @@ def large() -> Budget:
     return Budget(64 * MiB)
 
 
-def test_everybody_reads_while_there_is_plenty(large: Budget) -> None:
+def test_everybody_reads_while_there_is_plenty(large):
     """The less is left, the less at a time."""
     reads = [sender.read() for sender in senders(large, 40, MiB)]
     assert not large.budget.tight
@@ -71,9 +71,7 @@ def test_everybody_reads_while_there_is_plenty(large: Budget) -> None:
 
 
 @pytest.mark.parametrize("hosts", [1, 50])
-def test_when_it_is_tight_those_go_on_that_began_first(
-    large: Budget, hosts: int
-) -> None:
+def test_when_it_is_tight_those_go_on_that_began_first(large, hosts):
     """As many as the 14 MiB that are left will do for; the others when there is room."""
     made = senders(large, 50, MiB, hosts)
     assert large.budget.tight
@@ -86,7 +84,7 @@ def test_when_it_is_tight_those_go_on_that_began_first(
     assert not any(sender.waits for sender in made)
 
 
-def test_who_was_served_goes_last(large: Budget) -> None:
+def test_who_was_served_goes_last(large):
     made = senders(large, 50, MiB)
     made[0].account.hold(2 * MiB)
     made[0].account.served()
@@ -98,7 +96,7 @@ def test_who_was_served_goes_last(large: Budget) -> None:
     ]
 
 
-def test_all_have_their_turn_while_it_stays_tight(large: Budget) -> None:
+def test_all_have_their_turn_while_it_stays_tight(large):
     """Senders that begin a message with the end of the last: none of them waits for good."""
     made = senders(large, 50, MiB)
     served = dict.fromkeys(range(50), 0)
@@ -112,7 +110,7 @@ def test_all_have_their_turn_while_it_stays_tight(large: Budget) -> None:
     assert min(served.values()) > 50
 
 
-def test_those_of_other_addresses_read_on(large: Budget) -> None:
+def test_those_of_other_addresses_read_on(large):
     """While the memory is full of somebody's, of whom a few go on."""
     greedy = senders(large, 50, MiB)
     honest = Sender(large, 99, "192.0.2.1", MiB)
@@ -122,7 +120,7 @@ def test_those_of_other_addresses_read_on(large: Budget) -> None:
     assert large.gone == []
 
 
-def test_who_holds_nothing_is_heard(large: Budget) -> None:
+def test_who_holds_nothing_is_heard(large):
     """A little of it is read, for it may be a short message; but of the last eighth
     nothing is for those who begin.
     """
@@ -134,7 +132,7 @@ def test_who_holds_nothing_is_heard(large: Budget) -> None:
     assert Sender(large, 98, "192.0.2.2", MiB).read() == 0
 
 
-def test_who_begins_has_its_turn(large: Budget) -> None:
+def test_who_begins_has_its_turn(large):
     """While all that is left is for senders who never hold nothing."""
     made = senders(large, 55, MiB, 55)
     for sender in made[:3]:
@@ -152,9 +150,7 @@ def test_who_begins_has_its_turn(large: Budget) -> None:
 
 
 @pytest.mark.parametrize("hosts", [1, 6])
-def test_who_begins_does_not_wait_for_those_who_stand(
-    large: Budget, hosts: int
-) -> None:
+def test_who_begins_does_not_wait_for_those_who_stand(large, hosts):
     """Peers that hold all there is, and send a byte now and then: those let go."""
     standing = senders(large, 6, 64 * MiB // 6, hosts)
     for sender in standing:
@@ -169,7 +165,7 @@ def test_who_begins_does_not_wait_for_those_who_stand(
     assert "99" not in large.gone
 
 
-def test_what_others_give_back_is_seen(large: Budget) -> None:
+def test_what_others_give_back_is_seen(large):
     """What has no connection holds memory, too, and nobody tells when it is free."""
     made = senders(large, 4, MiB)
     large.held += 60 * MiB
@@ -181,7 +177,7 @@ def test_what_others_give_back_is_seen(large: Budget) -> None:
     assert not large.budget.tight
 
 
-def test_who_is_gone_is_not_told(large: Budget) -> None:
+def test_who_is_gone_is_not_told(large):
     made = senders(large, 50, MiB)
     assert not made[-1].read()
     made[-1].account.hold(0)
@@ -204,7 +200,7 @@ def late(make_net: MakeNet, budget: Budget) -> tuple[Any, list[Any]]:
     return net, peers
 
 
-def test_who_has_to_wait_is_not_read(late: tuple[Any, list[Any]]) -> None:
+def test_who_has_to_wait_is_not_read(late):
     """Until there is room; and nobody blames it for the time."""
     net, peers = late
     *others, last = peers
@@ -221,9 +217,7 @@ def test_who_has_to_wait_is_not_read(late: tuple[Any, list[Any]]) -> None:
     assert last.connection.input.room() > 0
 
 
-def test_who_may_not_begin_has_its_turn_when_there_is_room(
-    late: tuple[Any, list[Any]],
-) -> None:
+def test_who_may_not_begin_has_its_turn_when_there_is_room(late):
     """Its server is asked to go on with no bytes, as for any other turn."""
     net, peers = late
     *others, last = peers
@@ -241,9 +235,7 @@ def test_who_may_not_begin_has_its_turn_when_there_is_room(
     assert last.transport.producerState == "producing"
 
 
-def test_the_server_of_who_waits_is_asked_again_and_again(
-    late: tuple[Any, list[Any]],
-) -> None:
+def test_the_server_of_who_waits_is_asked_again_and_again(late):
     """So that it can tell its peer, or its own timers, that nothing is wrong."""
     net, (*_, last) = late
     server = net.servers[-1]
@@ -260,9 +252,7 @@ def test_the_server_of_who_waits_is_asked_again_and_again(
     assert server.chunks == [b"", b""]
 
 
-def test_who_is_asked_again_may_begin_after_all(
-    late: tuple[Any, list[Any]], budget: Budget
-) -> None:
+def test_who_is_asked_again_may_begin_after_all(late, budget):
     """Others gave back what it waits for, and nobody has told it."""
     net, (*_, last) = late
     server = net.servers[-1]
@@ -284,9 +274,7 @@ def test_who_is_asked_again_may_begin_after_all(
     assert last.transport.producerState == "producing"
 
 
-def test_those_who_wait_are_looked_at_every_few_seconds(
-    late: tuple[Any, list[Any]], budget: Budget
-) -> None:
+def test_those_who_wait_are_looked_at_every_few_seconds(late, budget):
     """The journal may have given back what they wait for, and tells nobody."""
     net, (*_, last) = late
     assert last.connection.input.room() == 0
@@ -298,7 +286,7 @@ def test_those_who_wait_are_looked_at_every_few_seconds(
     assert last.transport.producerState == "producing"
 
 
-def test_whose_events_became_durable_goes_last(late: tuple[Any, list[Any]]) -> None:
+def test_whose_events_became_durable_goes_last(late):
     """Its connection counts them."""
     _, (first, *_) = late
     account = first.connection.holding.account
@@ -308,9 +296,7 @@ def test_whose_events_became_durable_goes_last(late: tuple[Any, list[Any]]) -> N
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_who_waits_and_ends_waits_no_more(
-    late: tuple[Any, list[Any]], budget: Budget, *, lost: bool
-) -> None:
+def test_who_waits_and_ends_waits_no_more(late, budget, *, lost):
     """Refused, or gone."""
     _, (*others, last) = late
     assert last.connection.input.room() == 0
@@ -327,7 +313,7 @@ def test_who_waits_and_ends_waits_no_more(
 
 @settings(max_examples=30, deadline=None)
 @given(st.data())
-def test_senders_that_go_on_are_never_let_go(data: st.DataObject) -> None:
+def test_senders_that_go_on_are_never_let_go(data):
     """However many they are, from however many addresses, and whoever is read when: all
     together send many times what may be held, each as much as an eighth of it, and each
     message arrives.

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable
 
 import pytest
 from twisted.internet.task import Clock
 
 from gateway.net import rejection_log
 from gateway.net.rejection_log import RejectionLog
-
-Texts = Callable[[], list[str]]
 
 
 @pytest.fixture
@@ -25,7 +22,7 @@ def log(clock: Clock) -> RejectionLog:
     return RejectionLog(clock)
 
 
-def test_each_address_listener_and_rule_is_heard(log: RejectionLog) -> None:
+def test_each_address_listener_and_rule_is_heard(log):
     """Once a minute: ten faults of one peer are ten lines."""
     for _ in range(3):
         heard = [
@@ -38,9 +35,7 @@ def test_each_address_listener_and_rule_is_heard(log: RejectionLog) -> None:
     assert log.admit("192.0.2.3", "beats", "bad frame")
 
 
-def test_what_is_left_out_is_told_by_rule(
-    log: RejectionLog, clock: Clock, warnings: Texts
-) -> None:
+def test_what_is_left_out_is_told_by_rule(log, clock, warnings):
     """Though nothing of the kind comes any more."""
     for _ in range(5):
         log.admit("192.0.2.1", "beats", "bad frame")
@@ -58,7 +53,7 @@ def test_what_is_left_out_is_told_by_rule(
     assert clock.getDelayedCalls() == []
 
 
-def test_what_the_peer_chose_makes_no_new_rule(log: RejectionLog) -> None:
+def test_what_the_peer_chose_makes_no_new_rule(log):
     """Numbers and quoted text vary as it likes."""
     assert log.admit("192.0.2.1", "beats", "frame of 17 bytes from 'a\\'b'")
     for number in range(100):
@@ -66,7 +61,7 @@ def test_what_the_peer_chose_makes_no_new_rule(log: RejectionLog) -> None:
         assert not log.admit("192.0.2.1", "beats", rule)
 
 
-def test_an_ipv6_peer_is_its_network(log: RejectionLog) -> None:
+def test_an_ipv6_peer_is_its_network(log):
     """2^64 addresses of one peer do not make 2^64 lines."""
     assert log.admit("2001:db8::1", "beats", "x")
     assert not log.admit("2001:db8::2", "beats", "x")
@@ -75,9 +70,7 @@ def test_an_ipv6_peer_is_its_network(log: RejectionLog) -> None:
     assert not log.admit("fe80::2%eth0", "beats", "x")
 
 
-def test_a_flood_from_everywhere_is_few_lines(
-    log: RejectionLog, clock: Clock, warnings: Texts
-) -> None:
+def test_a_flood_from_everywhere_is_few_lines(log, clock, warnings):
     """Beyond so many a minute, they are told by listener and rule."""
     heard = sum(
         log.admit(f"host-{number}", "beats", "too many connections")
@@ -88,9 +81,7 @@ def test_a_flood_from_everywhere_is_few_lines(
     assert warnings() == ["beats: 4400 more in the last minute: too many connections"]
 
 
-def test_it_forgets_the_oldest_but_not_what_it_left_out(
-    log: RejectionLog, clock: Clock, warnings: Texts
-) -> None:
+def test_it_forgets_the_oldest_but_not_what_it_left_out(log, clock, warnings):
     """A million hosts do not fill the memory."""
     log.admit("first", "beats", "bad frame")
     log.admit("first", "beats", "bad frame")
@@ -102,7 +93,7 @@ def test_it_forgets_the_oldest_but_not_what_it_left_out(
     assert sum("1 more in the last minute: bad frame" in w for w in warnings()) == 1
 
 
-def test_what_it_chose_may_be_hexadecimal(log: RejectionLog) -> None:
+def test_what_it_chose_may_be_hexadecimal(log):
     """Identifiers, headers, single bytes."""
     assert log.admit("192.0.2.1", "beats", "no writer 00f7a8b9c0d1e2f3 (0x1f)")
     for number in range(100):
@@ -111,9 +102,7 @@ def test_what_it_chose_may_be_hexadecimal(log: RejectionLog) -> None:
     assert log.admit("192.0.2.1", "beats", "no reader 00f7a8b9c0d1e2f3 (0x1f)")
 
 
-def test_one_address_does_not_use_up_the_lines(
-    log: RejectionLog, clock: Clock, warnings: Texts
-) -> None:
+def test_one_address_does_not_use_up_the_lines(log, clock, warnings):
     """However many rules it finds to break, the next one's first fault is heard."""
     rules = ["".join(word) for word in itertools.product("klmnopqrst", repeat=3)]
     heard = sum(log.admit("192.0.2.1", "beats", rule) for rule in rules)

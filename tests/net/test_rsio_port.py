@@ -14,7 +14,6 @@ from wsproto.events import AcceptConnection, BytesMessage, Request
 
 import programs
 from gateway.protocols.rsio.messages import CONTENT_TYPE
-from making import Make
 
 #: As `gateway.protocols.rsio` has it.
 PORT: dict[str, Any] = {
@@ -36,7 +35,7 @@ def offering(name: str, *, nothing: list[str] | None) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("offered", "chosen"), offers)
 
 
-def test_plain(make_net: Make) -> None:
+def test_plain(make_net):
     """The first three bytes are a hello, and taken for nothing else."""
     net = make_net(greets, PORT, protocol="rsio")
     peer = net.peer()
@@ -46,13 +45,7 @@ def test_plain(make_net: Make) -> None:
 
 
 @offering("rsio/0", nothing=None)
-def test_tls(
-    make_net: Make,
-    make_tls: Make,
-    tls_peer: Make,
-    offered: list[str] | None,
-    chosen: str | None,
-) -> None:
+def test_tls(make_net, make_tls, tls_peer, offered, chosen):
     """ALPN names the protocol to who asks; who does not is served as well."""
     net = make_net(greets, PORT, protocol="rsio", tls=make_tls())
     client = tls_peer(net.peer(), alpn=offered)
@@ -65,14 +58,7 @@ def test_tls(
 
 @offering("rsio.v0", nothing=[])
 @pytest.mark.parametrize("sealed", [False, True])
-def test_websocket(
-    make_net: Make,
-    make_tls: Make,
-    tls_peer: Make,
-    sealed: bool,
-    offered: list[str],
-    chosen: str | None,
-) -> None:
+def test_websocket(make_net, make_tls, tls_peer, sealed, offered, chosen):
     """The subprotocol likewise; where messages end does not matter."""
     tls = make_tls() if sealed else None
     websocket = SimpleNamespace(path="/rs", origins=[])
@@ -99,7 +85,7 @@ def test_websocket(
     assert bytes(answer.data) == ANSWER
 
 
-def test_unix(with_reactor: Make[dict[str, Any]]) -> None:
+def test_unix(with_reactor):
     """A socket in the file system, real server: greeted and asked for events."""
     result = with_reactor("""
         from gateway.protocols.rsio.options import Options
@@ -128,9 +114,7 @@ def test_unix(with_reactor: Make[dict[str, Any]]) -> None:
     assert subscribe == "06 65 76 65 6e 74 73 01 02"
 
 
-def test_a_subscriber_that_does_not_read_is_heard(
-    with_reactor: Make[dict[str, Any]],
-) -> None:
+def test_a_subscriber_that_does_not_read_is_heard(with_reactor):
     """We hold little for it, hear its cancel, and what it reads later is whole."""
     result = with_reactor("""
         from gateway.protocols.rsio.options import Options
@@ -177,7 +161,7 @@ def test_a_subscriber_that_does_not_read_is_heard(
     assert result == {"little": True, "rest": 0, "heads": True}
 
 
-def test_curl_speaks_it_over_http2(with_reactor: Make[dict[str, Any]]) -> None:
+def test_curl_speaks_it_over_http2(with_reactor):
     """A published client: curl, whose POST goes on while the answer comes, is greeted,
     asked for events and answered; both ends are clean.
     """
@@ -222,7 +206,7 @@ def test_curl_speaks_it_over_http2(with_reactor: Make[dict[str, Any]]) -> None:
     assert result["status"] == 0
 
 
-def test_the_definitions_example_of_http2(make_net: Make) -> None:
+def test_the_definitions_example_of_http2(make_net):
     """The octets of docs/rsio-v0.md open a stream, and its hello is heard and answered."""
     page = (Path(__file__).parents[2] / "docs" / "rsio-v0.md").read_text()
     example = page.partition("Over HTTP/2, without TLS")[2].partition("## Vectors")[0]

@@ -5,16 +5,11 @@ On real sockets: it is about what the reactor is asked, and what the kernel take
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 from twisted.internet.task import Clock
 
 from gateway.net import twisted_internals
 from gateway.net.sends import Sends
-
-Run = Callable[..., dict[str, Any]]
 
 COUNTS = """
         from collections import Counter
@@ -38,9 +33,7 @@ COUNTS = """
 
 
 @pytest.mark.parametrize("listen", ["tcp:127.0.0.1:0", "unix:SCRATCH/s"])
-def test_an_answer_is_sent_without_asking_whether_it_can_be(
-    with_reactor: Run, listen: str
-) -> None:
+def test_an_answer_is_sent_without_asking_whether_it_can_be(with_reactor, listen):
     """No change of the epoll set for any of them."""
     result = with_reactor(
         COUNTS
@@ -67,7 +60,7 @@ def test_an_answer_is_sent_without_asking_whether_it_can_be(
     assert result == {"echo": "?" * 20, "asked": {}}
 
 
-def test_what_is_written_in_one_turn_is_sent_in_one_go(with_reactor: Run) -> None:
+def test_what_is_written_in_one_turn_is_sent_in_one_go(with_reactor):
     """Fifty acknowledgements of a commit are one segment, not fifty."""
     result = with_reactor(
         COUNTS
@@ -89,7 +82,7 @@ def test_what_is_written_in_one_turn_is_sent_in_one_go(with_reactor: Run) -> Non
     assert result == {"got": "".join(f"{n:02}" for n in range(50)), "sent": 1}
 
 
-def test_much_in_pieces_is_sent_at_once(with_reactor: Run) -> None:
+def test_much_in_pieces_is_sent_at_once(with_reactor):
     """With what was written before it, and nobody is told to write or read less; also
     where the kernel takes fewer pieces in one call."""
     result = with_reactor(
@@ -124,9 +117,7 @@ def test_much_in_pieces_is_sent_at_once(with_reactor: Run) -> None:
 @pytest.mark.parametrize(
     "write", ["write(LARGE)", "write_each([LARGE[:9], LARGE[9:]])"]
 )
-def test_what_the_kernel_does_not_take_waits_and_arrives(
-    with_reactor: Run, write: str
-) -> None:
+def test_what_the_kernel_does_not_take_waits_and_arrives(with_reactor, write):
     """Megabytes to a slow reader, then a little more: whole, and in their order."""
     result = with_reactor(
         COUNTS
@@ -166,9 +157,7 @@ def test_what_the_kernel_does_not_take_waits_and_arrives(
 
 
 @pytest.mark.parametrize("sizes", [[1 << 20, 7], [1 << 17, 1, 1 << 17], [3, 4, 5]])
-def test_pieces_of_any_size_arrive_in_their_order(
-    with_reactor: Run, sizes: list[int]
-) -> None:
+def test_pieces_of_any_size_arrive_in_their_order(with_reactor, sizes):
     """In one turn, and again when the kernel took the last of them; nothing is left."""
     result = with_reactor(
         COUNTS
@@ -200,7 +189,7 @@ def test_pieces_of_any_size_arrive_in_their_order(
 
 
 @pytest.mark.parametrize("end", ["close", "abort"])
-def test_the_end_comes_after_what_was_written(with_reactor: Run, end: str) -> None:
+def test_the_end_comes_after_what_was_written(with_reactor, end):
     """`close` in the turn of the last words: they arrive, then FIN.  `abort`: RST."""
     result = with_reactor(
         COUNTS
@@ -230,7 +219,7 @@ def test_the_end_comes_after_what_was_written(with_reactor: Run, end: str) -> No
     assert result["end"] == {"close": "last words", "abort": "reset"}[end]
 
 
-def test_a_peer_that_is_gone_does_not_disturb_the_others(with_reactor: Run) -> None:
+def test_a_peer_that_is_gone_does_not_disturb_the_others(with_reactor):
     """Written to in one turn with somebody else: it is lost, the other is answered."""
     result = with_reactor(
         COUNTS
@@ -278,7 +267,7 @@ class Writer:
             raise RuntimeError("a producer raised")
 
 
-def test_thousands_are_sent_to_in_turns() -> None:
+def test_thousands_are_sent_to_in_turns():
     """The reactor serves others in between, and everybody gets theirs once, in order."""
     clock, sent = Clock(), list[Writer]()
     sends = Sends(clock)
@@ -296,7 +285,7 @@ def test_thousands_are_sent_to_in_turns() -> None:
     assert turns == 4
 
 
-def test_who_raises_keeps_nobody_from_being_sent_to() -> None:
+def test_who_raises_keeps_nobody_from_being_sent_to():
     """The error is the reactor's to log; the others are sent to in the next turn."""
     clock, sent = Clock(), list[Writer]()
     sends = Sends(clock)
@@ -310,7 +299,7 @@ def test_who_raises_keeps_nobody_from_being_sent_to() -> None:
 
 
 @pytest.mark.parametrize("sent", range(10))
-def test_the_rest_of_some_pieces(sent: int) -> None:
+def test_the_rest_of_some_pieces(sent):
     """Wherever the kernel has stopped: within a piece, between two, before empty ones."""
     pieces = [b"", b"abc", memoryview(b"xdefx")[1:4], b"", b"", memoryview(b"ghi"), b""]
     assert b"".join(twisted_internals._rest(pieces, sent)) == b"abcdefghi"[sent:]

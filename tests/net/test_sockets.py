@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
 
-Run = Callable[..., dict[str, Any]]
-
-
-def test_the_last_words_arrive_though_we_did_not_read_all(with_reactor: Run) -> None:
+def test_the_last_words_arrive_though_we_did_not_read_all(with_reactor):
     """FIN, not RST: a refused peer reads its reply with megabytes of its own unread."""
     result = with_reactor("""
         from gateway.sdk.interfaces import Refusal
@@ -32,7 +27,7 @@ def test_the_last_words_arrive_though_we_did_not_read_all(with_reactor: Run) -> 
     assert result["got"] == "sorry"
 
 
-def test_a_read_is_no_larger_than_its_turn(with_reactor: Run) -> None:
+def test_a_read_is_no_larger_than_its_turn(with_reactor):
     """Of frames at most 32 KiB, in which there may be thousands of them."""
     result = with_reactor("""
         class Sizes(Echo):
@@ -59,7 +54,7 @@ def test_a_read_is_no_larger_than_its_turn(with_reactor: Run) -> None:
     assert 0 < result["most"] <= 1 << 15
 
 
-def test_a_reset_with_data_in_flight_is_reported(with_reactor: Run) -> None:
+def test_a_reset_with_data_in_flight_is_reported(with_reactor):
     """Why there is no uvloop here.  Plain and paused, the server hears of the end."""
     result = with_reactor("""
         class Pauses(Echo):
@@ -91,7 +86,7 @@ def test_a_reset_with_data_in_flight_is_reported(with_reactor: Run) -> None:
     assert result["gone"] == [True, True]
 
 
-def test_a_peer_that_never_reads_is_cut_off(with_reactor: Run) -> None:
+def test_a_peer_that_never_reads_is_cut_off(with_reactor):
     """What we hold for it stays bounded; then it is dropped, and another one is not."""
     result = with_reactor("""
         class Push(Echo):
@@ -121,7 +116,7 @@ def test_a_peer_that_never_reads_is_cut_off(with_reactor: Run) -> None:
     assert result == {"rejected": {"unread": 1}, "still_reads": True}
 
 
-def test_a_peer_that_half_closes_gets_its_ack(with_reactor: Run) -> None:
+def test_a_peer_that_half_closes_gets_its_ack(with_reactor):
     """`nc -N`: send all, FIN, read what comes."""
     result = with_reactor("""
         class Later(Echo):
@@ -147,7 +142,7 @@ def test_a_peer_that_half_closes_gets_its_ack(with_reactor: Run) -> None:
     assert result["got"] == "ack"
 
 
-def test_idle_connections_are_cheap(with_reactor: Run) -> None:
+def test_idle_connections_are_cheap(with_reactor):
     """Ten thousand of them may cost 25 KiB each; ours of the network are far below."""
     result = with_reactor("""
         import tracemalloc
@@ -184,9 +179,7 @@ def test_idle_connections_are_cheap(with_reactor: Run) -> None:
     assert result["bytes"] < 8192
 
 
-def test_a_real_tls_client_is_served_over_a_renewal(
-    with_reactor: Run, authority: Any
-) -> None:
+def test_a_real_tls_client_is_served_over_a_renewal(with_reactor, authority):
     """The certificate is swapped on disk: new clients get the new one, no restart."""
     certificate, key = authority.issue("server")
     renewed, renewed_key = authority.issue("renewed")

@@ -6,7 +6,6 @@ import ctypes
 import gc
 import ssl
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -33,7 +32,6 @@ from making import Make
 
 TEST = x509.Name([x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, "Test")])
 WEB_1 = x509.Name([*TEST, x509.NameAttribute(x509.NameOID.COMMON_NAME, "web-1")])
-Texts = Callable[[], list[str]]
 
 
 @pytest.fixture
@@ -61,7 +59,7 @@ def connected(make_net: Make, make_tls: Make, tls_peer: Make) -> Make:
     return make
 
 
-def test_bytes_go_both_ways(tls_net: Any, tls_peer: Make) -> None:
+def test_bytes_go_both_ways(tls_net, tls_peer):
     """The server is made when the handshake is done, and knows the version."""
     peer = tls_net.peer()
     assert tls_net.servers == []
@@ -75,16 +73,14 @@ def test_bytes_go_both_ways(tls_net: Any, tls_peer: Make) -> None:
     assert client.read() == b"2A\0\0\0\1"
 
 
-def test_records_of_one_read_come_as_one_chunk(connected: Make) -> None:
+def test_records_of_one_read_come_as_one_chunk(connected):
     """A decoder is called once per read of the socket, not once per 16 KiB."""
     net, client = connected()
     client.send(bytes(100_000))
     assert [len(chunk) for chunk in net.server.chunks] == [100_000]
 
 
-def test_a_proxy_header_comes_before_tls(
-    make_net: Make, make_tls: Make, tls_peer: Make
-) -> None:
+def test_a_proxy_header_comes_before_tls(make_net, make_tls, tls_peer):
     """As HAProxy and ELB send it in TCP mode, in one segment with the ClientHello."""
     net = make_net(tls=make_tls(), proxy_protocol=ProxyProtocol(trusted=["10.0.0.1"]))
     peer = net.peer("10.0.0.1")
@@ -99,7 +95,7 @@ def test_a_proxy_header_comes_before_tls(
     assert net.server.data == b"2W"
 
 
-def test_close_sends_close_notify_and_fin(connected: Make) -> None:
+def test_close_sends_close_notify_and_fin(connected):
     """What was written arrives, then close_notify, then FIN."""
     net, client = connected()
     net.server.connection.write(b"ack")
@@ -109,7 +105,7 @@ def test_close_sends_close_notify_and_fin(connected: Make) -> None:
     assert client.tls.read() == b""  # the end, not "nothing yet"
 
 
-def test_a_peers_close_notify_ends_it(connected: Make) -> None:
+def test_a_peers_close_notify_ends_it(connected):
     """Its last bytes are still delivered."""
     net, client = connected()
     client.tls.write(b"last")
@@ -120,7 +116,7 @@ def test_a_peers_close_notify_ends_it(connected: Make) -> None:
     assert net.server.gone
 
 
-def test_a_client_that_offers_h2_is_let_in(connected: Make) -> None:
+def test_a_client_that_offers_h2_is_let_in(connected):
     """ALPN without overlap is no reason to hang up."""
     net, client = connected(["h2", "http/1.1"])
     assert client.tls.selected_alpn_protocol() is None
@@ -128,16 +124,14 @@ def test_a_client_that_offers_h2_is_let_in(connected: Make) -> None:
     assert net.server.data == b"2W"
 
 
-def test_our_own_alpn_name_is_chosen(connected: Make) -> None:
+def test_our_own_alpn_name_is_chosen(connected):
     """In our order, if the client offers it."""
     _, client = connected(["h2", "rsio/0"], alpn=[b"rsio/0"])
     assert client.tls.selected_alpn_protocol() == "rsio/0"
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_twisted_itself_still_kills_a_client_that_offers_h2(
-    make_tls: Make, authority: Any
-) -> None:
+def test_twisted_itself_still_kills_a_client_that_offers_h2(make_tls, authority):
     """Why we set our own ALPN callback.  When this fails, Twisted has been repaired."""
     tls = make_tls()
     pem = tls.certificate.read_text() + tls.private_key.read_text()
@@ -196,9 +190,7 @@ def mutual(make_net: Make, make_tls: Make, authority: Any) -> Make:
     return make
 
 
-def test_a_required_certificate_names_the_principal(
-    mutual: Make, tls_peer: Make, authority: Any
-) -> None:
+def test_a_required_certificate_names_the_principal(mutual, tls_peer, authority):
     """Its subject, as RFC 4514 writes it."""
     net = mutual("required")
     client = tls_peer(net.peer(), cert=authority.issue("web-1", subject=WEB_1))
@@ -206,9 +198,7 @@ def test_a_required_certificate_names_the_principal(
     assert net.server.connection.origin.principal == "CN=web-1,O=Test"
 
 
-def test_a_missing_certificate_is_refused(
-    mutual: Make, tls_peer: Make, warnings: Texts
-) -> None:
+def test_a_missing_certificate_is_refused(mutual, tls_peer, warnings):
     """With TLS's own alert and one line that has the reason."""
     net = mutual("required")
     peer = net.peer()
@@ -221,9 +211,7 @@ def test_a_missing_certificate_is_refused(
     assert net.listener.rejected == {"tls": 1}
 
 
-def test_an_optional_certificate_may_be_missing(
-    mutual: Make, tls_peer: Make, authority: Any
-) -> None:
+def test_an_optional_certificate_may_be_missing(mutual, tls_peer, authority):
     """With one there is a principal, without there is none."""
     net = mutual("optional")
     assert admitted(net, tls_peer(net.peer()))
@@ -236,8 +224,8 @@ def test_an_optional_certificate_may_be_missing(
 
 @pytest.mark.parametrize("client_auth", ["optional", "required"])
 def test_a_certificate_of_another_authority_is_refused(
-    client_auth: str, mutual: Make, tls_peer: Make, tmp_path: Any, warnings: Texts
-) -> None:
+    client_auth, mutual, tls_peer, tmp_path, warnings
+):
     """Even where none is needed."""
     net = mutual(client_auth)
     stranger = Authority(tmp_path / "of the same name")
@@ -249,9 +237,7 @@ def test_a_certificate_of_another_authority_is_refused(
     assert "'CN=web-1' is signed by no authority of tls.client_ca" in line
 
 
-def test_an_expired_certificate_is_refused(
-    mutual: Make, tls_peer: Make, authority: Any, warnings: Texts
-) -> None:
+def test_an_expired_certificate_is_refused(mutual, tls_peer, authority, warnings):
     """The line says whose, and that it has expired."""
     net = mutual("required")
     old = authority.issue("web-1", subject=WEB_1, valid=timedelta(minutes=-5))
@@ -262,9 +248,7 @@ def test_an_expired_certificate_is_refused(
     assert line.endswith("client certificate 'CN=web-1,O=Test' has expired")
 
 
-def test_a_client_that_does_not_trust_us_says_so(
-    tls_net: Any, tls_peer: Make, tmp_path: Any, warnings: Texts
-) -> None:
+def test_a_client_that_does_not_trust_us_says_so(tls_net, tls_peer, tmp_path, warnings):
     """The line tells its reason, and that it is the client's."""
     client = tls_peer(tls_net.peer(), trusts=Authority(tmp_path / "another"))
     assert not admitted(tls_net, client)
@@ -289,13 +273,8 @@ def test_a_client_that_does_not_trust_us_says_so(
     ],
 )
 def test_only_allowed_names_may_connect(
-    allowed: str,
-    welcome: bool,
-    mutual: Make,
-    tls_peer: Make,
-    authority: Any,
-    warnings: Texts,
-) -> None:
+    allowed, welcome, mutual, tls_peer, authority, warnings
+):
     """Common name, subject or alternative name; others get one line with the key."""
     net = mutual("required", "somebody", allowed)
     certificate = authority.issue("web-1", subject=WEB_1, dns=["web-1.example"])
@@ -323,16 +302,16 @@ def test_only_allowed_names_may_connect(
     ],
 )
 def test_behind_a_balancer_the_name_is_its_clients(
-    make_net: Make,
-    make_tls: Make,
-    tls_peer: Make,
-    authority: Any,
-    warnings: Texts,
-    client_auth: str,
-    allowed: list[str],
-    client: Any,
-    principal: str | None,
-) -> None:
+    make_net,
+    make_tls,
+    tls_peer,
+    authority,
+    warnings,
+    client_auth,
+    allowed,
+    client,
+    principal,
+):
     """It ends their TLS, says who they are, and speaks TLS with us; its own certificate
     is the client's where it ends none.
     """
@@ -371,17 +350,13 @@ def test_behind_a_balancer_the_name_is_its_clients(
         ("O=x,CN=web-1.shop.example", False),
     ],
 )
-def test_a_star_is_one_label(
-    mutual: Make, tls_peer: Make, authority: Any, name: str, welcome: bool
-) -> None:
+def test_a_star_is_one_label(mutual, tls_peer, authority, name, welcome):
     """As in a certificate: the first, and all of it."""
     net = mutual("required", "*.shop.example")
     assert admitted(net, tls_peer(net.peer(), cert=authority.issue(name))) == welcome
 
 
-def test_a_certificate_without_common_name_has_a_subject(
-    mutual: Make, tls_peer: Make, authority: Any
-) -> None:
+def test_a_certificate_without_common_name_has_a_subject(mutual, tls_peer, authority):
     """And may be allowed by its alternative name."""
     net = mutual("required", "web-1.example")
     certificate = authority.issue("web-1", subject=TEST, dns=["web-1.example"])
@@ -416,13 +391,8 @@ def revoking(make_net: Make, make_tls: Make, authority: Any, crl: Path) -> Make:
 
 @VERSIONS
 def test_a_revoked_certificate_is_refused(
-    revoking: Make,
-    tls_peer: Make,
-    authority: Any,
-    crl: Path,
-    warnings: Texts,
-    newest: Any,
-) -> None:
+    revoking, tls_peer, authority, crl, warnings, newest
+):
     """In the handshake; another one of its authority is let in."""
     bad, good = authority.issue("web-1"), authority.issue("web-2")
     crl.write_bytes(authority.revoke(bad.certificate))
@@ -438,8 +408,8 @@ def test_a_revoked_certificate_is_refused(
 
 @VERSIONS
 def test_a_ticket_of_before_the_revocation_is_worth_nothing(
-    revoking: Make, tls_peer: Make, authority: Any, crl: Path, newest: Any
-) -> None:
+    revoking, tls_peer, authority, crl, newest
+):
     """A CRL that changes is read again, and is looked at by who comes again, too."""
     pair = authority.issue("web-1")
     crl.write_bytes(authority.revoke())
@@ -455,9 +425,7 @@ def test_a_ticket_of_before_the_revocation_is_worth_nothing(
     assert len(net.servers) == served
 
 
-def test_a_ticket_ends_with_the_crl(
-    revoking: Make, tls_peer: Make, authority: Any, crl: Path
-) -> None:
+def test_a_ticket_ends_with_the_crl(revoking, tls_peer, authority, crl):
     """From then on the whole handshake says who may come in."""
     crl.write_bytes(authority.revoke(valid=timedelta(hours=1)))
     net = revoking()
@@ -476,14 +444,7 @@ def test_a_ticket_ends_with_the_crl(
 
 
 @pytest.mark.parametrize("expired", ["refuse", "accept"])
-def test_a_crl_that_has_expired(
-    revoking: Make,
-    tls_peer: Make,
-    authority: Any,
-    crl: Path,
-    warnings: Texts,
-    expired: str,
-) -> None:
+def test_a_crl_that_has_expired(revoking, tls_peer, authority, crl, warnings, expired):
     """It refuses all of its authority, or those that it has."""
     bad, good = authority.issue("web-1"), authority.issue("web-2")
     crl.write_bytes(authority.revoke(bad.certificate, valid=timedelta(minutes=-5)))
@@ -501,13 +462,8 @@ def test_a_crl_that_has_expired(
 
 
 def test_an_authority_without_a_crl(
-    revoking: Make,
-    tls_peer: Make,
-    authority: Any,
-    crl: Path,
-    warnings: Texts,
-    tmp_path: Any,
-) -> None:
+    revoking, tls_peer, authority, crl, warnings, tmp_path
+):
     """Nobody knows what it has revoked; nor by a CRL that another has signed for it."""
     other = Authority(tmp_path / "other", "other")
     both = tmp_path / "both.pem"
@@ -532,13 +488,8 @@ def test_an_authority_without_a_crl(
 
 
 def test_an_intermediate_is_looked_up_where_its_crl_is(
-    revoking: Make,
-    tls_peer: Make,
-    authority: Any,
-    crl: Path,
-    warnings: Texts,
-    tmp_path: Any,
-) -> None:
+    revoking, tls_peer, authority, crl, warnings, tmp_path
+):
     """Its own CRL is enough; with that of the root it may be revoked itself."""
     below = Authority(tmp_path / "below", "below", authority)
     pair = below.issue("web-1")
@@ -558,9 +509,7 @@ def test_an_intermediate_is_looked_up_where_its_crl_is(
     assert warnings()[0].endswith("authority 'CN=below' is revoked")
 
 
-def test_a_broken_crl_is_not_used(
-    revoking: Make, tls_peer: Make, authority: Any, crl: Path, warnings: Texts
-) -> None:
+def test_a_broken_crl_is_not_used(revoking, tls_peer, authority, crl, warnings):
     """What was in force stays, and the line has the file."""
     pair = authority.issue("web-1")
     crl.write_bytes(authority.revoke(pair.certificate))
@@ -574,7 +523,7 @@ def test_a_broken_crl_is_not_used(
     assert all(f"client_crl: {crl}: " in line for line in lines)
 
 
-def test_a_crl_among_the_authorities_is_refused(make_tls: Make, authority: Any) -> None:
+def test_a_crl_among_the_authorities_is_refused(make_tls, authority):
     """There it would not be looked at."""
     with authority.ca.open("ab") as file:
         file.write(authority.revoke())
@@ -586,9 +535,7 @@ def test_a_crl_among_the_authorities_is_refused(make_tls: Make, authority: Any) 
 # What goes wrong
 
 
-def test_old_versions_are_refused(
-    make_net: Make, make_tls: Make, tls_peer: Make, warnings: Texts
-) -> None:
+def test_old_versions_are_refused(make_net, make_tls, tls_peer, warnings):
     """minimum_version holds: a client of TLS 1.2 against a listener of 1.3."""
     net = make_net(tls=make_tls(minimum_version="TLSv1.3"))
     client = tls_peer(net.peer(), newest=ssl.TLSVersion.TLSv1_2)
@@ -598,7 +545,7 @@ def test_old_versions_are_refused(
     assert "unsupported protocol" in warnings()[0]
 
 
-def test_tls_1_2_is_good_enough_by_default(tls_net: Any, tls_peer: Make) -> None:
+def test_tls_1_2_is_good_enough_by_default(tls_net, tls_peer):
     """And the events say that it was that."""
     client = tls_peer(tls_net.peer(), newest=ssl.TLSVersion.TLSv1_2)
     client.shake_hands()
@@ -606,7 +553,7 @@ def test_tls_1_2_is_good_enough_by_default(tls_net: Any, tls_peer: Make) -> None
     assert tls_net.server.connection.origin.attributes == {"tls": "TLSv1.2"}
 
 
-def test_nobody_renegotiates(tls_net: Any, warnings: Texts) -> None:
+def test_nobody_renegotiates(tls_net, warnings):
     """A client of TLS 1.2 that begins a second handshake gets none: it costs us more."""
     peer = tls_net.peer()
     context = SSL.Context(SSL.TLS_CLIENT_METHOD)
@@ -674,7 +621,7 @@ class KeyChanger:
         self._send_on()
 
 
-def test_new_keys_without_end_are_refused(tls_net: Any, warnings: Texts) -> None:
+def test_new_keys_without_end_are_refused(tls_net, warnings):
     """They cost us ten times what they cost a peer, and bring nothing."""
     client = KeyChanger(tls_net.peer())
     for _ in range(5):
@@ -691,9 +638,7 @@ def test_new_keys_without_end_are_refused(tls_net: Any, warnings: Texts) -> None
     assert tls_net.listener.rejected == {"tls": 1}
 
 
-def test_a_handshake_is_no_part_of_what_has_no_data(
-    tls_net: Any, tls_peer: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_handshake_is_no_part_of_what_has_no_data(tls_net, tls_peer, monkeypatch):
     """Certificates may be long; what comes in pieces behind them is data all the same."""
     monkeypatch.setattr(layers, "_BARE_BYTES", 64)
     client = tls_peer(tls_net.peer())
@@ -705,7 +650,7 @@ def test_a_handshake_is_no_part_of_what_has_no_data(
     assert tls_net.server.data == bytes(40)
 
 
-def test_a_large_record_may_come_a_byte_at_a_time(tls_net: Any, tls_peer: Make) -> None:
+def test_a_large_record_may_come_a_byte_at_a_time(tls_net, tls_peer):
     """It has no data before it is whole."""
     client = tls_peer(tls_net.peer())
     client.shake_hands()
@@ -745,14 +690,8 @@ def heap_bytes() -> int:
     [(False, 0, 24), (False, 64_000, 24), (True, 0, 34), (True, 64_000, 34)],
 )
 def test_an_idle_connection_holds_little(
-    make_net: Make,
-    make_tls: Make,
-    tls_peer: Make,
-    authority: Any,
-    certified: bool,
-    said: int,
-    most: int,
-) -> None:
+    make_net, make_tls, tls_peer, authority, certified, said, most
+):
     """KiB of OpenSSL's: its buffers go with what was in them, however much that was.
 
     It keeps the client's key of the handshake: 7 KiB where that is of ML-KEM, too.
@@ -788,7 +727,7 @@ def test_an_idle_connection_holds_little(
     )
 
 
-def test_buffers_are_renewed_between_records(tls_net: Any, tls_peer: Make) -> None:
+def test_buffers_are_renewed_between_records(tls_net, tls_peer):
     """Nothing is lost of a record that is half here; and nothing where what we use of
     pyOpenSSL is not there, which is a matter of memory alone.
     """
@@ -812,7 +751,7 @@ def test_buffers_are_renewed_between_records(tls_net: Any, tls_peer: Make) -> No
     assert not renew_buffers(SimpleNamespace())
 
 
-def test_little_is_read_at_once(tls_net: Any, tls_peer: Make) -> None:
+def test_little_is_read_at_once(tls_net, tls_peer):
     """The least records take long, before a turn can count what is in them."""
     client = tls_peer(tls_net.peer())
     assert client.peer.transport.read_bytes == LAYERED_READ_BYTES
@@ -821,7 +760,7 @@ def test_little_is_read_at_once(tls_net: Any, tls_peer: Make) -> None:
     assert client.peer.transport.read_bytes == LAYERED_READ_BYTES
 
 
-def test_plain_bytes_on_a_tls_port_are_named(tls_net: Any, warnings: Texts) -> None:
+def test_plain_bytes_on_a_tls_port_are_named(tls_net, warnings):
     """HTTP gets an answer in HTTP; anything else is quoted."""
     browser, shipper = tls_net.peer("192.0.2.1"), tls_net.peer("192.0.2.2")
     browser.send(b"GET / HTTP/1.1\r\n\r\n")
@@ -833,9 +772,7 @@ def test_plain_bytes_on_a_tls_port_are_named(tls_net: Any, warnings: Texts) -> N
     assert tls_net.servers == []
 
 
-def test_garbage_after_a_hello_is_a_failed_handshake(
-    tls_net: Any, warnings: Texts
-) -> None:
+def test_garbage_after_a_hello_is_a_failed_handshake(tls_net, warnings):
     """One line with OpenSSL's reason."""
     peer = tls_net.peer()
     peer.send(b"\x16\x03\x01\x00\x05hello")
@@ -846,7 +783,7 @@ def test_garbage_after_a_hello_is_a_failed_handshake(
     )
 
 
-def test_a_stalled_handshake_is_cut_off(tls_net: Any, warnings: Texts) -> None:
+def test_a_stalled_handshake_is_cut_off(tls_net, warnings):
     """Twisted has no deadline for it; limits.handshake is one."""
     peer = tls_net.peer()
     peer.send(b"\x16\x03\x01")
@@ -868,13 +805,8 @@ def test_a_stalled_handshake_is_cut_off(tls_net: Any, warnings: Texts) -> None:
     ],
 )
 def test_a_spare_connection_is_ended_quietly(
-    said: bytes,
-    lines: list[str],
-    make_net: Make,
-    tls: Any,
-    tls_peer: Make,
-    warnings: Texts,
-) -> None:
+    said, lines, make_net, tls, tls_peer, warnings
+):
     """As browsers keep one to where they have a WebSocket: TLS is agreed upon, and nothing is asked.  Who has begun to
     speak and does not go on is told of.
     """
@@ -889,7 +821,7 @@ def test_a_spare_connection_is_ended_quietly(
     assert net.listener.rejected == {"handshake": 1}
 
 
-def test_a_probe_of_a_tls_port_leaves_no_line(tls_net: Any, warnings: Texts) -> None:
+def test_a_probe_of_a_tls_port_leaves_no_line(tls_net, warnings):
     """Connect and close, before or in the handshake."""
     tls_net.peer().lose()
     begun = tls_net.peer()
@@ -899,9 +831,7 @@ def test_a_probe_of_a_tls_port_leaves_no_line(tls_net: Any, warnings: Texts) -> 
 
 
 @pytest.mark.parametrize("polite", [False, True])
-def test_a_probe_that_shakes_hands_leaves_no_line(
-    tls_net: Any, tls_peer: Make, logged: list[dict[str, Any]], *, polite: bool
-) -> None:
+def test_a_probe_that_shakes_hands_leaves_no_line(tls_net, tls_peer, logged, *, polite):
     """As HAProxy looks each second at a server that it reaches over TLS."""
     tls_net.listener.connection_log.configure(lines=9, opened=False)
     probe = tls_peer(tls_net.peer())
@@ -921,7 +851,7 @@ def test_a_probe_that_shakes_hands_leaves_no_line(
 
 
 @VERSIONS
-def test_a_session_is_resumed(tls_net: Any, tls_peer: Make, newest: Any) -> None:
+def test_a_session_is_resumed(tls_net, tls_peer, newest):
     """Who comes again brings a ticket, and so without end."""
     client = tls_peer(tls_net.peer(), newest=newest)
     client.shake_hands()
@@ -938,8 +868,8 @@ def test_a_session_is_resumed(tls_net: Any, tls_peer: Make, newest: Any) -> None
 @VERSIONS
 @pytest.mark.parametrize("client_auth", ["optional", "required"])
 def test_a_resumed_session_has_its_principal(
-    mutual: Make, tls_peer: Make, authority: Any, client_auth: str, newest: Any
-) -> None:
+    mutual, tls_peer, authority, client_auth, newest
+):
     """The ticket says whose certificate it was."""
     net = mutual(client_auth)
     pair = authority.issue("web-1", subject=WEB_1)
@@ -951,9 +881,7 @@ def test_a_resumed_session_has_its_principal(
 
 
 @VERSIONS
-def test_a_reload_ends_all_sessions(
-    mutual: Make, tls_peer: Make, authority: Any, tmp_path: Any, newest: Any
-) -> None:
+def test_a_reload_ends_all_sessions(mutual, tls_peer, authority, tmp_path, newest):
     """So nobody comes in by an authority that is in `client_ca` no longer."""
     net = mutual("required")
     pair = authority.issue("web-1", subject=WEB_1)
@@ -972,9 +900,7 @@ def test_a_reload_ends_all_sessions(
 
 
 @VERSIONS
-def test_keys_of_tickets_are_changed(
-    tls_net: Any, tls_peer: Make, newest: Any, logged: list[dict[str, Any]]
-) -> None:
+def test_keys_of_tickets_are_changed(tls_net, tls_peer, newest, logged):
     """Every few hours, without a word: then the next handshake is a whole one."""
     client = tls_peer(tls_net.peer(), newest=newest)
     client.shake_hands()
@@ -988,9 +914,7 @@ def test_keys_of_tickets_are_changed(
     assert not any("reloaded" in (event["log_format"] or "") for event in logged)
 
 
-def test_a_session_is_of_one_listener(
-    make_net: Make, make_tls: Make, tls_peer: Make, authority: Any
-) -> None:
+def test_a_session_is_of_one_listener(make_net, make_tls, tls_peer, authority):
     """A ticket of a port without client certificates opens none that needs one."""
     lax = make_net(tls=make_tls())
     client = tls_peer(lax.peer(), newest=ssl.TLSVersion.TLSv1_2)
@@ -1001,8 +925,8 @@ def test_a_session_is_of_one_listener(
 
 
 def test_a_certificate_that_expires_resumes_nothing(
-    mutual: Make, tls_peer: Make, authority: Any, warnings: Texts
-) -> None:
+    mutual, tls_peer, authority, warnings
+):
     """Its ticket may be younger than its end: that is looked at each time."""
     net = mutual("required")
     net.clock.advance(time.time() - net.clock.seconds())
@@ -1026,9 +950,7 @@ def serial(client: Any) -> int:
     ).serial_number
 
 
-def test_a_new_certificate_is_served_without_restart(
-    tls_net: Any, tls_peer: Make, authority: Any
-) -> None:
+def test_a_new_certificate_is_served_without_restart(tls_net, tls_peer, authority):
     """Within seconds of the change; old connections go on unharmed."""
     old = tls_peer(tls_net.peer())
     first = serial(old)
@@ -1040,8 +962,8 @@ def test_a_new_certificate_is_served_without_restart(
 
 
 def test_a_broken_new_certificate_is_not_used(
-    tls: Any, tls_net: Any, tls_peer: Make, authority: Any, warnings: Texts
-) -> None:
+    tls, tls_net, tls_peer, authority, warnings
+):
     """The old one stays, one line says why, and the next good one is taken."""
     first = serial(tls_peer(tls_net.peer()))
     good = tls.private_key.read_bytes()
@@ -1061,8 +983,8 @@ def test_a_broken_new_certificate_is_not_used(
 
 
 def test_a_key_of_another_certificate_is_not_used(
-    tls: Any, tls_net: Any, tls_peer: Make, authority: Any, warnings: Texts
-) -> None:
+    tls, tls_net, tls_peer, authority, warnings
+):
     """Half a renewal: the certificate is new, the key is not yet."""
     first = serial(tls_peer(tls_net.peer()))
     other, _ = authority.issue("other")
@@ -1072,18 +994,14 @@ def test_a_key_of_another_certificate_is_not_used(
     assert "key" in warnings()[0]
 
 
-def test_reload_reads_even_what_looks_unchanged(
-    tls_net: Any, logged: list[dict[str, Any]]
-) -> None:
+def test_reload_reads_even_what_looks_unchanged(tls_net, logged):
     """SIGHUP is an order."""
     tls_net.listener.reload()
     assert any("reloaded" in (event["log_format"] or "") for event in logged)
 
 
 @pytest.mark.parametrize("which", ["certificate", "private_key", "client_ca"])
-def test_a_missing_file_is_named(
-    which: str, make_tls: Make, authority: Any, tmp_path: Any
-) -> None:
+def test_a_missing_file_is_named(which, make_tls, authority, tmp_path):
     """At the start there is nothing to fall back to."""
     tls = make_tls(client_auth="required", client_ca=authority.ca)
     setattr(tls, which, tmp_path / "missing.pem")
@@ -1091,9 +1009,7 @@ def test_a_missing_file_is_named(
         ServerTls("beats", tls, Clock())
 
 
-def test_an_encrypted_key_is_refused_without_asking(
-    make_tls: Make, authority: Any
-) -> None:
+def test_an_encrypted_key_is_refused_without_asking(make_tls, authority):
     """OpenSSL would wait for a pass phrase at the terminal."""
     from cryptography.hazmat.primitives import serialization
 
@@ -1110,7 +1026,7 @@ def test_an_encrypted_key_is_refused_without_asking(
         ServerTls("beats", tls, Clock())
 
 
-def test_a_certificate_that_can_not_be_read_is_rejected_as_any_other() -> None:
+def test_a_certificate_that_can_not_be_read_is_rejected_as_any_other():
     """What is odd about it ends in the log's line, not in an error of ours."""
     noted: list[str] = []
 

@@ -6,11 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from gateway.net import MemoryBudget
 from gateway.sdk.interfaces import Refusal
-from making import Make
 
 
 def hungry(
@@ -28,7 +25,7 @@ def hungry(
     return act
 
 
-def test_nothing_is_read_before_the_last_turn(make_net: Make) -> None:
+def test_nothing_is_read_before_the_last_turn(make_net):
     """The server is asked to go on with no bytes; then reading goes on."""
     states: list[str] = []
     net = make_net(hungry(2, lambda _: states.append(peer.transport.producerState)))
@@ -40,7 +37,7 @@ def test_nothing_is_read_before_the_last_turn(make_net: Make) -> None:
     assert net.server.chunks == [b"much", b"", b""]
 
 
-def test_turns_go_round(make_net: Make) -> None:
+def test_turns_go_round(make_net):
     """One connection in each turn of the event loop, in the order of asking."""
     order: list[str] = []
     net = make_net(hungry(3, lambda asks: order.append(asks.origin.session)))
@@ -51,7 +48,7 @@ def test_turns_go_round(make_net: Make) -> None:
     assert order == ["s1", "s2"] * 4
 
 
-def test_when_memory_is_tight_what_was_begun_is_finished_first(make_net: Make) -> None:
+def test_when_memory_is_tight_what_was_begun_is_finished_first(make_net):
     """Of one address one after the other, and each address in its turn."""
     order: list[str] = []
     tight = MemoryBudget(lambda _: True, left=lambda: 0)
@@ -65,7 +62,7 @@ def test_when_memory_is_tight_what_was_begun_is_finished_first(make_net: Make) -
     assert order[3:] == ["s2", "s3"] * 3 + ["s1"] * 3
 
 
-def test_what_others_have_ready_goes_before_a_turn(make_net: Make) -> None:
+def test_what_others_have_ready_goes_before_a_turn(make_net):
     """It is not to wait for that turn as well."""
     order: list[str] = []
     net = make_net(hungry(2, lambda asks: order.append(asks.origin.session)))
@@ -75,7 +72,7 @@ def test_what_others_have_ready_goes_before_a_turn(make_net: Make) -> None:
     assert order == ["s1", "ready", "s1", "ready", "s1"]
 
 
-def test_a_turn_that_is_refused_ends(make_net: Make) -> None:
+def test_a_turn_that_is_refused_ends(make_net):
     """It asks for no more, and the others go on."""
     calls: list[bytes] = []
 
@@ -94,7 +91,7 @@ def test_a_turn_that_is_refused_ends(make_net: Make) -> None:
     assert net.listener.rejected == {"protocol": 1}
 
 
-def test_a_lost_connection_has_no_turn(make_net: Make) -> None:
+def test_a_lost_connection_has_no_turn(make_net):
     """It is forgotten."""
     net = make_net(hungry(1))
     peer = net.peer()
@@ -105,7 +102,7 @@ def test_a_lost_connection_has_no_turn(make_net: Make) -> None:
     assert server.chunks == [b"x"]
 
 
-def test_paused_beside_a_turn(make_net: Make) -> None:
+def test_paused_beside_a_turn(make_net):
     """Reading needs both: no turn due, and a server that wants to read."""
     net = make_net(hungry(1))
     peer = net.peer()
@@ -126,7 +123,7 @@ def slow(net: Any, order: list[str], seconds: float = 0.005) -> None:
     net.act = act
 
 
-def test_what_many_send_at_once_is_served_a_bit_in_each_turn(net: Any) -> None:
+def test_what_many_send_at_once_is_served_a_bit_in_each_turn(net):
     """When reads have taken a turn's time, the rest is put off, unread meanwhile; an
     address that sends a little waits for one connection of one that has many.
     """
@@ -146,7 +143,7 @@ def test_what_many_send_at_once_is_served_a_bit_in_each_turn(net: Any) -> None:
     assert {peer.transport.producerState for peer in crowd} == {"producing"}
 
 
-def test_what_takes_no_time_is_served_at_once(net: Any) -> None:
+def test_what_takes_no_time_is_served_at_once(net):
     """However many they are; and what a turn of the reactor took is forgotten behind it."""
     order: list[str] = []
     slow(net, order, 0.0001)
@@ -160,7 +157,7 @@ def test_what_takes_no_time_is_served_at_once(net: Any) -> None:
     assert len(order) == 60
 
 
-def test_what_was_read_comes_in_order_and_goes_with_its_peer(net: Any) -> None:
+def test_what_was_read_comes_in_order_and_goes_with_its_peer(net):
     """Whoever is waited for with it gets it first; nobody is served who is gone."""
     order: list[str] = []
     slow(net, order)
@@ -175,7 +172,7 @@ def test_what_was_read_comes_in_order_and_goes_with_its_peer(net: Any) -> None:
     assert order == ["s1 a", "s2 a", "s2 b"]
 
 
-def test_what_nobody_acknowledges_is_served_of_who_is_gone(make_net: Make) -> None:
+def test_what_nobody_acknowledges_is_served_of_who_is_gone(make_net):
     """It was read, and is not sent again."""
     order: list[str] = []
     net = make_net(keywords={"acknowledges": False})
@@ -189,7 +186,7 @@ def test_what_nobody_acknowledges_is_served_of_who_is_gone(make_net: Make) -> No
     assert net.servers[1].gone
 
 
-def test_an_address_has_one_turn_then_the_next(make_net: Make) -> None:
+def test_an_address_has_one_turn_then_the_next(make_net):
     """However many of its connections wait."""
     order: list[str] = []
     net = make_net(hungry(2, lambda asks: order.append(asks.origin.session)))
@@ -199,7 +196,7 @@ def test_an_address_has_one_turn_then_the_next(make_net: Make) -> None:
     assert order == ["s1", "s2", "s3", "s1", "s3", "s2", "s3", "s1", "s2"]
 
 
-def test_what_is_put_off_is_bounded(net: Any) -> None:
+def test_what_is_put_off_is_bounded(net):
     """However many are read at one moment: the more is put off, the less is read."""
     slow(net, [])
     turns = net.listener.turns
@@ -217,9 +214,7 @@ def test_what_is_put_off_is_bounded(net: Any) -> None:
     assert not turns.crowded
 
 
-def test_a_turn_that_was_asked_for_is_not_lost(
-    net: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_turn_that_was_asked_for_is_not_lost(net, monkeypatch):
     """By what was put off and had nothing for the server, as a ping has."""
     slow(net, [])
     first, second = net.peer(), net.peer()

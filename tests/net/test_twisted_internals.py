@@ -32,7 +32,7 @@ def names_of(kind: type) -> set[str]:
 
 
 @pytest.mark.parametrize("name", PRIVATE)
-def test_twisted_has_what_is_private_and_used(name: str) -> None:
+def test_twisted_has_what_is_private_and_used(name):
     """Another release may not: then `gateway.net.twisted_internals` is to be read again
     beside it, before `pyproject.toml` allows it."""
     missing = set(PRIVATE[name]) - names_of(namedAny(name))
@@ -52,7 +52,7 @@ class Outbox:
         self.waits = False
 
 
-def test_what_the_kernel_has_not_taken_is_unsent() -> None:
+def test_what_the_kernel_has_not_taken_is_unsent():
     """Before a socket is sent to, while the kernel is full, and when it took all."""
     own, peer = socket.socketpair()
     server = AcceptedSocket(
@@ -131,7 +131,7 @@ def reactor() -> Iterator[EPollReactor]:
             reader.close()
 
 
-def test_what_is_ready_is_read(reactor: EPollReactor) -> None:
+def test_what_is_ready_is_read(reactor):
     """All of it in one turn, and an end is told."""
     one, other, silent = (Reader(reactor) for _ in range(3))
     one.peer.send(b"a")
@@ -142,9 +142,7 @@ def test_what_is_ready_is_read(reactor: EPollReactor) -> None:
     assert silent.got == silent.lost == one.lost == []
 
 
-def test_one_that_raises_is_logged_and_others_are_served(
-    reactor: EPollReactor,
-) -> None:
+def test_one_that_raises_is_logged_and_others_are_served(reactor):
     """Even where its end raises."""
     events: list[LogEvent] = []
     observer = cast(ILogObserver, events.append)
@@ -163,7 +161,7 @@ def test_one_that_raises_is_logged_and_others_are_served(
     assert failures == [RuntimeError, RuntimeError]
 
 
-def test_nobody_ends_the_program_or_keeps_its_connection(reactor: EPollReactor) -> None:
+def test_nobody_ends_the_program_or_keeps_its_connection(reactor):
     """What raises anything at all is disconnected, as Twisted does it."""
     readers = [Leaving(reactor), Reader(reactor)]
     for one in readers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -16,10 +16,8 @@ from gateway.net.reading import READ_BYTES
 from gateway.sdk.interfaces import Publishing
 from making import Make
 
-Texts = Callable[[], list[str]]
 
-
-def test_we_stop_reading_from_a_peer_that_does_not_read(net: Any, peer: Any) -> None:
+def test_we_stop_reading_from_a_peer_that_does_not_read(net, peer):
     """Its unread answers grow no further; when it has read, it goes on."""
     peer.transport.producer.pauseProducing()
     assert peer.transport.producerState == "paused"
@@ -30,14 +28,14 @@ def test_we_stop_reading_from_a_peer_that_does_not_read(net: Any, peer: Any) -> 
     assert peer.transport.producerState == "producing"
 
 
-def test_a_server_that_resumes_does_not_overrule_that(net: Any, peer: Any) -> None:
+def test_a_server_that_resumes_does_not_overrule_that(net, peer):
     """Reading needs both: a server that wants to and a peer that reads."""
     peer.transport.producer.pauseProducing()
     net.server.connection.resume()
     assert peer.transport.producerState == "paused"
 
 
-def test_a_peer_that_does_not_read_is_cut_off(make_net: Make, warnings: Texts) -> None:
+def test_a_peer_that_does_not_read_is_cut_off(make_net, warnings):
     """When more than `unread_bytes` are written to it, with one line."""
     net = make_net(keywords={"unread_bytes": 100})
     peer = net.peer()
@@ -54,7 +52,7 @@ def test_a_peer_that_does_not_read_is_cut_off(make_net: Make, warnings: Texts) -
     assert net.listener.rejected == {"unread": 1}
 
 
-def test_a_peer_that_reads_again_starts_afresh(make_net: Make) -> None:
+def test_a_peer_that_reads_again_starts_afresh(make_net):
     """Slow is fine, stuck is not."""
     net = make_net(keywords={"unread_bytes": 100})
     peer = net.peer()
@@ -66,7 +64,7 @@ def test_a_peer_that_reads_again_starts_afresh(make_net: Make) -> None:
     assert not peer.transport.disconnected
 
 
-def test_a_peer_that_reads_as_fast_as_we_write_stays(make_net: Make) -> None:
+def test_a_peer_that_reads_as_fast_as_we_write_stays(make_net):
     """However much goes through: what waits for it is what counts."""
     net = make_net(keywords={"unread_bytes": 100})
     peer = net.peer()
@@ -76,9 +74,7 @@ def test_a_peer_that_reads_as_fast_as_we_write_stays(make_net: Make) -> None:
     assert not peer.transport.disconnected
 
 
-def test_a_peer_that_never_reads_is_cut_off_in_time(
-    net: Any, peer: Any, warnings: Texts
-) -> None:
+def test_a_peer_that_never_reads_is_cut_off_in_time(net, peer, warnings):
     """45 s in which nothing is sent, even when nothing more is written."""
     peer.stop_reading()
     net.pass_time(43)
@@ -88,7 +84,7 @@ def test_a_peer_that_never_reads_is_cut_off_in_time(
     assert len(warnings()) == 1
 
 
-def test_a_slow_but_steady_reader_is_not_cut_off(make_net: Make) -> None:
+def test_a_slow_but_steady_reader_is_not_cut_off(make_net):
     """Neither as stuck nor as idle, while the least bit goes out, all the time."""
     net = make_net(limits={"idle": 60.0})
     peer = net.peer()
@@ -103,7 +99,7 @@ def test_a_slow_but_steady_reader_is_not_cut_off(make_net: Make) -> None:
     assert peer.transport.disconnected
 
 
-def test_what_we_write_meanwhile_does_not_hide_what_it_reads(make_net: Make) -> None:
+def test_what_we_write_meanwhile_does_not_hide_what_it_reads(make_net):
     """Nor does it pass for it."""
     net = make_net(keywords={"unread_bytes": 1000})
     reads, deaf = net.peer(), net.peer()
@@ -157,14 +153,14 @@ def paused(beside_a_socket: Make[Paused]) -> Paused:
     return beside_a_socket()
 
 
-def test_a_reset_is_noticed_though_paused(paused: Paused) -> None:
+def test_a_reset_is_noticed_though_paused(paused):
     """Within seconds."""
     assert paused.kept(5)
     paused.theirs.close()  # both directions are shut: what a reset looks like to poll()
     assert not paused.kept(5)
 
 
-def test_a_peer_that_closed_is_given_up(paused: Paused) -> None:
+def test_a_peer_that_closed_is_given_up(paused):
     """It hears no acknowledgement any more: what is unread of it is dropped."""
     paused.theirs.send(b"unread")
     paused.theirs.shutdown(socket.SHUT_WR)
@@ -172,7 +168,7 @@ def test_a_peer_that_closed_is_given_up(paused: Paused) -> None:
     assert not paused.kept(8)
 
 
-def test_a_half_closed_peer_waits_for_its_acknowledgement(paused: Paused) -> None:
+def test_a_half_closed_peer_waits_for_its_acknowledgement(paused):
     """It has closed its own direction, and all that it sent is submitted."""
     paused.connection.busy(True)
     paused.theirs.shutdown(socket.SHUT_WR)
@@ -182,7 +178,7 @@ def test_a_half_closed_peer_waits_for_its_acknowledgement(paused: Paused) -> Non
     assert not paused.kept(8)
 
 
-def test_a_half_closed_peer_that_is_gone_is_noticed(paused: Paused) -> None:
+def test_a_half_closed_peer_that_is_gone_is_noticed(paused):
     """Its server waits for events to send it, and reads on: nobody else would look."""
     paused.connection.busy(True)
     paused.connection.resume()
@@ -193,7 +189,7 @@ def test_a_half_closed_peer_that_is_gone_is_noticed(paused: Paused) -> None:
     assert not paused.kept(3)
 
 
-def test_who_is_owed_answers_by_a_server_that_ends_gets_them(paused: Paused) -> None:
+def test_who_is_owed_answers_by_a_server_that_ends_gets_them(paused):
     """What is unread behind them will not be stored here, however long they take."""
     connection = paused.connection
     connection.busy(True)
@@ -207,7 +203,7 @@ def test_who_is_owed_answers_by_a_server_that_ends_gets_them(paused: Paused) -> 
     assert paused.peer.transport.finished
 
 
-def test_a_peer_that_is_read_again_is_not(paused: Paused) -> None:
+def test_a_peer_that_is_read_again_is_not(paused):
     """Its FIN comes behind its data, as ever."""
     paused.theirs.shutdown(socket.SHUT_WR)
     paused.net.pass_time(3)
@@ -215,16 +211,14 @@ def test_a_peer_that_is_read_again_is_not(paused: Paused) -> None:
     assert paused.kept(60)
 
 
-def test_a_peer_that_waits_for_no_acknowledgement_is_kept(
-    beside_a_socket: Make[Paused],
-) -> None:
+def test_a_peer_that_waits_for_no_acknowledgement_is_kept(beside_a_socket):
     """All that it sent is to be stored, however long that takes."""
     paused = beside_a_socket(acknowledges=False)
     paused.theirs.shutdown(socket.SHUT_WR)
     assert paused.kept(60)
 
 
-def test_unread_input_is_seen(paused: Paused) -> None:
+def test_unread_input_is_seen(paused):
     """What the kernel holds of a peer that waits."""
     assert not paused.connection.unread_input
     paused.theirs.send(b"more")
@@ -244,7 +238,7 @@ def publishing(net: Any) -> list[bool]:
     return told
 
 
-def test_a_publisher_is_heard_while_its_peer_does_not_read(net: Any, peer: Any) -> None:
+def test_a_publisher_is_heard_while_its_peer_does_not_read(net, peer):
     """It is told to send nothing, and to go on; reading is up to it alone."""
     told = publishing(net)
     choke, free = (
@@ -266,7 +260,7 @@ def test_a_publisher_is_heard_while_its_peer_does_not_read(net: Any, peer: Any) 
     assert peer.transport.producerState == "paused"
 
 
-def test_a_method_of_that_name_makes_no_publisher(net: Any, peer: Any) -> None:
+def test_a_method_of_that_name_makes_no_publisher(net, peer):
     """A server that does not declare it is not read while its peer does not read."""
     net.server.writable = None
     peer.transport.producer.pauseProducing()
@@ -275,7 +269,7 @@ def test_a_method_of_that_name_makes_no_publisher(net: Any, peer: Any) -> None:
     assert peer.transport.producerState == "producing"
 
 
-def test_a_publisher_is_cut_off_like_others(make_net: Make, warnings: Texts) -> None:
+def test_a_publisher_is_cut_off_like_others(make_net, warnings):
     """By its peer's silence, and by what it writes nevertheless."""
     net = make_net(keywords={"unread_bytes": 100})
     stuck, flooded = net.peer(), net.peer()
@@ -289,7 +283,7 @@ def test_a_publisher_is_cut_off_like_others(make_net: Make, warnings: Texts) -> 
     assert net.listener.rejected == {"unread": 2}
 
 
-def test_a_publisher_hears_nothing_of_it_at_its_end(net: Any, peer: Any) -> None:
+def test_a_publisher_hears_nothing_of_it_at_its_end(net, peer):
     """Once it has closed, its transport is none of its business."""
     told = publishing(net)
     net.server.connection.close()
@@ -300,9 +294,7 @@ def test_a_publisher_hears_nothing_of_it_at_its_end(net: Any, peer: Any) -> None
     assert told == []
 
 
-def test_a_publisher_over_tls_and_websocket_is_told_too(
-    make_net: Make, make_tls: Make, tls_peer: Make
-) -> None:
+def test_a_publisher_over_tls_and_websocket_is_told_too(make_net, make_tls, tls_peer):
     """What lies between does not matter: its socket is what fills."""
     net = make_net(tls=make_tls(), websocket=SimpleNamespace(path="/ws", origins=[]))
     peer = net.peer()

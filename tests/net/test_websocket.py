@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
 
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import (
@@ -17,14 +15,12 @@ from wsproto.events import (
 )
 
 from gateway.net.reading import LAYERED_READ_BYTES, READ_BYTES
-from making import Make
 
-Texts = Callable[[], list[str]]
 WEBSOCKET = SimpleNamespace(path="/ws", origins=[])
 HTTP = b"GET / HTTP/1.1\r\nHost: gw\r\n\r\n"
 
 
-def test_messages_are_a_stream(make_net: Make) -> None:
+def test_messages_are_a_stream(make_net):
     """Both ways: any messages in, one message per write out."""
     net = make_net(websocket=WEBSOCKET)
     peer = net.peer()
@@ -40,7 +36,7 @@ def test_messages_are_a_stream(make_net: Make) -> None:
     ]  # fmt: skip
 
 
-def test_the_server_comes_after_the_upgrade(make_net: Make) -> None:
+def test_the_server_comes_after_the_upgrade(make_net):
     """No server for a request that is never finished, and its time is limited."""
     net = make_net(websocket=WEBSOCKET)
     peer = net.peer()
@@ -51,7 +47,7 @@ def test_the_server_comes_after_the_upgrade(make_net: Make) -> None:
     assert net.listener.rejected == {"handshake": 1}
 
 
-def test_the_subprotocol_is_kept(make_net: Make) -> None:
+def test_the_subprotocol_is_kept(make_net):
     """As an attribute of every event."""
     net = make_net(websocket=WEBSOCKET, keywords={"subprotocols": ["rsio.v0"]})
     net.peer().upgrade(subprotocols=["rsio.v0", "other"])
@@ -59,7 +55,7 @@ def test_the_subprotocol_is_kept(make_net: Make) -> None:
     assert attributes == {"subprotocol": "rsio.v0"}
 
 
-def test_little_is_read_at_once(make_net: Make) -> None:
+def test_little_is_read_at_once(make_net):
     """The least frames take long, before a turn can count what is in them."""
     net = make_net(websocket=WEBSOCKET, keywords={"mixed": True})
     plain, framed = net.peer(), net.peer()
@@ -70,7 +66,7 @@ def test_little_is_read_at_once(make_net: Make) -> None:
     assert framed.transport.read_bytes == LAYERED_READ_BYTES
 
 
-def test_both_kinds_on_a_mixed_port(make_net: Make) -> None:
+def test_both_kinds_on_a_mixed_port(make_net):
     """The first bytes say which; a server knows whether its writes are messages."""
     net = make_net(websocket=WEBSOCKET, keywords={"mixed": True, "text": True})
     plain, web = net.peer(), net.peer()
@@ -82,7 +78,7 @@ def test_both_kinds_on_a_mixed_port(make_net: Make) -> None:
     assert not web.transport.finished
 
 
-def test_what_is_written_together(make_net: Make) -> None:
+def test_what_is_written_together(make_net):
     """Many messages are one write; over WebSocket each is a message of its own."""
     net = make_net(websocket=WEBSOCKET, keywords={"mixed": True})
     plain, web = net.peer(), net.peer()
@@ -102,7 +98,7 @@ def test_what_is_written_together(make_net: Make) -> None:
     assert b"late" not in b"".join(writes)
 
 
-def test_silence_on_a_mixed_port_is_limited(make_net: Make) -> None:
+def test_silence_on_a_mixed_port_is_limited(make_net):
     """Nobody can tell which kind it is to be, and there is no server to ask."""
     net = make_net(websocket=WEBSOCKET, keywords={"mixed": True})
     peer = net.peer()
@@ -111,7 +107,7 @@ def test_silence_on_a_mixed_port_is_limited(make_net: Make) -> None:
     assert peer.transport.finished
 
 
-def test_a_close_is_answered_and_ends_it(make_net: Make) -> None:
+def test_a_close_is_answered_and_ends_it(make_net):
     """Close for Close, then FIN."""
     net = make_net(websocket=WEBSOCKET)
     peer = net.peer()
@@ -123,7 +119,7 @@ def test_a_close_is_answered_and_ends_it(make_net: Make) -> None:
     assert peer.transport.finished
 
 
-def test_our_close_begins_with_a_close_frame(make_net: Make) -> None:
+def test_our_close_begins_with_a_close_frame(make_net):
     """1000 when all is well, 1008 after a refusal and its reply."""
     net = make_net(websocket=WEBSOCKET)
     peer = net.peer()
@@ -135,7 +131,7 @@ def test_our_close_begins_with_a_close_frame(make_net: Make) -> None:
     assert peer.transport.finished
 
 
-def test_a_refusal_over_websocket(make_net: Make, refuse: Any) -> None:
+def test_a_refusal_over_websocket(make_net, refuse):
     """The protocol's reply as a message, then Close 1008 with the rule."""
     net = make_net(refuse, websocket=WEBSOCKET)
     peer = net.peer()
@@ -147,7 +143,7 @@ def test_a_refusal_over_websocket(make_net: Make, refuse: Any) -> None:
     assert (bye.code, bye.reason) == (1008, "bad frame")
 
 
-def test_a_bad_frame_is_refused(make_net: Make, warnings: Texts) -> None:
+def test_a_bad_frame_is_refused(make_net, warnings):
     """A 2^62 byte frame: Close 1009 from its head, FIN, one line with the key."""
     net = make_net(websocket=WEBSOCKET)
     peer = net.peer()
@@ -163,7 +159,7 @@ def test_a_bad_frame_is_refused(make_net: Make, warnings: Texts) -> None:
     assert net.listener.rejected == {"websocket": 1}
 
 
-def test_pings_of_a_patient_client_are_no_flood(make_net: Make) -> None:
+def test_pings_of_a_patient_client_are_no_flood(make_net):
     """The listener's sweeps forgive."""
     net = make_net(websocket=WEBSOCKET)
     peer = net.peer()
@@ -175,7 +171,7 @@ def test_pings_of_a_patient_client_are_no_flood(make_net: Make) -> None:
     assert not peer.transport.finished
 
 
-def test_other_protocols_on_a_websocket_port(make_net: Make, warnings: Texts) -> None:
+def test_other_protocols_on_a_websocket_port(make_net, warnings):
     """Plain bytes are quoted, plain HTTP is told to upgrade, no server is made."""
     net = make_net(websocket=WEBSOCKET)
     net.peer("192.0.2.1").send(b"2W\0\0\0\1")
@@ -186,7 +182,7 @@ def test_other_protocols_on_a_websocket_port(make_net: Make, warnings: Texts) ->
     assert "on a port that expects a WebSocket (websocket)" in warnings()[0]
 
 
-def test_one_port_for_both(make_net: Make) -> None:
+def test_one_port_for_both(make_net):
     """A mixed port lets the first bytes decide, however they are sliced."""
     net = make_net(websocket=WEBSOCKET, keywords={"mixed": True})
     plain = net.peer()

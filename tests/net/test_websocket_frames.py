@@ -60,9 +60,7 @@ def heard(connection: Connection, data: bytes) -> list[Event]:
     st.lists(st.binary(max_size=1500), max_size=6),
     st.lists(st.integers(1, 700), max_size=30),
 )
-def test_the_stream_is_the_same_in_any_slicing(
-    payloads: list[bytes], cuts: list[int]
-) -> None:
+def test_the_stream_is_the_same_in_any_slicing(payloads, cuts):
     """Messages of wsproto's client, pinging between, come out as their bytes."""
     connection, frames = connected()
     stream = b""
@@ -78,7 +76,7 @@ def test_the_stream_is_the_same_in_any_slicing(
     assert got == b"".join(payloads)
 
 
-def test_frames_come_byte_by_byte() -> None:
+def test_frames_come_byte_by_byte():
     """Every head, mask and payload may be cut anywhere."""
     sizes = (0, 1, 125, 126, 127, 600, 65_535, 65_536)
     stream = b"".join(frame(2, bytes((size % 251,)) * size) for size in sizes)
@@ -87,7 +85,7 @@ def test_frames_come_byte_by_byte() -> None:
     assert got == b"".join(bytes((size % 251,)) * size for size in sizes)
 
 
-def test_text_messages_where_they_are_taken() -> None:
+def test_text_messages_where_they_are_taken():
     """They count for their bytes, in parts too; elsewhere they end the connection."""
     stream = frame(1, b"a", fin=False) + frame(0, b"b") + frame(2, b"c")
     assert FrameDecoder(LIMIT, text=True).feed(stream) == b"abc"
@@ -96,7 +94,7 @@ def test_text_messages_where_they_are_taken() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536])
-def test_our_messages_are_read_by_the_client(size: int) -> None:
+def test_our_messages_are_read_by_the_client(size):
     """One write is one binary message of any size."""
     connection, _ = connected()
     payload = bytes(size)
@@ -108,14 +106,14 @@ def test_our_messages_are_read_by_the_client(size: int) -> None:
     assert got == payload
 
 
-def test_many_messages_at_once() -> None:
+def test_many_messages_at_once():
     """Each of them is a frame of its own, of any size."""
     sizes = (0, 1, 125, 126, 300, 65_535, 65_536)
     payloads = [bytes(size) for size in sizes]
     assert binary_messages(payloads) == b"".join(map(binary_message, payloads))
 
 
-def test_a_ping_is_answered() -> None:
+def test_a_ping_is_answered():
     """With its own payload; of several in one chunk the last (RFC 6455 §5.5.3)."""
     connection, frames = connected()
     pings = connection.send(Ping(b"1")) + connection.send(Ping(b"2"))
@@ -126,7 +124,7 @@ def test_a_ping_is_answered() -> None:
     assert frames.output() == b""
 
 
-def test_a_close_is_answered_with_its_code() -> None:
+def test_a_close_is_answered_with_its_code():
     """And nothing behind it is read."""
     connection, frames = connected()
     bye = connection.send(CloseConnection(4000, "done"))
@@ -137,7 +135,7 @@ def test_a_close_is_answered_with_its_code() -> None:
     assert event.code == 4000
 
 
-def test_an_empty_close_is_answered_with_an_empty_one() -> None:
+def test_an_empty_close_is_answered_with_an_empty_one():
     """No status in, no status out."""
     frames = FrameDecoder(LIMIT)
     frames.feed(frame(8, b""))
@@ -171,7 +169,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_it_is_refused_with_the_right_code(name: str) -> None:
+def test_it_is_refused_with_the_right_code(name):
     """From the head alone; the refusal's reply is a Close that the client reads."""
     data, code = BAD[name]
     connection, frames = connected()
@@ -182,7 +180,7 @@ def test_it_is_refused_with_the_right_code(name: str) -> None:
     assert event.code == code
 
 
-def test_a_flood_of_pings_is_refused() -> None:
+def test_a_flood_of_pings_is_refused():
     """A thousand between two ticks; an honest client that pings for hours is fine."""
     frames = FrameDecoder(LIMIT)
     for _ in range(5):
@@ -192,13 +190,13 @@ def test_a_flood_of_pings_is_refused() -> None:
         frames.feed(frame(9, b"") * 1001)
 
 
-def test_a_flood_of_empty_messages_is_refused() -> None:
+def test_a_flood_of_empty_messages_is_refused():
     """They cost as much as pings and carry as little."""
     with pytest.raises(Refusal, match="flood"):
         FrameDecoder(LIMIT).feed(frame(2, b"") * 1001)
 
 
-def test_a_message_costs_no_memory() -> None:
+def test_a_message_costs_no_memory():
     """Its bytes are handed on as they come; nothing is kept."""
     whole = frame(2, bytes(LIMIT))
     frames = FrameDecoder(LIMIT)
@@ -210,7 +208,7 @@ def test_a_message_costs_no_memory() -> None:
 
 
 @given(st.binary(max_size=400))
-def test_any_bytes_are_frames_or_refused(data: bytes) -> None:
+def test_any_bytes_are_frames_or_refused(data):
     """Nothing but a refusal comes out, whole or byte by byte, and both agree."""
 
     def outcome(pieces: list[bytes]) -> tuple[bytes, bool]:
@@ -232,9 +230,7 @@ def test_any_bytes_are_frames_or_refused(data: bytes) -> None:
     st.lists(st.integers(0, 1 << 14), max_size=4),
     st.randoms(use_true_random=False),
 )
-def test_a_long_message_is_unmasked_wherever_it_is_cut(
-    mask: bytes, size: int, cuts: list[int], chance: random.Random
-) -> None:
+def test_a_long_message_is_unmasked_wherever_it_is_cut(mask, size, cuts, chance):
     """Of any length, with any mask, each byte is what the client meant."""
     payload = chance.randbytes(size)
     whole = frame(2, payload, mask=mask)
@@ -245,7 +241,7 @@ def test_a_long_message_is_unmasked_wherever_it_is_cut(
 
 
 @pytest.mark.parametrize("turn", range(4))
-def test_every_length_is_unmasked_from_every_byte_of_the_mask(turn: int) -> None:
+def test_every_length_is_unmasked_from_every_byte_of_the_mask(turn):
     """Where long pieces begin to be unmasked in another way, too."""
     payload = random.Random(turn).randbytes(turn + 1400)
     whole = frame(2, payload)
@@ -257,7 +253,7 @@ def test_every_length_is_unmasked_from_every_byte_of_the_mask(turn: int) -> None
         assert got == payload[: turn + size]
 
 
-def test_a_close_reason_is_cut_to_fit() -> None:
+def test_a_close_reason_is_cut_to_fit():
     """A control frame holds 125 bytes, and the cut leaves valid UTF-8."""
     connection, _ = connected()
     [event] = heard(connection, close_frame(1008, "é" * 100))
@@ -265,7 +261,7 @@ def test_a_close_reason_is_cut_to_fit() -> None:
     assert event.reason == "é" * 61
 
 
-def test_text_of_the_client_is_refused_as_unsupported() -> None:
+def test_text_of_the_client_is_refused_as_unsupported():
     """1003, with wsproto's own text message."""
     connection, frames = connected()
     with pytest.raises(Refusal) as caught:

@@ -28,7 +28,7 @@ def refused(upgrade: UpgradeParser, request: bytes) -> Refusal:
     return caught.value
 
 
-def test_a_request_is_granted_in_any_slicing() -> None:
+def test_a_request_is_granted_in_any_slicing():
     """The answer satisfies the client, and the frame right behind is not lost."""
     connection, request = client()
     request += b"early frame"
@@ -43,7 +43,7 @@ def test_a_request_is_granted_in_any_slicing() -> None:
     assert list(connection.events()) == [AcceptConnection()]
 
 
-def test_byte_by_byte() -> None:
+def test_byte_by_byte():
     """The last byte of the head brings the verdict."""
     _, request = client()
     upgrade = UpgradeParser("/rs")
@@ -52,7 +52,7 @@ def test_byte_by_byte() -> None:
     assert upgrade.feed(request[-1:]) is not None
 
 
-def test_the_first_subprotocol_of_ours_is_chosen() -> None:
+def test_the_first_subprotocol_of_ours_is_chosen():
     """Our order decides; without overlap the client gets none."""
     _, request = client(subprotocols=["x", "b", "a"])
     granted = UpgradeParser("/rs", subprotocols=["a", "b"]).feed(request)
@@ -64,7 +64,7 @@ def test_the_first_subprotocol_of_ours_is_chosen() -> None:
     assert granted.subprotocol is None
 
 
-def test_compression_is_never_agreed_to() -> None:
+def test_compression_is_never_agreed_to():
     """permessage-deflate is offered and not taken."""
     _, request = client(extensions=[PerMessageDeflate()])
     assert b"permessage-deflate" in request
@@ -73,7 +73,7 @@ def test_compression_is_never_agreed_to() -> None:
     assert b"xtensions" not in granted.response
 
 
-def test_another_path_is_not_found() -> None:
+def test_another_path_is_not_found():
     """404, and a query does not count."""
     _, request = client(target="/other")
     why = refused(UpgradeParser("/rs"), request)
@@ -95,9 +95,7 @@ def test_another_path_is_not_found() -> None:
         (["*"], b"null", True),
     ],
 )
-def test_pages_connect_only_from_the_listed_origins(
-    allowed: list[str], origin: bytes | None, granted: bool
-) -> None:
+def test_pages_connect_only_from_the_listed_origins(allowed, origin, granted):
     """Programs have no Origin and may; a page may if it is listed."""
     headers = [] if origin is None else [(b"Origin", origin)]
     _, request = client(extra_headers=headers)
@@ -110,7 +108,7 @@ def test_pages_connect_only_from_the_listed_origins(
         assert why.key == "websocket.origins"
 
 
-def test_plain_http_is_told_to_upgrade() -> None:
+def test_plain_http_is_told_to_upgrade():
     """426 for a request that asks for no WebSocket."""
     why = refused(UpgradeParser("/rs"), b"GET /rs HTTP/1.1\r\nHost: gw\r\n\r\n")
     assert why.reply.startswith(b"HTTP/1.1 426 ")
@@ -128,7 +126,7 @@ def test_plain_http_is_told_to_upgrade() -> None:
         b"\xff\xfe: \x00\r\nUpgrade: websocket\r\n",
     ],
 )
-def test_a_bad_upgrade_gets_400(headers: bytes) -> None:
+def test_a_bad_upgrade_gets_400(headers):
     """Wrong version, missing key, broken HTTP."""
     why = refused(
         UpgradeParser("/rs"), b"GET /rs HTTP/1.1\r\nHost: gw\r\n" + headers + b"\r\n"
@@ -136,7 +134,7 @@ def test_a_bad_upgrade_gets_400(headers: bytes) -> None:
     assert why.reply.startswith(b"HTTP/1.1 400 ")
 
 
-def test_an_endless_head_is_refused() -> None:
+def test_an_endless_head_is_refused():
     """8 KiB of headers are enough, in one piece or many."""
     upgrade = UpgradeParser("/rs")
     assert upgrade.feed(b"GET /rs HTTP/1.1\r\n") is None
@@ -148,14 +146,14 @@ def test_an_endless_head_is_refused() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_request_is_read_or_refused(data: bytes) -> None:
+def test_any_request_is_read_or_refused(data):
     """Nothing but a refusal comes out of the request's parser."""
     head = b"GET /rs HTTP/1.1\r\nUpgrade: websocket\r\n"
     with suppress(Refusal):
         UpgradeParser("/rs").feed(head + data + b"\r\n\r\n")
 
 
-def test_a_refused_request_is_a_rejection_for_the_client() -> None:
+def test_a_refused_request_is_a_rejection_for_the_client():
     """wsproto's client understands our HTTP."""
     connection, request = client(target="/other")
     connection.receive_data(refused(UpgradeParser("/rs"), request).reply)

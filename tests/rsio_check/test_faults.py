@@ -36,7 +36,7 @@ def broken(fault: Fault) -> Target:
 
 
 @pytest.mark.parametrize("token", [None, b"s3cret"])
-def test_a_correct_server_passes(token: bytes | None) -> None:
+def test_a_correct_server_passes(token):
     """Everything is judged, and passes."""
     target = made(Server(Connection, token), token)
     survey(target)
@@ -48,7 +48,7 @@ def test_a_correct_server_passes(token: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_faults(name: str) -> None:
+def test_faults(name):
     """A broken server fails the tests that name its fault."""
     fault = FAULTS[name]
     for test in fault.tests:
@@ -57,7 +57,7 @@ def test_faults(name: str) -> None:
         assert result.why
 
 
-def test_every_test_can_fail() -> None:
+def test_every_test_can_fail():
     """Each test is named by a fault; those of WebSockets are in test_transports."""
     named = {test for fault in FAULTS.values() for test in fault.tests}
     web = {name for name, test in TESTS.items() if test.needs is Needs.WEBSOCKET}
@@ -73,7 +73,7 @@ class Plain(Server):
     extensions = ()
 
 
-def test_what_a_target_lacks_is_not_judged() -> None:
+def test_what_a_target_lacks_is_not_judged():
     """… and fails nothing: extensions are optional."""
     target = made(Plain(Connection))
     survey(target)
@@ -84,7 +84,7 @@ def test_what_a_target_lacks_is_not_judged() -> None:
     assert all("does not have extension" in one.why for one in missing), missing
 
 
-def test_a_target_that_only_publishes() -> None:
+def test_a_target_that_only_publishes():
     """Tests of subscribers are not judged, and nobody waits for them again."""
 
     class Silent(Server):

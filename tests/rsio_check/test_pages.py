@@ -24,7 +24,7 @@ def named(text: str) -> set[str]:
     return set(re.findall(r"`([a-z0-9_/.]+)`", text))
 
 
-def test_the_definition_names_every_test() -> None:
+def test_the_definition_names_every_test():
     """The section on conformance has each test, and none that the kit does not have."""
     conformance = DEFINITION.partition("## Conformance")[2]
     table = conformance.partition("Each MUST, and the tests")[2]
@@ -32,7 +32,7 @@ def test_the_definition_names_every_test() -> None:
     assert tests == set(TESTS)
 
 
-def test_each_extension_and_limit_is_judged() -> None:
+def test_each_extension_and_limit_is_judged():
     """The extensions and the limits that the definition lists are in the table."""
     conformance = DEFINITION.partition("Each MUST, and the tests")[2]
     rules = " ".join(row[0] for row in cells(conformance))
@@ -46,7 +46,7 @@ def test_each_extension_and_limit_is_judged() -> None:
 
 
 @pytest.mark.parametrize("part", range(1, 4))
-def test_each_rule_of_reactive_streams(part: int) -> None:
+def test_each_rule_of_reactive_streams(part):
     """Each has a test of the kit, or a file of tests."""
     last = {1: 11, 2: 13, 3: 17}[part]
     section = RULES.partition(f"## {part}.")[2].partition("\n## ")[0]

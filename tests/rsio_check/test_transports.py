@@ -97,13 +97,13 @@ def over_websocket(close: int) -> Target:
 @pytest.mark.parametrize(
     ("close", "outcome"), [(1003, Outcome.PASSED), (1000, Outcome.FAILED)]
 )
-def test_text_messages(close: int, outcome: Outcome) -> None:
+def test_text_messages(close, outcome):
     """A target that answers text with another code than 1003 fails."""
     [result] = run(over_websocket(close), [TESTS["websocket_takes_no_text"]])
     assert result.outcome is outcome, result.why
 
 
-def test_boundaries_mean_nothing() -> None:
+def test_boundaries_mean_nothing():
     """Tests pass over a WebSocket that cuts messages anywhere."""
     names = (
         "octet_by_octet",
@@ -124,14 +124,14 @@ def test_boundaries_mean_nothing() -> None:
         (b"x" * 70_000, "no end"),
     ],
 )
-def test_no_websocket(answer: bytes, complaint: str) -> None:
+def test_no_websocket(answer, complaint):
     """A server that is none is told apart."""
     with pytest.raises(WebSocketFailed, match=complaint):
         WebSocket("gw", "/", "rsio.v0").feed(answer)
 
 
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 65535, 65536])
-def test_frames(size: int) -> None:
+def test_frames(size):
     """Messages of any size are masked, and read by whoever unmasks them."""
     data = bytes(n % 251 for n in range(size))
     frame = WebSocket("gw", "/", "x").binary(data)
@@ -142,7 +142,7 @@ def test_frames(size: int) -> None:
     assert frame[1] & 0x80
 
 
-def test_both_may_write_at_once() -> None:
+def test_both_may_write_at_once():
     """A target that writes and does not read is read while we write."""
     ours, theirs = socket.socketpair()
     link = SocketTransport(ours)
@@ -170,7 +170,7 @@ def nobody() -> Make:
     return connect
 
 
-def test_nobody_there(nobody: Make) -> None:
+def test_nobody_there(nobody):
     """A target that does not listen fails each test with the reason."""
     [result] = run(Target(nobody), [TESTS["hello_is_answered"]])
     assert result.outcome is Outcome.FAILED
@@ -206,7 +206,7 @@ class Http2Link:
 GRANTED = {":status": "200", "content-type": "application/rs-io"}
 
 
-def test_http2_is_a_stream_of_octets() -> None:
+def test_http2_is_a_stream_of_octets():
     """More than a window of them goes out as the target credits it, and comes whole."""
     link = Http2Link(GRANTED)
     made = Http2Transport(link, "gw", "/rsio", "http")
@@ -228,7 +228,7 @@ def test_http2_is_a_stream_of_octets() -> None:
         (GRANTED | {"content-type": "text/html"}, "type text/html"),
     ],
 )
-def test_no_stream_of_http2(head: dict[str, str], complaint: str) -> None:
+def test_no_stream_of_http2(head, complaint):
     """A target that grants none is told apart, and the connection is closed."""
     link = Http2Link(head)
     with pytest.raises(ConnectionError, match=complaint):

@@ -37,7 +37,7 @@ def read(data: bytes, size: int = 0, *, strict: bool = False) -> list[wire.Messa
 
 
 @pytest.mark.parametrize("vector", of("message"))
-def test_messages(vector: dict[str, Any]) -> None:
+def test_messages(vector):
     """Each is read, in any pieces, and written in the same octets."""
     data = bytes.fromhex(vector["hex"])
     [message] = read(data, strict=True)
@@ -63,7 +63,7 @@ def _snake(name: str) -> str:
 
 
 @pytest.mark.parametrize("vector", of("elements"))
-def test_elements(vector: dict[str, Any]) -> None:
+def test_elements(vector):
     """Elements come whole out of a stream of that size."""
     from rsio_check.watch import Element, Watch
 
@@ -79,7 +79,7 @@ def test_elements(vector: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("vector", of("varint"))
-def test_varints(vector: dict[str, Any]) -> None:
+def test_varints(vector):
     """Each is read as a cancel's Id; the shortest form is how it is written."""
     data = bytes.fromhex(vector["hex"])
     assert read(b"\x12" + data) == [wire.Cancel(vector["value"])]
@@ -102,7 +102,7 @@ def test_varints(vector: dict[str, Any]) -> None:
         ("25 01 01 81 80 40", "1048577"),
     ],
 )
-def test_unreadable(octets: str, complaint: str) -> None:
+def test_unreadable(octets, complaint):
     """What no sender may send is told apart, on its declared length."""
     with pytest.raises(wire.Unreadable, match=complaint):
         read(bytes.fromhex(octets), strict=True)

@@ -20,7 +20,7 @@ from gateway_testkit.settings import settings
 
 
 @pytest.mark.parametrize("ack", ["ok", None, 7])
-def test_an_acknowledgement_that_is_no_bytes(ack: Any) -> None:
+def test_an_acknowledgement_that_is_no_bytes(ack):
     """It is refused before anything is stored, not when it should be sent."""
 
     class Session:
@@ -67,9 +67,7 @@ def stored(connection: FakeConnection) -> Callable[[], list[bytes]]:
     return lambda: [batch.body for batch in journal.submitted]
 
 
-def test_the_next_message_waits_for_room(
-    connection: FakeConnection, stored: Callable[[], list[bytes]]
-) -> None:
+def test_the_next_message_waits_for_room(connection, stored):
     """What comes is left alone until its turn."""
     connection.deliver(b"")
     connection.has_room = False
@@ -81,9 +79,7 @@ def test_the_next_message_waits_for_room(
     assert stored() == [b"a", b"b", b"c"]
 
 
-def test_a_turn_ends_with_a_message_when_there_is_no_room(
-    connection: FakeConnection, stored: Callable[[], list[bytes]]
-) -> None:
+def test_a_turn_ends_with_a_message_when_there_is_no_room(connection, stored):
     """The next one is left alone until its turn."""
     connection.deliver(b"abc")
     assert stored() == [b"a", b"b"]
@@ -129,7 +125,7 @@ def requests(
     return deliver
 
 
-def test_the_end_in_good_order(requests: Any) -> None:
+def test_the_end_in_good_order(requests):
     """All before it is answered, nothing behind it is taken, and nobody is refused."""
     journal, connection = requests(b"a.a")
     assert (connection.closed, connection.sent) == (False, b"")
@@ -140,13 +136,13 @@ def test_the_end_in_good_order(requests: Any) -> None:
     assert not connection.reported
 
 
-def test_the_end_with_nothing_before_it(requests: Any) -> None:
+def test_the_end_with_nothing_before_it(requests):
     """It is answered at once."""
     _, connection = requests(b".a")
     assert (connection.closed, connection.sent) == (True, b"no")
 
 
-def test_what_is_wrong_and_does_not_end_it(requests: Any) -> None:
+def test_what_is_wrong_and_does_not_end_it(requests):
     """It is logged, and answered in its turn."""
     journal, connection = requests(b"a!a")
     assert [str(why) for why in connection.reported] == ["it is wrong"]
@@ -154,7 +150,7 @@ def test_what_is_wrong_and_does_not_end_it(requests: Any) -> None:
     assert (connection.closed, connection.sent) == (False, b"oknook")
 
 
-def test_not_stored_in_the_protocols_words(requests: Any) -> None:
+def test_not_stored_in_the_protocols_words(requests):
     """The peer hears of it in its turn; what came behind may be stored."""
     journal, connection = requests(b"aaa")
     journal.refuse("no room")
@@ -169,7 +165,7 @@ def test_not_stored_in_the_protocols_words(requests: Any) -> None:
     assert (connection.closed, connection.sent) == (True, b"lateroklater")
 
 
-def test_who_it_is(requests: Any) -> None:
+def test_who_it_is(requests):
     """A session sees the connection's origin, adds to it, and may name another."""
     journal, connection = requests(b"ab")
     ours, theirs = [batch.origin for batch in journal.submitted]

@@ -16,7 +16,7 @@ def clock() -> Clock:
     return clock
 
 
-def test_each_is_due_once_in_its_turn(clock: Clock) -> None:
+def test_each_is_due_once_in_its_turn(clock):
     """One timer serves all, and none runs when nobody is watched."""
     due: list[str] = []
     deadlines: Deadlines[str] = Deadlines(clock, 3.0, due.append)
@@ -31,7 +31,7 @@ def test_each_is_due_once_in_its_turn(clock: Clock) -> None:
     assert not clock.getDelayedCalls()
 
 
-def test_who_is_watched_again_begins_anew(clock: Clock) -> None:
+def test_who_is_watched_again_begins_anew(clock):
     """… and who is forgotten is never due."""
     due: list[str] = []
     deadlines: Deadlines[str] = Deadlines(clock, 3.0, due.append)
@@ -46,7 +46,7 @@ def test_who_is_watched_again_begins_anew(clock: Clock) -> None:
     assert due == ["c", "a"]
 
 
-def test_who_is_due_may_change_who_is_watched(clock: Clock) -> None:
+def test_who_is_due_may_change_who_is_watched(clock):
     """It forgets another that is due, and is watched again itself."""
     due: list[str] = []
 

@@ -21,13 +21,13 @@ from gateway.sdk.endpoint import Systemd, Tcp, Unix, conflict, parse_endpoint
         ("systemd:beats", Systemd("beats")),
     ],
 )
-def test_every_form_is_read_and_written(text: str, endpoint: object) -> None:
+def test_every_form_is_read_and_written(text, endpoint):
     """Each form gives its endpoint, whose text is the form again."""
     assert parse_endpoint(text) == endpoint
     assert str(parse_endpoint(text)) == text
 
 
-def test_a_relative_socket_is_below_the_folder() -> None:
+def test_a_relative_socket_is_below_the_folder():
     """`unix:gw.sock` lies beside the configuration file, wherever we are started."""
     assert parse_endpoint("unix:gw.sock", Path("/etc/gw")) == Unix(
         Path("/etc/gw/gw.sock")
@@ -58,7 +58,7 @@ def test_a_relative_socket_is_below_the_folder() -> None:
         "systemd:a:b",
     ],
 )
-def test_anything_else_is_refused(text: object) -> None:
+def test_anything_else_is_refused(text):
     """What could not be listened on is an error when the file is read."""
     with pytest.raises(ValueError, match=r"must|no host|no such|at most"):
         parse_endpoint(text)
@@ -84,7 +84,7 @@ def test_anything_else_is_refused(text: object) -> None:
         ("systemd:a", "tcp:1", False),
     ],
 )
-def test_what_can_not_be_listened_on_twice(one: str, other: str, clash: bool) -> None:
+def test_what_can_not_be_listened_on_twice(one, other, clash):
     """Two endpoints clash if binding the one keeps the other from binding."""
     assert conflict(parse_endpoint(one), parse_endpoint(other)) is clash
     assert conflict(parse_endpoint(other), parse_endpoint(one)) is clash
@@ -103,7 +103,7 @@ def test_what_can_not_be_listened_on_twice(one: str, other: str, clash: bool) ->
         ("tcp:example.org:80", False),
     ],
 )
-def test_who_can_reach_it(text: str, local: bool) -> None:
+def test_who_can_reach_it(text, local):
     """Only loopback addresses are ours alone."""
     endpoint = parse_endpoint(text)
     assert isinstance(endpoint, Tcp)

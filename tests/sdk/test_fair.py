@@ -24,7 +24,7 @@ def rest(queue: FairQueue[str]) -> list[str]:
     return taken
 
 
-def test_one_item_of_each_client_in_its_turn(queue: FairQueue[str]) -> None:
+def test_one_item_of_each_client_in_its_turn(queue):
     """And those of each in the order in which it put them, each once."""
     queue.put("a", "a2")
     assert rest(queue) == ["a1", "b1", "a2", "a3"]
@@ -32,14 +32,14 @@ def test_one_item_of_each_client_in_its_turn(queue: FairQueue[str]) -> None:
         queue.take()
 
 
-def test_what_is_put_first_is_the_next_of_its_client(queue: FairQueue[str]) -> None:
+def test_what_is_put_first_is_the_next_of_its_client(queue):
     """Whether it is new or waits already; other clients have their turn as before."""
     queue.put("a", "a3", first=True)
     queue.put("b", "b0", first=True)
     assert rest(queue) == ["a3", "b0", "a1", "b1", "a2"]
 
 
-def test_what_is_removed_is_not_taken(queue: FairQueue[str]) -> None:
+def test_what_is_removed_is_not_taken(queue):
     """One item, or all of a client; who has nothing left is not in the queue."""
     queue.remove("a", "a1")
     queue.remove("b", "b1")

@@ -66,7 +66,7 @@ def pair() -> tuple[Http2Client, Server]:
     return client, server
 
 
-def test_the_request_is_granted(pair: tuple[Http2Client, Server]) -> None:
+def test_the_request_is_granted(pair):
     """It names all that a proxy goes by, and is open when it is answered."""
     client, server = pair
     [request] = [e for e in server.events if isinstance(e, RequestReceived)]
@@ -87,9 +87,7 @@ def test_the_request_is_granted(pair: tuple[Http2Client, Server]) -> None:
         ([(":status", "200"), ("content-type", "text/html")], "200 (text/html)"),
     ],
 )
-def test_a_request_that_is_refused(
-    pair: tuple[Http2Client, Server], head: list[tuple[str, str]], trouble: str
-) -> None:
+def test_a_request_that_is_refused(pair, head, trouble):
     """The client is closed, never was open, and says why."""
     client, server = pair
     assert client.feed(server.say(head, b"no such thing")) == b""
@@ -97,7 +95,7 @@ def test_a_request_that_is_refused(
     assert trouble in client.trouble
 
 
-def test_something_else(pair: tuple[Http2Client, Server]) -> None:
+def test_something_else(pair):
     """A server without HTTP/2 is told apart at its first bytes."""
     client, _ = pair
     client.feed(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -107,7 +105,7 @@ def test_something_else(pair: tuple[Http2Client, Server]) -> None:
 
 
 @given(data=st.data(), said=st.binary(min_size=1, max_size=300))
-def test_any_slicing_is_the_same(data: st.DataObject, said: bytes) -> None:
+def test_any_slicing_is_the_same(data, said):
     """What the server says arrives, however the network cuts it."""
     client, server = Http2Client("gw", "/", TYPE, tls=False), Server()
     server.hear(client.output())
@@ -162,7 +160,7 @@ def stream() -> tuple[User, Any, StringTransport, Callable[[bytes], None]]:
     return user, server, transport, exchange
 
 
-def test_nobody_waits_for_the_answer() -> None:
+def test_nobody_waits_for_the_answer():
     """What is sent at once comes with the request, and a refusal is why it is closed."""
     user, server, transport = User(), Server(), StringTransport()
     protocol = Streams(user, None, http2=Http2("//gw/chat", TYPE, tls=True))
@@ -180,7 +178,7 @@ def test_nobody_waits_for_the_answer() -> None:
     assert user.why == "the request is answered with 404 (text/plain)"
 
 
-def test_windows_choke_a_stream(stream: Any) -> None:
+def test_windows_choke_a_stream(stream):
     """As a full socket does; when they open, all that waits goes out in order, and more
     may follow.
     """
@@ -198,7 +196,7 @@ def test_windows_choke_a_stream(stream: Any) -> None:
     assert user.ready == [False, True]
 
 
-def test_a_close_waits_for_what_was_sent(stream: Any) -> None:
+def test_a_close_waits_for_what_was_sent(stream):
     """Then the end of our side goes out, and the connection is closed."""
     user, server, transport, exchange = stream
     user.stream.send(bytes(100_000))
@@ -210,7 +208,7 @@ def test_a_close_waits_for_what_was_sent(stream: Any) -> None:
     assert transport.disconnecting
 
 
-def test_both_may_close(stream: Any) -> None:
+def test_both_may_close(stream):
     """Ours ends once, whatever comes after it; what is sent too late goes nowhere."""
     user, server, transport, exchange = stream
     user.stream.close()
@@ -225,7 +223,7 @@ def test_both_may_close(stream: Any) -> None:
     assert transport.disconnecting
 
 
-def test_an_end_of_the_server_is_answered(stream: Any) -> None:
+def test_an_end_of_the_server_is_answered(stream):
     """With ours."""
     _, server, transport, exchange = stream
     server.h2.end_stream(1)
@@ -234,7 +232,7 @@ def test_an_end_of_the_server_is_answered(stream: Any) -> None:
     assert transport.disconnecting
 
 
-def test_a_server_that_leaves_is_left(stream: Any) -> None:
+def test_a_server_that_leaves_is_left(stream):
     """As a proxy is that stops: what it sent before is heard, and nothing is sent into
     the void behind it."""
     user, server, transport, exchange = stream
@@ -243,7 +241,7 @@ def test_a_server_that_leaves_is_left(stream: Any) -> None:
     assert transport.disconnecting
 
 
-def test_the_reason_is_that_of_http2(stream: Any) -> None:
+def test_the_reason_is_that_of_http2(stream):
     """Not that of the socket, which was closed by us."""
     user = stream[0]
     user.stream._http2.trouble = "the request is answered with 503"

@@ -74,7 +74,7 @@ class Port:
         return [stored.batch.body for stored in self.journal.stored]
 
 
-def test_kept_alive_and_in_order() -> None:
+def test_kept_alive_and_in_order():
     """Requests that come in one piece are answered one after the other, once durable."""
     port = Port()
     port.connection.deliver(
@@ -90,7 +90,7 @@ def test_kept_alive_and_in_order() -> None:
     assert not port.connection.closed
 
 
-def test_the_client_ends_it() -> None:
+def test_the_client_ends_it():
     """`Connection: close`, and HTTP/1.0: answered, then closed, and nothing is logged."""
     for request in (
         post(b"a", b"Connection: close"),
@@ -102,7 +102,7 @@ def test_the_client_ends_it() -> None:
         assert port.connection.refused is None
 
 
-def test_chunks() -> None:
+def test_chunks():
     """A body without a length."""
     port = Port()
     body = b"1\r\na\r\n3;x=y\r\n\nbc\r\n0\r\n\r\n"
@@ -113,7 +113,7 @@ def test_chunks() -> None:
     assert port.bodies == [b"a\nbc", b"x"]
 
 
-def test_leave_to_send() -> None:
+def test_leave_to_send():
     """`Expect: 100-continue` is answered before the body comes, unless that is too much."""
     port = Port(message_bytes=10)
     head, body = post(b"abc", b"Expect: 100-continue").split(b"\r\n\r\n")
@@ -122,7 +122,7 @@ def test_leave_to_send() -> None:
     assert port.codes(head.replace(b": 3", b": 30") + b"\r\n\r\n") == [100, 200, 413]
 
 
-def test_a_refused_header() -> None:
+def test_a_refused_header():
     """Its body is not read, so the connection ends with the answer."""
     port = Port()
     assert port.codes(post(b"").replace(b"POST /", b"POST /x") + post()) == [404, 200]
@@ -137,7 +137,7 @@ def test_a_refused_header() -> None:
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "GZIP", "identity"])
-def test_codings(coding: str) -> None:
+def test_codings(coding):
     """A body is counted as it is unpacked, and stored as it came."""
     pack = {"deflate": zlib.compress, "identity": bytes}.get(coding, gzip.compress)
     sent = pack(b"a\nb\n" * 100)
@@ -157,7 +157,7 @@ def test_codings(coding: str) -> None:
         (gzip.compress(b"a", mtime=0), b"gzip, gzip", 415),
     ],
 )
-def test_a_coding_that_is_none(body: bytes, coding: bytes, code: int) -> None:
+def test_a_coding_that_is_none(body, coding, code):
     """It is answered, and logged; nothing is stored."""
     port = Port()
     assert port.codes(post(body, b"Content-Encoding: " + coding)) == [code]
@@ -178,7 +178,7 @@ def unpacked(packed: bytes, coding: str, most: int) -> bytes | None:
 
 
 @given(st.binary(max_size=1 << 17), st.sampled_from(["gzip", "deflate"]))
-def test_inflated(data: bytes, coding: str) -> None:
+def test_inflated(data, coding):
     """It is what was packed; what is damaged raises nothing but ValueError."""
     packed = (gzip.compress if coding == "gzip" else zlib.compress)(data)
     assert unpacked(packed, coding, 1 << 20) == data
@@ -186,7 +186,7 @@ def test_inflated(data: bytes, coding: str) -> None:
     unpacked(packed[: len(packed) // 2] + data, coding, 1 << 20)
 
 
-def test_a_bomb() -> None:
+def test_a_bomb():
     """It is not unpacked beyond the limit, but for what one call makes."""
     made = unpacked(gzip.compress(bytes(1 << 22)), "gzip", 1000)
     assert made is not None
@@ -197,7 +197,7 @@ def test_a_bomb() -> None:
 
 
 @pytest.mark.parametrize("lengths", UNCLEAR_LENGTHS)
-def test_lengths_that_two_could_read_in_two_ways(lengths: bytes) -> None:
+def test_lengths_that_two_could_read_in_two_ways(lengths):
     """What is behind such a body is no request."""
     port = Port()
     chunks = b"3\r\nabc\r\n0\r\n\r\n"
@@ -213,7 +213,7 @@ def test_lengths_that_two_could_read_in_two_ways(lengths: bytes) -> None:
     [b"3\r\nabcd\r\n0\r\n\r\n", b"-1\r\n", b"g\r\n", b"0x3\r\nabc\r\n", b"1" * 99 + b"\r\n",
      b"3\nabc\n0\n\n"],
 )  # fmt: skip
-def test_chunks_that_lie(chunks: bytes) -> None:
+def test_chunks_that_lie(chunks):
     """They are refused, and what they have brought is not stored."""
     port = Port()
     port.said(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + post())
@@ -231,7 +231,7 @@ def test_chunks_that_lie(chunks: bytes) -> None:
     ],
     ids=["fields", "a field", "no host", "no field"],
 )
-def test_headers(head: bytes, code: bytes) -> None:
+def test_headers(head, code):
     """They are bounded in number and size, and nothing of them is kept."""
     port = Port()
     line = b"POST / HTTP/1.1\r\n" + (b"" if code == b"400" else b"Host: a\r\n")
@@ -240,7 +240,7 @@ def test_headers(head: bytes, code: bytes) -> None:
     assert port.connection.closed
 
 
-def test_too_much() -> None:
+def test_too_much():
     """By what is declared, what comes in chunks, and what it unpacks to."""
     for request, key in (
         (post(b"x" * 101), "limits.message_bytes"),
@@ -260,7 +260,7 @@ def test_too_much() -> None:
         assert port.bodies == []
 
 
-def test_requests_that_bring_nothing() -> None:
+def test_requests_that_bring_nothing():
     """They are control messages, and so is what is refused."""
     port = Port(control_messages=100)
     codes = port.codes(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 200)
@@ -270,7 +270,7 @@ def test_requests_that_bring_nothing() -> None:
 
 
 @given(st.lists(st.binary(max_size=40) | st.sampled_from([HEAD, post(), b"\r\n\r\n"])))
-def test_whatever_comes(pieces: list[bytes]) -> None:
+def test_whatever_comes(pieces):
     """Nothing but `BadRequest` is raised."""
     requests = Requests()
     with suppress(BadRequest):
@@ -286,7 +286,7 @@ def test_whatever_comes(pieces: list[bytes]) -> None:
 # Who it is
 
 
-def test_tokens() -> None:
+def test_tokens():
     """A bearer's, a key, or a password; its name is the principal of its events."""
     port = Port(tokens={"shop": "s3cret", "till": "0ther"})
     for shown in (
@@ -304,7 +304,7 @@ def test_tokens() -> None:
 @pytest.mark.parametrize(
     "shown", [b"", b"Bearer ", b"Bearer no", b"Basic !", b"Digest s3cret"]
 )
-def test_no_token(shown: bytes) -> None:
+def test_no_token(shown):
     """Told so; a wrong one is counted, and answered later each time."""
     port = Port(tokens={"shop": "s3cret"})
     assert port.codes(post(b"x", b"Authorization: " + shown)) == [401]
@@ -317,7 +317,7 @@ def test_no_token(shown: bytes) -> None:
 # What can not be stored
 
 
-def test_what_can_not_be_stored() -> None:
+def test_what_can_not_be_stored():
     """503, when to come again, and the connection goes on."""
     port = Port()
     port.connection.deliver(post())
@@ -327,7 +327,7 @@ def test_what_can_not_be_stored() -> None:
     assert port.codes(post()) == [503, 200]
 
 
-def test_a_disk_that_hangs() -> None:
+def test_a_disk_that_hangs():
     """A client waits some seconds, and what it sends again is stored once."""
     port = Port()
     port.connection.deliver(post(b"a"))
@@ -343,7 +343,7 @@ def test_a_disk_that_hangs() -> None:
     assert port.codes() == [200]
 
 
-def test_a_disk_that_hangs_at_the_limit() -> None:
+def test_a_disk_that_hangs_at_the_limit():
     """What was withdrawn makes room, so its connection goes on."""
     port = Port(unacknowledged_bytes=1)
     port.connection.deliver(post(b"a"))
@@ -354,7 +354,7 @@ def test_a_disk_that_hangs_at_the_limit() -> None:
 
 
 @pytest.mark.parametrize("part", [20, -1], ids=["header", "body"])
-def test_a_request_that_does_not_come_on(part: int) -> None:
+def test_a_request_that_does_not_come_on(part):
     """It is held, and so must make progress: `limits.minimum_rate`."""
     port = Port()
     port.connection.deliver(post(b"x" * 100)[:part])
@@ -365,7 +365,7 @@ def test_a_request_that_does_not_come_on(part: int) -> None:
 
 
 @pytest.mark.parametrize(("own", "code"), [(False, b"503"), (True, b"429")])
-def test_no_room(own: bool, code: bytes) -> None:
+def test_no_room(own, code):
     """A request that is not read is answered all the same; 429 if others' would be."""
     port = Port()
     if own:

@@ -18,7 +18,7 @@ class Own:
     depth: int = 3
 
 
-def test_limits_are_found_by_name() -> None:
+def test_limits_are_found_by_name():
     """A field is the option or the key of that name; what is neither stays."""
     found = limits_of(Own, settings(Options, message_bytes=10, pairs=20))
     assert found == Own(10, 20, 3)

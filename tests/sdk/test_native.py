@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -22,9 +21,7 @@ _SAYS = "from gateway.sdk.native import *; print(kernel and kernel.__file__, sai
     ],
 )
 @pytest.mark.parametrize("word", ["yes", "no"])
-def test_it_is_taken_where_it_fits(
-    package: str, said: str, word: str, tmp_path: Path
-) -> None:
+def test_it_is_taken_where_it_fits(package, said, word, tmp_path):
     """Not one for another gateway, none that does not load, and none where nobody wants it;
     which of these it is is said."""
     (tmp_path / "gateway_native.py").write_text(package + "\n")

@@ -20,7 +20,7 @@ def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
 
 
-def test_a_certificate_and_the_key_of_another(authority: Authority) -> None:
+def test_a_certificate_and_the_key_of_another(authority):
     """As while they are renewed, one after the other: it is said at once, and which files."""
     one, two = authority.issue("one"), authority.issue("two")
     with pytest.raises(
@@ -36,7 +36,7 @@ def test_a_certificate_and_the_key_of_another(authority: Authority) -> None:
         )
 
 
-def test_a_certificate_that_is_written_just_now(authority: Authority) -> None:
+def test_a_certificate_that_is_written_just_now(authority):
     """Half of it is none, and no reason to end."""
     pair = authority.issue("one")
     pair.certificate.write_bytes(pair.certificate.read_bytes()[:100])
@@ -51,7 +51,7 @@ def test_a_certificate_that_is_written_just_now(authority: Authority) -> None:
         )
 
 
-def test_when_a_certificate_ends(authority: Authority, tmp_path: Path) -> None:
+def test_when_a_certificate_ends(authority, tmp_path):
     """The first of the file; of none nothing is known."""
     soon = authority.issue("one", valid=timedelta(hours=1)).certificate
     found = end_of(soon)
@@ -80,6 +80,6 @@ def test_when_a_certificate_ends(authority: Authority, tmp_path: Path) -> None:
         (error.ConnectionRefusedError(), "Connection was refused by other side."),
     ],
 )  # fmt: skip
-def test_why_a_connection_is_lost(why: Exception, said: str) -> None:
+def test_why_a_connection_is_lost(why, said):
     """In words, of TLS too."""
     assert why_lost(Failure(why)).startswith(said)

@@ -22,7 +22,7 @@ from gateway.sdk.payload import DEPTH, all_shallow, flaw_of, flaws_of
         (b"null", "not-an-object"),
     ],
 )
-def test_flaws(payload: bytes, flaw: str | None) -> None:
+def test_flaws(payload, flaw):
     """Each payload has the flaw that readers are told of, and only the first one."""
     assert flaw_of(payload, 64) == flaw
 
@@ -45,7 +45,7 @@ def _deep(levels: int, opens: bytes, closes: bytes, beside: bytes) -> bytes:
 
 @pytest.mark.parametrize("beside", _BESIDE)
 @pytest.mark.parametrize(("opens", "closes"), [(b"[", b"]"), (b'{"x":', b"}")])
-def test_depth(opens: bytes, closes: bytes, beside: bytes) -> None:
+def test_depth(opens, closes, beside):
     """Five hundred objects and arrays in one another are no flaw, one more is: on every
     Python, whoever calls, and whatever else is there.
     """
@@ -59,7 +59,7 @@ def test_depth(opens: bytes, closes: bytes, beside: bytes) -> None:
     assert not all_shallow([*many, deep])
 
 
-def test_depth_of_what_is_no_json() -> None:
+def test_depth_of_what_is_no_json():
     """It has this flaw also where it breaks off, or is no JSON for something else."""
     assert flaw_of(b"[" * (DEPTH + 1), 1 << 20) == "too-deep"
     assert flaw_of(b"[" * DEPTH, 1 << 20) == "invalid-json"

@@ -9,7 +9,7 @@ from gateway.sdk.pressure import Valve
 from gateway.testing import FakeConnection, ManualJournal
 
 
-def test_a_connection_is_read_up_to_its_limit() -> None:
+def test_a_connection_is_read_up_to_its_limit():
     """… and again when half of it is on disk, so that it does not flutter."""
     connection = FakeConnection(protocol="test")
     valve = Valve(connection, ManualJournal(), 100, lambda: None)
@@ -21,7 +21,7 @@ def test_a_connection_is_read_up_to_its_limit() -> None:
     assert seen == [False, False, True, True, True, False, False]
 
 
-def test_a_full_journal_stops_those_who_feed_it() -> None:
+def test_a_full_journal_stops_those_who_feed_it():
     """They are told once when there is room; others are read all the time."""
     journal = ManualJournal()
     told: list[str] = []
@@ -42,7 +42,7 @@ def test_a_full_journal_stops_those_who_feed_it() -> None:
     assert not feeding.paused
 
 
-def test_who_is_gone_waits_for_no_room() -> None:
+def test_who_is_gone_waits_for_no_room():
     """A journal may be full for days; it keeps no connection that is over."""
     journal = ManualJournal()
     told: list[str] = []
@@ -60,7 +60,7 @@ def test_who_is_gone_waits_for_no_room() -> None:
     assert not told
 
 
-def test_a_crowd_is_read_no_further() -> None:
+def test_a_crowd_is_read_no_further():
     """Whose address has its share of the queue waits until it has less there, and goes on
     however much of its own waits for something else, short of its limit.
     """
@@ -81,7 +81,7 @@ def test_a_crowd_is_read_no_further() -> None:
     assert not valve.paused
 
 
-def test_a_limit_that_is_reached_meanwhile_holds() -> None:
+def test_a_limit_that_is_reached_meanwhile_holds():
     """Until half of it is free, though the address has less."""
     journal = ManualJournal()
     valve = Valve(FakeConnection(protocol="a"), journal, 100, lambda: None)
@@ -95,7 +95,7 @@ def test_a_limit_that_is_reached_meanwhile_holds() -> None:
     assert not valve.paused
 
 
-def test_who_is_gone_waits_for_no_share() -> None:
+def test_who_is_gone_waits_for_no_share():
     """Nor for the rest of a crowd."""
     journal = ManualJournal()
     told: list[str] = []

@@ -14,7 +14,7 @@ class Said(msgspec.Struct, frozen=True):
     lsn: int = 0
 
 
-def test_a_line_and_back() -> None:
+def test_a_line_and_back():
     """With the form first; what a later version adds is passed over."""
     line = encode(Said("a b", 7))
     assert line.startswith(b"1 ")
@@ -23,7 +23,7 @@ def test_a_line_and_back() -> None:
 
 
 @pytest.mark.parametrize("at", range(33))
-def test_no_flipped_bit_says_another_thing(at: int) -> None:
+def test_no_flipped_bit_says_another_thing(at):
     """Nor that it is of another form."""
     line = bytearray(encode(Said("a b", 7))[:-1])
     for bit in range(8):
@@ -32,7 +32,7 @@ def test_no_flipped_bit_says_another_thing(at: int) -> None:
         line[at] ^= 1 << bit
 
 
-def test_a_form_that_is_not_known() -> None:
+def test_a_form_that_is_not_known():
     """It is no damage, and nothing is guessed."""
     text = b"2 " + b"%08x" % google_crc32c.value(b"2 {}") + b" {}"
     with pytest.raises(

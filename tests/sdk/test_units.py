@@ -18,13 +18,13 @@ from gateway.sdk.units import (
 
 
 @given(st.integers(min_value=0, max_value=2**50))
-def test_a_size_survives_being_written(size: int) -> None:
+def test_a_size_survives_being_written(size):
     """What `format_size` writes is read back as the same bytes, up to 1024 TiB."""
     assert parse_size(format_size(size)) == size
 
 
 @given(st.integers(min_value=0, max_value=3650 * 86400 * 10**6))
-def test_a_time_survives_being_written(micros: int) -> None:
+def test_a_time_survives_being_written(micros):
     """What `format_time` writes is read back as the same time, to the microsecond."""
     assert parse_time(format_time(micros / 10**6)) == micros / 10**6
 
@@ -43,7 +43,7 @@ def test_a_time_survives_being_written(micros: int) -> None:
         (0, 0),
     ],
 )
-def test_sizes(text: object, size: int) -> None:
+def test_sizes(text, size):
     """Binary and decimal units mean what they say; a bare number is bytes."""
     assert parse_size(text) == size
 
@@ -65,7 +65,7 @@ def test_sizes(text: object, size: int) -> None:
         "\u0661MB",
     ],
 )
-def test_what_is_no_size(text: object) -> None:
+def test_what_is_no_size(text):
     """Units that could be misread, parts of bytes, negative sizes: no guessing."""
     with pytest.raises(ValueError, match="must be a size such as 64MiB"):
         parse_size(text)
@@ -84,26 +84,26 @@ def test_what_is_no_size(text: object) -> None:
         ("0s", 0.0),
     ],
 )
-def test_times(text: str, seconds: float) -> None:
+def test_times(text, seconds):
     """Every unit from microseconds to days."""
     assert parse_time(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["5", 5, 5.0, "5 sec", "s", "-1s", "1M", None, True])
-def test_what_is_no_time(text: object) -> None:
+def test_what_is_no_time(text):
     """A time without its unit is not guessed at."""
     with pytest.raises(ValueError, match="must be a time with its unit"):
         parse_time(text)
 
 
 @pytest.mark.parametrize("value", ["1.0", 1.0, True, "", "0x10", "\uff11", None])
-def test_what_is_no_number(value: object) -> None:
+def test_what_is_no_number(value):
     """Only whole decimal numbers are."""
     with pytest.raises(ValueError, match="must be a whole number"):
         parse_number(value)
 
 
-def test_bounds_are_told_in_the_units_of_people() -> None:
+def test_bounds_are_told_in_the_units_of_people():
     """A value out of bounds is answered with bounds and value as one writes them."""
     with pytest.raises(ValueError, match="between 1s and 10s, not 20s"):
         Time("1s", "10s").parse("20s")
@@ -111,7 +111,7 @@ def test_bounds_are_told_in_the_units_of_people() -> None:
         Size("4KiB", "1GiB").parse("1024")
 
 
-def test_a_long_value_is_cut_in_the_message() -> None:
+def test_a_long_value_is_cut_in_the_message():
     """A megabyte of rubbish makes a short message."""
     with pytest.raises(ValueError, match="must be a size") as caught:
         parse_size("9" * 1_000_000)

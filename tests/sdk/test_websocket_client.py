@@ -40,7 +40,7 @@ class Pair:
         return self.client.feed(b"".join(map(self.server.send, events)))
 
 
-def test_the_request_is_granted() -> None:
+def test_the_request_is_granted():
     """It names host, path and subprotocols; messages may be sent when it is granted."""
     pair = Pair(granted=False)
     assert isinstance(pair.request, Request)
@@ -53,7 +53,7 @@ def test_the_request_is_granted() -> None:
     assert pair.client.output() == b""
 
 
-def test_a_request_that_is_rejected() -> None:
+def test_a_request_that_is_rejected():
     """The client is closed, and never was open."""
     pair = Pair(granted=False)
     pair.say(RejectConnection(status_code=404))
@@ -61,14 +61,14 @@ def test_a_request_that_is_rejected() -> None:
     assert not pair.client.broken
 
 
-def test_a_server_that_is_none() -> None:
+def test_a_server_that_is_none():
     """Another protocol's bytes break it."""
     client = Pair(granted=False).client
     assert client.feed(b"SSH-2.0\r\n\r\n") == b""
     assert (client.opened, client.closed, client.broken) == (False, True, True)
 
 
-def test_a_message_for_each_payload() -> None:
+def test_a_message_for_each_payload():
     """Binary ones."""
     pair = Pair()
     sent = pair.client.message(b"one") + pair.client.message(b"two")
@@ -76,9 +76,7 @@ def test_a_message_for_each_payload() -> None:
 
 
 @given(st.lists(st.binary(max_size=300), max_size=5), st.data())
-def test_the_payload_is_the_same_in_any_slicing(
-    payloads: list[bytes], data: st.DataObject
-) -> None:
+def test_the_payload_is_the_same_in_any_slicing(payloads, data):
     """What comes right behind the grant included."""
     pair = Pair(granted=False)
     stream = pair.server.send(AcceptConnection()) + b"".join(
@@ -89,7 +87,7 @@ def test_the_payload_is_the_same_in_any_slicing(
     assert pair.client.opened
 
 
-def test_a_ping_is_answered_once() -> None:
+def test_a_ping_is_answered_once():
     """By the next output."""
     pair = Pair()
     assert pair.say(Ping(b"x"), BytesMessage(b"data")) == b"data"
@@ -97,7 +95,7 @@ def test_a_ping_is_answered_once() -> None:
     assert pair.client.output() == b""
 
 
-def test_a_close_is_answered_and_ends_it() -> None:
+def test_a_close_is_answered_and_ends_it():
     """What came before it is delivered; nothing is sent behind the answer."""
     pair = Pair()
     assert pair.say(BytesMessage(b"last"), CloseConnection(1001)) == b"last"
@@ -109,7 +107,7 @@ def test_a_close_is_answered_and_ends_it() -> None:
 
 
 @pytest.mark.parametrize("bad", [b"\x83\x00", b"\x82\x81\0\0\0\0x", b"\x00\x01x"])
-def test_a_frame_that_is_wrong_ends_it(bad: bytes) -> None:
+def test_a_frame_that_is_wrong_ends_it(bad):
     """An unknown opcode, a mask, a continuation of nothing: Close says so."""
     pair = Pair()
     assert pair.client.feed(pair.server.send(BytesMessage(b"fine")) + bad) == b"fine"

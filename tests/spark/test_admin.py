@@ -71,7 +71,7 @@ def metrics(text: str) -> dict[str, float]:
     }
 
 
-def test_it_says_how_the_job_is(ask: Ask, tmp_path: Path) -> None:
+def test_it_says_how_the_job_is(ask, tmp_path):
     """Before it begins, while it starts, while it runs, and when it hangs."""
     lake = tmp_path / "data" / "lake"
     assert ask("/healthz")[0] == 503
@@ -113,7 +113,7 @@ def test_it_says_how_the_job_is(ask: Ask, tmp_path: Path) -> None:
     assert ask("/healthz")[0] == ask("/readyz")[0] == 503
 
 
-def test_it_says_what_the_last_audit_found(ask: Ask, tmp_path: Path) -> None:
+def test_it_says_what_the_last_audit_found(ask, tmp_path):
     """Also where no gateway sees the tables; and since when the job runs."""
     found = metrics(ask("/metrics", "secret")[1])
     assert not [name for name in found if "audit" in name]
@@ -128,7 +128,7 @@ def test_it_says_what_the_last_audit_found(ask: Ask, tmp_path: Path) -> None:
     assert found["gateway_audit_last_timestamp_seconds"] == now
 
 
-def test_only_health_needs_no_token(ask: Ask) -> None:
+def test_only_health_needs_no_token(ask):
     """`admin.token` is one for gateway and job."""
     for path in ("/metrics", "/api/status"):
         assert ask(path)[0] == ask(path, "wrong")[0] == 401
@@ -137,7 +137,7 @@ def test_only_health_needs_no_token(ask: Ask) -> None:
     assert ask("/etc/passwd")[0] == 404
 
 
-def test_on_loopback_it_answers_to_no_other_name(ask: Ask) -> None:
+def test_on_loopback_it_answers_to_no_other_name(ask):
     """A page elsewhere that has its own name resolve to 127.0.0.1 reads nothing."""
     assert ask("/metrics", "secret", host="evil.example")[0] == 403
     assert ask("/healthz", host="evil.example:8081")[0] == 403
@@ -145,7 +145,7 @@ def test_on_loopback_it_answers_to_no_other_name(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{"])
-def test_whatever_the_file_holds(ask: Ask, tmp_path: Path, text: str) -> None:
+def test_whatever_the_file_holds(ask, tmp_path, text):
     """It answers, and says that it knows of no job."""
     path = health_path(tmp_path / "data" / "lake")
     path.parent.mkdir(parents=True)
@@ -154,7 +154,7 @@ def test_whatever_the_file_holds(ask: Ask, tmp_path: Path, text: str) -> None:
     assert metrics(ask("/metrics", "secret")[1])["gateway_spark_up"] == 0
 
 
-def test_who_says_nothing_keeps_nobody_waiting(tmp_path: Path) -> None:
+def test_who_says_nothing_keeps_nobody_waiting(tmp_path):
     """So many connections are held and no more; the port answers again once they go."""
     with started(tmp_path / "data") as admin:
         assert isinstance(admin, Admin)
@@ -171,9 +171,7 @@ def test_who_says_nothing_keeps_nobody_waiting(tmp_path: Path) -> None:
         eventually(answered, "an answer")
 
 
-def test_a_port_that_is_taken_costs_no_batch(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_port_that_is_taken_costs_no_batch(tmp_path, caplog):
     """It is said, with its key."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         listen = f"tcp:127.0.0.1:{other.getsockname()[1]}"
@@ -185,9 +183,7 @@ def test_a_port_that_is_taken_costs_no_batch(
     assert "spark.admin.listen" in caplog.text
 
 
-def test_the_gateway_comes_before_the_port_that_nobody_chose(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_gateway_comes_before_the_port_that_nobody_chose(tmp_path, caplog):
     """A gateway may have that port since before there was this one: it starts, and a job
     that comes first leaves it free.  Two that somebody chose must differ."""
     text = (
@@ -206,7 +202,7 @@ def test_the_gateway_comes_before_the_port_that_nobody_chose(
         load(path)
 
 
-def test_it_is_a_tcp_port(tmp_path: Path) -> None:
+def test_it_is_a_tcp_port(tmp_path):
     """Prometheus knows no other."""
     with pytest.raises(Invalid, match=r"spark\.admin\.listen: must be tcp"):
         started(tmp_path / "data", listen="unix:/run/x")

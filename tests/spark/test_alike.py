@@ -56,7 +56,7 @@ def _micros(at: datetime) -> int:
     return int(at.timestamp()) * 1_000_000 + at.microsecond
 
 
-def test_one_protocol_one_day_no_flaw(put: Put, tmp_path: Path) -> None:
+def test_one_protocol_one_day_no_flaw(put, tmp_path):
     """One file or more, one group of rows or more."""
     files = [put(1), put(4, statistics=True), put(7)]
     assert alike.folder_of(tmp_path, files) == DAY
@@ -73,12 +73,7 @@ def test_one_protocol_one_day_no_flaw(put: Put, tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_rows_of_another_folder(
-    other: dict[str, Any],
-    put: Put,
-    tmp_path: Path,
-    make_envelope: Callable[..., pa.Table],
-) -> None:
+def test_rows_of_another_folder(other, put, tmp_path, make_envelope):
     """In another file, or another group of rows of one file."""
     assert alike.folder_of(tmp_path, [put(1), put(4, **other)]) is None
     options = {"received_at": _micros(NIGHT)}
@@ -89,7 +84,7 @@ def test_rows_of_another_folder(
     assert alike.folder_of(tmp_path, [put(10, *groups)]) is None
 
 
-def test_what_footers_do_not_say(put: Put, tmp_path: Path) -> None:
+def test_what_footers_do_not_say(put, tmp_path):
     """No statistics, no file, a broken one, too many, a name that Spark would spell
     in another way: nothing is known."""
     good = put(1)
@@ -115,9 +110,7 @@ def test_what_footers_do_not_say(put: Put, tmp_path: Path) -> None:
     [{}, {"protocol": "pomelo"}, {"flaws": {0: "oversized"}}],
     ids=["alike", "two protocols", "a flaw"],
 )
-def test_tables_are_the_same_either_way(
-    second: dict[str, Any], put: Put, tmp_path: Path, spark: Any
-) -> None:
+def test_tables_are_the_same_either_way(second, put, tmp_path, spark):
     """The same folders, columns, types and rows as Spark makes row by row."""
     files = [put(1), put(4, **second)]
     assert (alike.folder_of(tmp_path, files) is not None) == (not second)

@@ -39,9 +39,7 @@ def auditor(
     return Auditor(Path("gateway.yaml"), lake, every, clock=clock, command=command)
 
 
-def test_the_first_is_soon_and_the_next_a_day_later(
-    tmp_path: Path, clock: Clock
-) -> None:
+def test_the_first_is_soon_and_the_next_a_day_later(tmp_path, clock):
     """However often the job is started anew meanwhile."""
     for _ in range(3):
         auditor(tmp_path, clock).begin()
@@ -56,15 +54,13 @@ def test_the_first_is_soon_and_the_next_a_day_later(
     assert again.due_in() == 1
 
 
-def test_what_did_not_come_to_its_end_is_tried_again_in_an_hour(
-    tmp_path: Path, clock: Clock
-) -> None:
+def test_what_did_not_come_to_its_end_is_tried_again_in_an_hour(tmp_path, clock):
     Audited(since=1.0, tried=clock.now, unfinished="it took 1 h").write(tmp_path)
     assert auditor(tmp_path, clock).due_in() == 3600
     assert auditor(tmp_path, clock, every=600.0).due_in() == 600
 
 
-def test_a_clock_that_is_set_back_puts_none_off(tmp_path: Path, clock: Clock) -> None:
+def test_a_clock_that_is_set_back_puts_none_off(tmp_path, clock):
     """At most for the time from one to the next."""
     Audited(since=1.0, tried=clock.now + 9 * DAY, at=clock.now).write(tmp_path)
     assert auditor(tmp_path, clock).due_in() == DAY
@@ -72,7 +68,7 @@ def test_a_clock_that_is_set_back_puts_none_off(tmp_path: Path, clock: Clock) ->
     assert auditor(tmp_path, clock).due_in() == 600
 
 
-def test_none_is_to_come(tmp_path: Path, clock: Clock) -> None:
+def test_none_is_to_come(tmp_path, clock):
     """`every: null`: nothing is written, and what was known says so."""
     none = auditor(tmp_path, clock, every=None)
     none.begin()
@@ -83,9 +79,7 @@ def test_none_is_to_come(tmp_path: Path, clock: Clock) -> None:
     assert Audited.read(tmp_path) == Audited(since=1.0, every=None, at=2.0)
 
 
-def test_one_that_leaves_no_word_is_noted(
-    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_one_that_leaves_no_word_is_noted(tmp_path, clock, caplog):
     """Killed for its memory, say; its last words are told, and it is not tried at once."""
     one = auditor(tmp_path, clock, "import sys; print('no such node'); sys.exit(2)")
     one.begin()
@@ -98,9 +92,7 @@ def test_one_that_leaves_no_word_is_noted(
     assert one.due_in() == 3600
 
 
-def test_a_good_one_is_a_line(
-    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_good_one_is_a_line(tmp_path, clock, caplog):
     with caplog.at_level(logging.INFO, "gateway.spark"):
         auditor(tmp_path, clock, "print('x'); print('complete: 3 events')").run(
             threading.Event()
@@ -108,7 +100,7 @@ def test_a_good_one_is_a_line(
     assert "The audit says: complete: 3 events" in caplog.text
 
 
-def test_the_job_does_not_wait_for_it(tmp_path: Path, clock: Clock) -> None:
+def test_the_job_does_not_wait_for_it(tmp_path, clock):
     """It is ended with the job, also one that does not listen."""
     heard = tmp_path / "heard"
     deaf = (
@@ -134,16 +126,14 @@ def config(tmp_path: Path) -> Any:
     return SimpleNamespace(data_dir=tmp_path, spark=SimpleNamespace(audit=audit))
 
 
-def test_a_job_that_runs_once_audits_nothing(tmp_path: Path, config: Any) -> None:
+def test_a_job_that_runs_once_audits_nothing(tmp_path, config):
     once = Namespace(once=True, config=tmp_path / "gateway.yaml")
     with running(config, once):
         pass
     assert not Audited.path(tmp_path / "lake").exists()
 
 
-def test_a_job_notes_that_one_is_to_come_and_ends_at_once(
-    tmp_path: Path, config: Any
-) -> None:
+def test_a_job_notes_that_one_is_to_come_and_ends_at_once(tmp_path, config):
     with running(config, Namespace(once=False, config=tmp_path / "gateway.yaml")):
         found = Audited.read(tmp_path / "lake")
     assert found.every == DAY

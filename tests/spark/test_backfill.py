@@ -99,11 +99,8 @@ def schemas(lake: Path) -> set[tuple[Any, ...]]:
 
 
 def test_columns_that_came_later_are_made_out_of_the_body(
-    stored: Callable[[int], None],
-    config: SimpleNamespace,
-    spark: Any,
-    tmp_path: Path,
-) -> None:
+    stored, config, spark, tmp_path
+):
     """In events and in quarantine, of their type, with misfits, day after day; all else in
     these rows stays as it was, and all files have the same columns.  Meanwhile a reader sees
     each row once, and the audit is complete.  A second time there is nothing to do."""
@@ -183,9 +180,7 @@ class Fuse(Lake):
 
 
 @pytest.mark.long
-def test_killed_at_a_swap_it_goes_on_where_it_was(
-    stored: Callable[[int], None], config: SimpleNamespace, spark: Any, tmp_path: Path
-) -> None:
+def test_killed_at_a_swap_it_goes_on_where_it_was(stored, config, spark, tmp_path):
     """The days before are done, this one is as it was or as it is to be, and the next start
     does the rest and no more.  A reader in a process of its own sees each row once, all the
     while."""
@@ -212,12 +207,7 @@ def test_killed_at_a_swap_it_goes_on_where_it_was(
 
 
 @pytest.mark.long
-def test_a_column_whose_type_or_path_has_changed(
-    stored: Callable[..., None],
-    config: SimpleNamespace,
-    spark: Any,
-    run_once: Callable[[], Any],
-) -> None:
+def test_a_column_whose_type_or_path_has_changed(stored, config, spark, run_once):
     """Another type is refused by the job until all days have it; meanwhile no job may run.
     A path is only taken where the column is named; one that is named and not configured
     any more is taken out, and its name is free."""
@@ -254,12 +244,7 @@ def test_a_column_whose_type_or_path_has_changed(
     assert rows_of(lake)[11]["n"] == "1e400"
 
 
-def test_the_job_fills_the_current_day_as_it_starts(
-    spool: Any,
-    run_once: Callable[[], Any],
-    config: SimpleNamespace,
-    spark: Any,
-) -> None:
+def test_the_job_fills_the_current_day_as_it_starts(spool, run_once, config, spark):
     """With new columns: rows that came today before have them, too, without a command."""
     lake = config.data_dir / "lake"
     # Of two days, or there is none of today at midnight.
@@ -291,9 +276,7 @@ def test_the_job_fills_the_current_day_as_it_starts(
 
 
 @pytest.mark.long
-def test_only_the_current_day_is_filled_by_itself(
-    stored: Callable[[int], None], config: SimpleNamespace, spark: Any
-) -> None:
+def test_only_the_current_day_is_filled_by_itself(stored, config, spark):
     """The others wait for the command."""
     stored(2)
     config.spark.columns = {"status": column("status", "int")}
@@ -303,7 +286,7 @@ def test_only_the_current_day_is_filled_by_itself(
     assert len(schemas(config.data_dir / "lake")) == 2
 
 
-def test_names_that_are_none() -> None:
+def test_names_that_are_none():
     """A slip of the pen rewrites no year of files."""
     columns = Columns({"status": column("status")})
     check_names(["status", "event_time", "host", "route", "old"], columns, ["old"])

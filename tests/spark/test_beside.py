@@ -71,12 +71,7 @@ def loop_that(end: Callable[[threading.Event], object]) -> Callable[..., None]:
     return create_autospec(job._loop, side_effect=loop)
 
 
-def test_a_query_that_fails_ends_the_job(
-    running: Session,
-    config: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_query_that_fails_ends_the_job(running, config, monkeypatch, caplog):
     """… and its reason is the last line."""
     monkeypatch.setattr(job, "_loop", loop_that(lambda stop: stop.wait()))
     assert beside.run(config, lambda spark, data: Query("no such column")) == 1
@@ -85,12 +80,7 @@ def test_a_query_that_fails_ends_the_job(
     assert running.stopped
 
 
-def test_a_job_that_fails_ends_the_query(
-    running: Session,
-    config: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_job_that_fails_ends_the_query(running, config, monkeypatch, caplog):
     """Its session is stopped, and all queries with it."""
 
     def fail(stop: threading.Event) -> None:
@@ -102,9 +92,7 @@ def test_a_job_that_fails_ends_the_query(
     assert running.stopped
 
 
-def test_a_stop(
-    running: Session, config: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_stop(running, config, monkeypatch, tmp_path):
     """The query is told the data directory, and stopped after the job."""
     told: list[Path] = []
     query = Query()
@@ -120,14 +108,14 @@ def test_a_stop(
     assert running.stopped
 
 
-def test_no_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_configuration(tmp_path, capsys):
     """Wrong use is told before anything begins."""
     (tmp_path / "bad.yaml").write_text("listeners: 7\n")
     assert beside.run(tmp_path / "bad.yaml", lambda spark, data: Query()) == 2
     assert "listeners" in capsys.readouterr().err
 
 
-def test_a_file_appears_whole(tmp_path: Path) -> None:
+def test_a_file_appears_whole(tmp_path):
     """Under its name, a row a line, and nothing is left beside it."""
     rows = [{"route": "onScore", "uid": "ä", "body": {"n": n}} for n in range(2)]
     beside.put(tmp_path / "outbox", "scores-000001.json", rows)

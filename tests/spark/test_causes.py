@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -121,7 +120,7 @@ An error occurred while calling o61.load.
         (CALLED, "Exception thrown: ConnectException: Connection refused; who is there does not"),
     ],
 )  # fmt: skip
-def test_the_cause_and_the_key(said: str, told: str) -> None:
+def test_the_cause_and_the_key(said, told):
     """Whatever is warned of before, as on each host whose name is a loopback address."""
     for before in ("", HOST):
         found = cause(before + said)
@@ -132,7 +131,7 @@ def test_the_cause_and_the_key(said: str, told: str) -> None:
 
 
 @pytest.mark.parametrize("said", ["", HOST, "2026-11-29 13:05:43 INFO Utils: fine\n"])
-def test_what_has_no_cause(said: str) -> None:
+def test_what_has_no_cause(said):
     assert cause(said) is None
 
 
@@ -184,12 +183,7 @@ def no_right_to_write(folder: Path) -> None:
         (MASTER, "Master must either be yarn or start with spark, k8s, or local; spark.master is"),
     ],
 )  # fmt: skip
-def test_what_is_read_of_it(
-    fails: Callable[[Path], None] | str,
-    told: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_is_read_of_it(fails, told, tmp_path, monkeypatch):
     """The job leaves the cause; after its second end the first sentence has it, with what
     to do, the page stands at Spark, and the figure of the alert is 2.
     """

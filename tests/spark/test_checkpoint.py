@@ -38,7 +38,7 @@ def names(files: list[Any]) -> list[str]:
     return sorted(file.name for file in files)
 
 
-def test_nothing_yet(logs: Callable[[str], Any]) -> None:
+def test_nothing_yet(logs):
     """Before the first start there is no query, no batch, no file."""
     checkpoint = Checkpoint(logs("events").path, Lake())
     assert checkpoint.query is None
@@ -46,7 +46,7 @@ def test_nothing_yet(logs: Callable[[str], Any]) -> None:
     assert checkpoint.files(-1, -1) == []
 
 
-def test_it_has_begun_with_its_first_batch(log: Any, checkpoint: Checkpoint) -> None:
+def test_it_has_begun_with_its_first_batch(log, checkpoint):
     """What a kill leaves of offsets that were being written is no batch."""
     log.source(0, [name(0)])
     (log.path / "offsets").mkdir()
@@ -56,7 +56,7 @@ def test_it_has_begun_with_its_first_batch(log: Any, checkpoint: Checkpoint) -> 
     assert checkpoint.begun
 
 
-def test_batches_are_not_entries(log: Any, checkpoint: Checkpoint) -> None:
+def test_batches_are_not_entries(log, checkpoint):
     """A batch has the files of the entries that its offset adds: none, one or many."""
     for entry in range(4):
         log.source(entry, [name(entry)])
@@ -67,13 +67,13 @@ def test_batches_are_not_entries(log: Any, checkpoint: Checkpoint) -> None:
     assert names(checkpoint.batch_files(2)) == [name(1), name(2), name(3)]
 
 
-def test_a_batch_before_any_file(log: Any, checkpoint: Checkpoint) -> None:
+def test_a_batch_before_any_file(log, checkpoint):
     """Spark writes a dash where a source has no offset yet."""
     log.offset(0, -1)
     assert checkpoint.batch_files(0) == []
 
 
-def test_compact_entries_stand_for_all_before(log: Any, checkpoint: Checkpoint) -> None:
+def test_compact_entries_stand_for_all_before(log, checkpoint):
     """Whether an entry has a file of its own or not, its names are found, once."""
     log.source(9, [name(9)], compact={n: [name(n)] for n in range(9)})
     log.source(10, [name(10)])
@@ -82,7 +82,7 @@ def test_compact_entries_stand_for_all_before(log: Any, checkpoint: Checkpoint) 
     assert names(checkpoint.files(8, 9)) == [name(9)]
 
 
-def test_all_names_of_the_log(log: Any, checkpoint: Checkpoint) -> None:
+def test_all_names_of_the_log(log, checkpoint):
     """Also of an entry for which there is no batch yet; checksums have none."""
     assert checkpoint.names() == set()
     log.source(9, [name(9)], compact={n: [name(n)] for n in range(9)})
@@ -90,7 +90,7 @@ def test_all_names_of_the_log(log: Any, checkpoint: Checkpoint) -> None:
     assert checkpoint.names() == {name(n) for n in range(11)}
 
 
-def test_only_commits_count(log: Any, checkpoint: Checkpoint) -> None:
+def test_only_commits_count(log, checkpoint):
     """A batch with offsets and no commit is not committed; checksums are no batches."""
     for batch in range(12):
         log.offset(batch, batch)
@@ -98,7 +98,7 @@ def test_only_commits_count(log: Any, checkpoint: Checkpoint) -> None:
     assert checkpoint.committed == 10
 
 
-def test_a_missing_entry_is_an_error(log: Any, checkpoint: Checkpoint) -> None:
+def test_a_missing_entry_is_an_error(log, checkpoint):
     """Rather stop than take a batch for smaller than it is."""
     log.source(0, [name(0)])
     with pytest.raises(Broken, match="entry 1 is missing"):
@@ -106,9 +106,7 @@ def test_a_missing_entry_is_an_error(log: Any, checkpoint: Checkpoint) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "v2\n{}\n{}", "v1", 'v1\n{}\n{"logOff'])
-def test_damaged_offsets_are_an_error(
-    log: Any, checkpoint: Checkpoint, text: str
-) -> None:
+def test_damaged_offsets_are_an_error(log, checkpoint, text):
     """Cut short by a power cut, or written by a Spark that we do not know."""
     log.offset(0, 0)
     (log.path / "offsets" / "0").write_text(text)
@@ -116,7 +114,7 @@ def test_damaged_offsets_are_an_error(
         checkpoint.offset(0)
 
 
-def test_a_log_that_a_power_cut_has_emptied(log: Any, checkpoint: Checkpoint) -> None:
+def test_a_log_that_a_power_cut_has_emptied(log, checkpoint):
     """Whoever looks for files of another directory is told what to do, too."""
     log.source(0, [name(0)])
     (log.path / "sources" / "0" / "0").write_text("")
@@ -124,14 +122,14 @@ def test_a_log_that_a_power_cut_has_emptied(log: Any, checkpoint: Checkpoint) ->
         checkpoint.directories()
 
 
-def test_a_foreign_file_is_an_error(log: Any, checkpoint: Checkpoint) -> None:
+def test_a_foreign_file_is_an_error(log, checkpoint):
     """Without lsns in its name a file's events can not be counted."""
     log.source(0, ["events-mine.parquet"])
     with pytest.raises(Broken, match=r"events-mine\.parquet"):
         checkpoint.files(-1, 0)
 
 
-def test_sync_reaches_all_that_a_batch_rests_on(log: Any) -> None:
+def test_sync_reaches_all_that_a_batch_rests_on(log):
     """Offsets, commit and source entries, their checksums and folders."""
     synced: set[str] = set()
 
@@ -154,7 +152,7 @@ def test_sync_reaches_all_that_a_batch_rests_on(log: Any) -> None:
     }
 
 
-def test_a_retired_checkpoint_is_gone(log: Any, checkpoint: Checkpoint) -> None:
+def test_a_retired_checkpoint_is_gone(log, checkpoint):
     """Nothing is left that Spark could take for a query, and what a crash left goes."""
     log.source(0, [name(0)])
     log.offset(0, 0)

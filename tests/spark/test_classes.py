@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -38,9 +37,7 @@ def java(tmp_path: Path) -> Java:
     return Java(program.parents[1], 17, "here", program)
 
 
-def test_another_java_or_spark_has_another_one(
-    spark: Path, java: Java, tmp_path: Path
-) -> None:
+def test_another_java_or_spark_has_another_one(spark, java, tmp_path):
     """What Java would not take is not looked at, so it is made anew."""
     one = Archive(java, tmp_path)
     assert Archive(java, tmp_path).path == one.path
@@ -51,7 +48,7 @@ def test_another_java_or_spark_has_another_one(
     assert Archive(java, tmp_path).path not in (one.path, other.path)
 
 
-def test_who_uses_it(spark: Path, java: Java, tmp_path: Path) -> None:
+def test_who_uses_it(spark, java, tmp_path):
     """Whoever has it, unless Java is told of another one; an empty file is one that could
     not be made, which is not tried again."""
     archive = Archive(java, tmp_path)
@@ -78,12 +75,7 @@ def test_who_uses_it(spark: Path, java: Java, tmp_path: Path) -> None:
     assert told.endswith("-Dmine=1")
 
 
-def test_those_that_nobody_uses_go(
-    spark: Path,
-    java: Java,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_those_that_nobody_uses_go(spark, java, tmp_path, monkeypatch):
     """After a month; each use counts.  What can not be made says why."""
     used, old = Archive(java, tmp_path), tmp_path / "spark-classes-0123456789ab.jsa"
     used.path.write_text("classes")
@@ -109,7 +101,7 @@ def test_those_that_nobody_uses_go(
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.long
-def test_one_that_is_made(tmp_path: Path, settings_file: Callable[..., Path]) -> None:
+def test_one_that_is_made(tmp_path, settings_file):
     """By a real Java, whole under its name, and nothing else is left; it is not made twice.
     The Java of a job maps it."""
     env = {**environment(), **EVERY_JAVA, "XDG_CACHE_HOME": str(tmp_path)}

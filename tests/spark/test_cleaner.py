@@ -77,7 +77,7 @@ def spool(tmp_path: Path, logs: Callable[[str], Any]) -> Spool:
     return Spool(tmp_path / "data", logs)
 
 
-def test_a_file_goes_when_its_batch_is_committed(spool: Spool) -> None:
+def test_a_file_goes_when_its_batch_is_committed(spool):
     """Batch by batch."""
     cleaner = spool.cleaner()
     assert cleaner.run() == []
@@ -107,7 +107,7 @@ class Noting(Lake):
         super().rename(old, new)
 
 
-def test_what_says_that_a_file_is_done_is_durable_before_it_goes(spool: Spool) -> None:
+def test_what_says_that_a_file_is_done_is_durable_before_it_goes(spool):
     """After a power cut Spark would else take a batch anew, of files that are gone."""
     disk = Noting()
     cleaner = spool.cleaner(disk=disk)
@@ -120,20 +120,20 @@ def test_what_says_that_a_file_is_done_is_durable_before_it_goes(spool: Spool) -
     assert disk.before >= logs
 
 
-def test_offsets_alone_free_nothing(spool: Spool) -> None:
+def test_offsets_alone_free_nothing(spool):
     """A batch that began may be run again, and needs its files then."""
     assert spool.cleaner().run() == []
     assert spool.left() == spool.files
 
 
-def test_the_tables_must_have_it_too(spool: Spool) -> None:
+def test_the_tables_must_have_it_too(spool):
     """Whatever Spark's logs say: what the ledger does not know stays."""
     spool.commit(4)
     spool.in_tables = Ranges({"gw": {A: [(1, 2 * SIZE + 3)]}})
     assert sorted(spool.cleaner().run()) == spool.files[:2]
 
 
-def test_deleting_leaves_no_copy(spool: Spool) -> None:
+def test_deleting_leaves_no_copy(spool):
     """With spool.after = delete there is no archive at all."""
     spool.commit(0)
     assert spool.cleaner(archive=False).run() == spool.files[:1]
@@ -141,13 +141,13 @@ def test_deleting_leaves_no_copy(spool: Spool) -> None:
     assert not spool.archive.exists()
 
 
-def test_a_killed_job_leaks_nothing(spool: Spool) -> None:
+def test_a_killed_job_leaks_nothing(spool):
     """Committed before the kill and not taken out: the next start does it."""
     spool.commit(3)
     assert sorted(spool.cleaner().run()) == spool.files[:4]
 
 
-def test_a_start_reads_compacted_logs(spool: Spool) -> None:
+def test_a_start_reads_compacted_logs(spool):
     """After many batches the old entries are in one file only."""
     log = spool.query.path / "sources" / "0"
     for path in log.iterdir():
@@ -157,7 +157,7 @@ def test_a_start_reads_compacted_logs(spool: Spool) -> None:
     assert sorted(spool.cleaner().run()) == spool.files
 
 
-def test_what_is_not_the_gateways_stays(spool: Spool) -> None:
+def test_what_is_not_the_gateways_stays(spool):
     """Hidden names are not there yet, and other names are none of our business."""
     spool.commit(4)
     others = [f".{name(9)}", name(9), "notes.txt"]
@@ -167,7 +167,7 @@ def test_what_is_not_the_gateways_stays(spool: Spool) -> None:
     assert spool.left() == sorted(others)
 
 
-def test_a_file_published_again_goes_again(spool: Spool) -> None:
+def test_a_file_published_again_goes_again(spool):
     """The same name has the same events; Spark will not look at it a second time."""
     spool.commit(4)
     spool.cleaner().run()
@@ -176,7 +176,7 @@ def test_a_file_published_again_goes_again(spool: Spool) -> None:
     assert spool.archived() == spool.files
 
 
-def test_what_is_redacted_in_the_archive_stays_so(spool: Spool) -> None:
+def test_what_is_redacted_in_the_archive_stays_so(spool):
     """A file that comes again has in clear what somebody has had deleted."""
     spool.commit(4)
     spool.cleaner().run()
@@ -187,7 +187,7 @@ def test_what_is_redacted_in_the_archive_stays_so(spool: Spool) -> None:
     assert spool.left() == []
 
 
-def test_what_goes_to_the_archive_is_told_before(spool: Spool) -> None:
+def test_what_goes_to_the_archive_is_told_before(spool):
     """By then it is still where it was; without an archive nobody asks."""
     spool.commit(0)
     told: list[tuple[list[str], list[str]]] = []

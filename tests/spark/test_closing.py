@@ -58,9 +58,7 @@ def saved(ledger: Ledger, lake: Path) -> None:
 
 
 @pytest.mark.parametrize(("starts", "nodes"), [(10_080, 1), (60, 200)])
-def test_a_commit_is_no_larger_for_more_starts(
-    lake: Path, starts: int, nodes: int
-) -> None:
+def test_a_commit_is_no_larger_for_more_starts(lake, starts, nodes):
     """A pod that restarts each minute for a week; 200 nodes that do so daily: in a year that
     are 73,000 incarnations.  What each gave is known all the same."""
     closing = Closing(lake, Lake())
@@ -82,7 +80,7 @@ def test_a_commit_is_no_larger_for_more_starts(
     assert sum(len(lives) for lives in records.values()) == starts * nodes
 
 
-def test_a_file_that_comes_late_reopens_its_incarnation(lake: Path) -> None:
+def test_a_file_that_comes_late_reopens_its_incarnation(lake):
     """Above the end, which somebody vouched for: what comes is in the ledger beside it, and
     goes with the next thousand."""
     closing = Closing(lake, Lake())
@@ -101,7 +99,7 @@ def test_a_file_that_comes_late_reopens_its_incarnation(lake: Path) -> None:
     ) == len(ledger.committed)
 
 
-def test_only_who_has_ended_is_closed(lake: Path) -> None:
+def test_only_who_has_ended_is_closed(lake):
     """Whoever has no successor stays, and who lacks events below its end, and who is
     derived."""
     closing = Closing(lake, Lake())
@@ -123,7 +121,7 @@ def test_only_who_has_ended_is_closed(lake: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["missing", "changed"])
-def test_a_missing_file_stops_the_job(lake: Path, how: str) -> None:
+def test_a_missing_file_stops_the_job(lake, how):
     """By its name, and what to do; and the audit says so, too."""
     closing = Closing(lake, Lake())
     ledger, _ = started(Ledger(), closing, MOST_OPEN + 1)
@@ -140,9 +138,7 @@ def test_a_missing_file_stops_the_job(lake: Path, how: str) -> None:
         stored.committed(lake)
 
 
-def test_a_job_on_an_empty_disk_has_them_from_the_bucket(
-    lake: Path, tmp_path: Path
-) -> None:
+def test_a_job_on_an_empty_disk_has_them_from_the_bucket(lake, tmp_path):
     """Its tables are elsewhere, and so is its ledger."""
     bucket: Any = MemoryBucket()
     first = Closing(lake, Lake(), bucket)
@@ -155,7 +151,7 @@ def test_a_job_on_an_empty_disk_has_them_from_the_bucket(
     assert other.whole(Ledger.parse(words, "a commit")) == again
 
 
-def test_a_ledger_of_the_last_format_is_read(lake: Path) -> None:
+def test_a_ledger_of_the_last_format_is_read(lake):
     """Once; what is written is form 1."""
     path = lake / stored.INTERNAL / "events.json"
     ledger = Ledger().after("q", 0, Ranges({"gw": {"a" * 10: [(1, 9)]}}), {})

@@ -129,14 +129,14 @@ def world(
 @pytest.mark.parametrize("point", ["begun", "committed", "counted"])
 @pytest.mark.parametrize("checkpoint", ["kept", "lost"])
 def test_killed_at_any_point_each_event_is_there_and_counted_once(
-    world: World, point: str, checkpoint: str
-) -> None:
+    world, point, checkpoint
+):
     """Counts that were cut off come at the next start, or by a repeated batch."""
     world.survive(point, 3, lost=checkpoint == "lost")
     world.check_complete()
 
 
-def test_counts_that_were_cut_off_come_at_the_start(world: World) -> None:
+def test_counts_that_were_cut_off_come_at_the_start(world):
     """No batch has to come for that."""
     world.cut = "committed"
     with pytest.raises(PowerCut):
@@ -147,7 +147,7 @@ def test_counts_that_were_cut_off_come_at_the_start(world: World) -> None:
     assert len(world.stats.rows()) == SIZE
 
 
-def test_a_file_that_vanished_stops_it(world: World) -> None:
+def test_a_file_that_vanished_stops_it(world):
     """Its events are promised by its name; nothing is committed without them."""
     (world.spool.path / world.spool.names()[0]).unlink()
     sink = world.sink()
@@ -159,7 +159,7 @@ def test_a_file_that_vanished_stops_it(world: World) -> None:
     assert world.events.commits == []
 
 
-def test_counts_of_events_that_are_not_there_are_refused(world: World) -> None:
+def test_counts_of_events_that_are_not_there_are_refused(world):
     """Somebody has set back one table of the two: counting on would count twice."""
     world.run(3)
     world.events.commits.clear()
@@ -169,9 +169,7 @@ def test_counts_of_events_that_are_not_there_are_refused(world: World) -> None:
 
 
 @pytest.mark.usefixtures("world")
-def test_what_was_deleted_on_purpose_stays_so_where_a_ledger_is_lost(
-    tmp_path: Path,
-) -> None:
+def test_what_was_deleted_on_purpose_stays_so_where_a_ledger_is_lost(tmp_path):
     """It is made of the rows, which say nothing of what is gone: that would come again."""
     table = Table("events", [Ranges({"gw": {A: [(1, 4)]}})], lost=7)
     found = opened(table, Closing(tmp_path, Lake()), gone=Ranges({"gw": {A: [(5, 9)]}}))
@@ -179,7 +177,7 @@ def test_what_was_deleted_on_purpose_stays_so_where_a_ledger_is_lost(
     assert found.sequence == 7
 
 
-def test_what_was_deleted_on_purpose_is_left_out(world: World) -> None:
+def test_what_was_deleted_on_purpose_is_left_out(world):
     """Also where its file comes again, from an archive."""
     sink = world.sink()
     sink.recover()

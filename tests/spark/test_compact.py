@@ -86,7 +86,7 @@ def files(lake: Path, day: str = "2026-03-01") -> list[Path]:
     return sorted((lake / "events").glob(f"*/date={day}/*"))
 
 
-def test_a_day_becomes_one_file(lake: Path) -> None:
+def test_a_day_becomes_one_file(lake):
     """Every row once, in order; the open day is left alone; a second time does nothing."""
     before = seen(lake)
     (done,) = compact(lake, Lake(), before=BEFORE)
@@ -101,7 +101,7 @@ def test_a_day_becomes_one_file(lake: Path) -> None:
 
 
 @pytest.mark.slow
-def test_files_of_a_day_are_few_however_many_batches(tmp_path: Path) -> None:
+def test_files_of_a_day_are_few_however_many_batches(tmp_path):
     """A batch a second makes a file a second, table and protocol; once the day is over there
     is one of each, and every row and count as before."""
     batches, lake = some_of(1500, 240), tmp_path / "lake"
@@ -125,7 +125,7 @@ def test_files_of_a_day_are_few_however_many_batches(tmp_path: Path) -> None:
     assert sum(counted["events"].to_pylist()) == 2 * batches * 5
 
 
-def test_files_with_other_columns_stay_apart(lake: Path) -> None:
+def test_files_with_other_columns_stay_apart(lake):
     """A day in which `spark.columns` changed has a file for each set of columns: which rows
     never had one must be seen, or nobody could make it for them."""
     for batch in (21, 22):
@@ -139,7 +139,7 @@ def test_files_with_other_columns_stay_apart(lake: Path) -> None:
     assert list(compact(lake, Lake(), before=BEFORE)) == []
 
 
-def test_large_files_stay(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_files_stay(lake, monkeypatch):
     """They are not read again, only the small ones beside them."""
     large = put(lake, 30, pa.concat_tables([rows(n) for n in range(30, 90)]))
     monkeypatch.setattr("gateway.spark.later.compact.LARGE", large.stat().st_size)
@@ -151,7 +151,7 @@ def test_large_files_stay(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert large.stat().st_ino == inode
 
 
-def test_counts_are_added_up(lake: Path) -> None:
+def test_counts_are_added_up(lake):
     """A row for each window is left, with the same sums."""
     folder = lake / "stats" / "protocol=lumberjack" / "date=2026-03-01"
     folder.mkdir(parents=True)
@@ -165,9 +165,7 @@ def test_counts_are_added_up(lake: Path) -> None:
     assert table.schema.equals(counts(0).schema)
 
 
-def test_what_arrives_meanwhile_is_kept(
-    lake: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_arrives_meanwhile_is_kept(lake, monkeypatch):
     """The last batch of a day, or one of a late gateway, lands in a day that is being
     rewritten: it stays beside what was made of the rest, which was not done in vain."""
     from gateway.spark.later import compact as module
@@ -187,9 +185,7 @@ def test_what_arrives_meanwhile_is_kept(
     assert [done.before for done in compact(lake, Lake(), before=BEFORE)] == [2]
 
 
-def test_what_is_taken_away_meanwhile_stays_away(
-    lake: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_taken_away_meanwhile_stays_away(lake, monkeypatch):
     """Rows that were put through again are in another table by now."""
     from gateway.spark.later import compact as module
 
@@ -206,7 +202,7 @@ def test_what_is_taken_away_meanwhile_stays_away(
 
 
 @pytest.mark.parametrize("kind", ["moves", "remove", "damaged"])
-def test_an_unfinished_batch_comes_first(lake: Path, kind: str) -> None:
+def test_an_unfinished_batch_comes_first(lake, kind):
     """Its manifest says names that must still be there; of one with files elsewhere
     nobody need wait, or a job that is always at a batch would never let it begin."""
     staged = lake / ".gateway" / "staging" / "events" / "7"
@@ -228,9 +224,7 @@ def test_an_unfinished_batch_comes_first(lake: Path, kind: str) -> None:
     assert [done.before for done in compact(lake, Lake(), before=BEFORE)] == [20]
 
 
-def test_a_file_ends_once_it_is_large(
-    lake: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_ends_once_it_is_large(lake, monkeypatch):
     """A day of a terabyte is no one file; the large ones are not read again."""
     monkeypatch.setattr("gateway.spark.later.compact._GROUP_BYTES", 1)
     monkeypatch.setattr("gateway.spark.later.compact.LARGE", 5_000)
@@ -245,9 +239,7 @@ def test_a_file_ends_once_it_is_large(
     assert large <= {path.stat().st_ino for path in files(lake)}
 
 
-def test_counts_of_ten_thousand_channels(
-    lake: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_counts_of_ten_thousand_channels(lake, monkeypatch):
     """More rows than are held at once: some windows get a few rows, and the sums stay."""
     monkeypatch.setattr("gateway.spark.later.compact._COUNTS", 150)
     folder = lake / "stats" / "protocol=lumberjack" / "date=2026-03-01"
@@ -275,7 +267,7 @@ def test_counts_of_ten_thousand_channels(
     assert max(held) <= 150 + 50
 
 
-def test_a_file_is_as_old_as_its_rows(lake: Path) -> None:
+def test_a_file_is_as_old_as_its_rows(lake):
     """Whoever looks for the newest rows by the files' times is told no new ones."""
     for age, path in enumerate(files(lake)):
         os.utime(path, (1e9 - age, 1e9 - age))
@@ -286,7 +278,7 @@ def test_a_file_is_as_old_as_its_rows(lake: Path) -> None:
 
 @pytest.mark.parametrize("left", range(3))
 @pytest.mark.parametrize("late", [False, True])
-def test_a_swap_that_a_crash_has_cut_in_two(lake: Path, left: int, late: bool) -> None:
+def test_a_swap_that_a_crash_has_cut_in_two(lake, left, late):
     """On a file system that takes steps for it: a start of the job puts back what is not in
     place, also where a batch that came late has made the day's folder anew."""
     before = seen(lake)
@@ -313,7 +305,7 @@ class SmallDisk(Lake):
         return self.room
 
 
-def test_a_disk_that_is_nearly_full_is_left_alone(lake: Path) -> None:
+def test_a_disk_that_is_nearly_full_is_left_alone(lake):
     """The gateway needs it; as soon as there is room it is done."""
     disk, now = SmallDisk(), [0.0]
     done: list[Any] = []
@@ -343,9 +335,7 @@ def test_a_disk_that_is_nearly_full_is_left_alone(lake: Path) -> None:
     assert len(failed) == 1
 
 
-def test_a_full_disk_keeps_nobody_from_making_room(
-    lake: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_keeps_nobody_from_making_room(lake, monkeypatch):
     """Whoever deletes rows or days has the files for itself without writing a byte."""
 
     def full(*_: object) -> int:
@@ -357,7 +347,7 @@ def test_a_full_disk_keeps_nobody_from_making_room(
             pass
 
 
-def test_variants_are_left_alone(lake: Path) -> None:
+def test_variants_are_left_alone(lake):
     """pyarrow would forget that they are VARIANT."""
     for path in files(lake):
         table = pq.read_table(path)
@@ -367,7 +357,7 @@ def test_variants_are_left_alone(lake: Path) -> None:
     assert list(compact(lake, Lake(), before=BEFORE)) == []
 
 
-def test_variants_behind_other_files_are_left_alone(lake: Path) -> None:
+def test_variants_behind_other_files_are_left_alone(lake):
     """As on the day when `spark.body` has become another."""
     *_, one, last = files(lake)
     for path in (one, last):
@@ -413,9 +403,7 @@ class Fuse(Lake):
 
 @pytest.mark.parametrize("exchanges", [True, False])
 @pytest.mark.parametrize("left", range(8))
-def test_a_crash_leaves_the_old_or_the_new(
-    lake: Path, left: int, exchanges: bool
-) -> None:
+def test_a_crash_leaves_the_old_or_the_new(lake, left, exchanges):
     """And the next time it is done, on file systems that can swap and on others."""
     before = seen(lake)
     try:
@@ -428,7 +416,7 @@ def test_a_crash_leaves_the_old_or_the_new(
     assert len(files(lake)) == 1
 
 
-def test_readers_and_the_audit_go_on(lake: Path, tmp_path: Path) -> None:
+def test_readers_and_the_audit_go_on(lake, tmp_path):
     """A reader meanwhile sees every row once, or a file that is gone and lists again; the
     audit is complete at every moment."""
     over = threading.Event()
@@ -468,9 +456,7 @@ def test_readers_and_the_audit_go_on(lake: Path, tmp_path: Path) -> None:
     assert looks
 
 
-def test_the_audit_looks_at_the_current_day_first(
-    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_audit_looks_at_the_current_day_first(lake, tmp_path, monkeypatch):
     """What is rewritten while it reads the days before it has read by then: one look is
     enough, however long they take."""
     for batch in range(21, 26):
@@ -491,9 +477,7 @@ def test_the_audit_looks_at_the_current_day_first(
     assert read == ["date=2026-03-02"] * 6 + ["date=2026-03-01"] * 20
 
 
-def test_a_listing_in_the_moment_of_the_swap(
-    lake: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_listing_in_the_moment_of_the_swap(lake, monkeypatch):
     """Whoever opened the old folder, and reads its names when it is gone, finds none: whole
     batches are listed again."""
     (lake / ".gateway" / "events.json").write_text('{"sequence": 99}')
@@ -514,7 +498,7 @@ def test_a_listing_in_the_moment_of_the_swap(
     assert sum(pq.read_metadata(path).num_rows for path in found) == 210
 
 
-def test_it_begins_when_a_day_is_over(lake: Path) -> None:
+def test_it_begins_when_a_day_is_over(lake):
     """Once a day, and at the start for what was left."""
     days = [BEFORE]
     done: list[Any] = []
@@ -539,7 +523,7 @@ TODAY = date(2026, 3, 1)
 LAST = 1 << 40
 
 
-def test_the_current_day_has_few_files_at_any_hour() -> None:
+def test_the_current_day_has_few_files_at_any_hour():
     """At a batch a second, looked at every five seconds: never more than 200 in a folder,
     and no row is in more than three files over the day."""
     names: list[Path] = []
@@ -567,7 +551,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("few")
-def test_files_of_the_current_day_go_from_tier_to_tier(tmp_path: Path) -> None:
+def test_files_of_the_current_day_go_from_tier_to_tier(tmp_path):
     """Every row once at each look, and each file of a tier is left alone until there are
     enough; once the day is over they are one, in order."""
     lake = tmp_path / "lake"
@@ -587,7 +571,7 @@ def test_files_of_the_current_day_go_from_tier_to_tier(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("few")
-def test_what_is_not_committed_yet_is_not_rewritten(lake: Path) -> None:
+def test_what_is_not_committed_yet_is_not_rewritten(lake):
     """The files of a batch may be on their way to their names."""
     (done,) = compact_open(lake, Lake(), TODAY, upto=8)
     assert (done.before, done.after, done.rows) == (20, 12, 90)
@@ -598,7 +582,7 @@ def test_what_is_not_committed_yet_is_not_rewritten(lake: Path) -> None:
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("exchanges", [True, False])
 @pytest.mark.parametrize("left", range(8))
-def test_a_crash_in_the_current_day(lake: Path, left: int, exchanges: bool) -> None:
+def test_a_crash_in_the_current_day(lake, left, exchanges):
     """Leaves the old files or the new ones, and the next time goes on."""
     before = seen(lake)
     try:
@@ -613,7 +597,7 @@ def test_a_crash_in_the_current_day(lake: Path, left: int, exchanges: bool) -> N
 
 
 @pytest.mark.usefixtures("few")
-def test_the_job_looks_at_the_current_day(lake: Path) -> None:
+def test_the_job_looks_at_the_current_day(lake):
     """As soon as there are enough files, and not only when a day has ended; while somebody
     else rewrites files it waits for the next look."""
     now, done, failed = [0.0], list[Any](), list[Exception]()
@@ -657,7 +641,7 @@ class _Filler:
         yield f"made in {day}"
 
 
-def test_the_current_day_gets_its_columns_at_the_start(lake: Path) -> None:
+def test_the_current_day_gets_its_columns_at_the_start(lake):
     """Once, after what could not be done was tried again: all that comes later has them."""
     now, done, failed, filler = [0.0], list[Any](), list[Exception](), _Filler()
     compactor = Compactor(
@@ -679,12 +663,7 @@ def test_the_current_day_gets_its_columns_at_the_start(lake: Path) -> None:
     assert len(failed) == 1
 
 
-def test_the_command(
-    lake: Path,
-    tmp_path: Path,
-    settings_file: Callable[..., Path],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_command(lake, tmp_path, settings_file, capsys):
     """`gateway spark compact` needs no Spark and says what it did."""
     from gateway.cli import main
 

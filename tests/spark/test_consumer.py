@@ -76,12 +76,8 @@ def counted(table_rows: Any, tmp_path: Path) -> Callable[[], Counter[tuple[str, 
 
 
 def test_each_event_once_though_a_batch_comes_again(
-    spark: Any,
-    file: Path,
-    archive: SpoolFolder,
-    tmp_path: Path,
-    counted: Callable[[], Counter[tuple[str, int]]],
-) -> None:
+    spark, file, archive, tmp_path, counted
+):
     """The job ends after its work and before Spark knows of that; files of what is
     committed go meanwhile, and those that it asks for again are there.
     """
@@ -126,12 +122,8 @@ def test_each_event_once_though_a_batch_comes_again(
 
 
 def test_a_query_without_our_package_says_what_it_has_committed(
-    spark: Any,
-    file: Path,
-    archive: SpoolFolder,
-    tmp_path: Path,
-    counted: Callable[[], Counter[tuple[str, int]]],
-) -> None:
+    spark, file, archive, tmp_path, counted
+):
     """The query of docs/consumers.md, as it stands but for its paths; and then, by
     `gateway spool done --checkpoint`, those files go, and no other.
     """
@@ -151,12 +143,8 @@ def test_a_query_without_our_package_says_what_it_has_committed(
 
 @pytest.mark.long
 def test_what_a_rebuilt_node_brings_stays_until_it_is_read(
-    spark: Any,
-    file: Path,
-    archive: SpoolFolder,
-    tmp_path: Path,
-    counted: Callable[[], Counter[tuple[str, int]]],
-) -> None:
+    spark, file, archive, tmp_path, counted
+):
     """Its lsns begin at 1 again, and the query had these of its earlier life."""
 
     def run() -> None:
@@ -186,7 +174,7 @@ def test_what_a_rebuilt_node_brings_stays_until_it_is_read(
     assert list(archive.path.iterdir()) == [last]
 
 
-def test_who_is_not_named_is_refused(file: Path) -> None:
+def test_who_is_not_named_is_refused(file):
     """Nobody would keep its files."""
     with pytest.raises(ValueError, match="other is not in"):
         consume(None, str(file), "other", lambda *_: None)  # type: ignore[arg-type]
@@ -203,12 +191,8 @@ def start(file: Path, tmp_path: Path) -> Iterator[Callable[[], Any]]:
 @pytest.mark.slow
 @pytest.mark.long
 def test_the_recipe_loses_and_doubles_nothing_when_it_is_killed(
-    start: Callable[[], Any],
-    file: Path,
-    archive: SpoolFolder,
-    counted: Callable[[], Counter[tuple[str, int]]],
-    tmp_path: Path,
-) -> None:
+    start, file, archive, counted, tmp_path
+):
     """With Java and all, wherever it is just then, while a gateway publishes and removes."""
     job: subprocess.Popen[str] = start()
     archive.events("gw", 1, 10)

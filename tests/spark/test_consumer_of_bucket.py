@@ -133,9 +133,7 @@ def reads(job: subprocess.Popen[str], gateway: Gateway, batches: int) -> None:
     eventually(done, f"batch {batches}", seconds=MINUTES)
 
 
-def test_each_event_of_a_bucket_once_though_the_job_is_killed(
-    gateway: Gateway, start: Callable[[], Any], tmp_path: Path
-) -> None:
+def test_each_event_of_a_bucket_once_though_the_job_is_killed(gateway, start, tmp_path):
     """While a gateway puts files there and removes what was read: none goes that is asked
     for again, the newest stays, and what its checkpoint has is said anew where the mark
     is lost."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import date
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -49,7 +47,7 @@ def drop_odd(day: Day) -> Change | None:
     return Change(going, len(going))
 
 
-def test_a_transform_is_one_function(tmp_path: Path) -> None:
+def test_a_transform_is_one_function(tmp_path):
     """It is called for the days that are wanted, the oldest first, and a second time finds
     nothing; folders with other names are left alone."""
     lake = tmp_path / "lake"
@@ -75,12 +73,8 @@ def without_peers(rows: DataFrame) -> DataFrame:
 
 @pytest.mark.spark
 def test_a_function_of_rows_rewrites_each_day(
-    run_once: Callable[[], object],
-    spark: Any,
-    spool: Any,
-    config: SimpleNamespace,
-    table_rows: Callable[..., list[dict[str, Any]]],
-) -> None:
+    run_once, spark, spool, config, table_rows
+):
     """Events and flawed ones, each row once, and all else of them as it was."""
     for day in range(2):
         first, at = 1 + 3 * day, 1_772_366_400_000_000 + day * DAY_MICROS
@@ -101,7 +95,7 @@ def test_a_function_of_rows_rewrites_each_day(
     assert rows() == [row | {"peer": ""} for row in before]
 
 
-def test_a_day_with_a_damaged_file_keeps_no_other_from_its_turn(tmp_path: Path) -> None:
+def test_a_day_with_a_damaged_file_keeps_no_other_from_its_turn(tmp_path):
     """It stays as it is, and is named."""
     lake = tmp_path / "lake"
     (lake / ".gateway").mkdir(parents=True)

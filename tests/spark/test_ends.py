@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
 from contextlib import nullcontext
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,12 +21,7 @@ from gateway.store.readers.lake import health_path
     ("why", "status"),
     [(None, 0), (job.Stopped(), 0), (KeyboardInterrupt(), 0), (Failed("no disk"), 1)],
 )
-def test_its_exit_status(
-    settings_file: Callable[..., Path],
-    monkeypatch: pytest.MonkeyPatch,
-    why: BaseException | None,
-    status: int,
-) -> None:
+def test_its_exit_status(settings_file, monkeypatch, why, status):
     """0 where it was stopped, or is done; a unit that is to restart it goes by this."""
 
     def run(config: Any, *_: Any, **__: Any) -> None:
@@ -53,9 +46,7 @@ def test_its_exit_status(
         (OSError("no disk"), "failed", 1),
     ],
 )
-def test_what_it_leaves_word_of(
-    tmp_path: Path, why: BaseException, state: str, failures: int
-) -> None:
+def test_what_it_leaves_word_of(tmp_path, why, state, failures):
     """Who was asked to stop has not failed, wherever in its start it was."""
     said: list[Any] = []
 

@@ -91,9 +91,7 @@ def seen(lake: Path, table: str) -> Counter[tuple[date, str]]:
     return Counter((str(row["date"]), row["protocol"]) for row in rows)
 
 
-def test_whole_days_go_and_the_audit_knows(
-    lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_whole_days_go_and_the_audit_knows(lake, tmp_path, capsys):
     """Of the tables that are named, the days before the first that stays; the audit says how
     many days and events, and is complete."""
     done = list(expire(lake, Lake(), FIRST))
@@ -120,7 +118,7 @@ def test_whole_days_go_and_the_audit_knows(
     assert (counts["deleted_events"], counts["deletions_unfinished"]) == (0, 0)
 
 
-def test_all_days_of_a_node_may_have_gone(lake: Path, tmp_path: Path) -> None:
+def test_all_days_of_a_node_may_have_gone(lake, tmp_path):
     """What it gave is still asked for, and accounted for."""
     everything = dict.fromkeys(("events", "quarantine"), date(2027, 1, 1))
     list(expire(lake, Lake(), everything))
@@ -130,7 +128,7 @@ def test_all_days_of_a_node_may_have_gone(lake: Path, tmp_path: Path) -> None:
     assert (node.first, node.last, report.expired) == (1, 180, 180)
 
 
-def test_what_is_missing_beside_it_is_still_a_hole(lake: Path, tmp_path: Path) -> None:
+def test_what_is_missing_beside_it_is_still_a_hole(lake, tmp_path):
     """Somebody has removed a day that was not to go."""
     list(expire(lake, Lake(), FIRST))
     for path in (lake / "events").glob(f"*/date={DAYS[4]}/*"):
@@ -140,7 +138,7 @@ def test_what_is_missing_beside_it_is_still_a_hole(lake: Path, tmp_path: Path) -
     assert sum(node.holes.size for node in report.nodes) == 2 * SIZE
 
 
-def test_what_came_late_is_written_down_too(lake: Path) -> None:
+def test_what_came_late_is_written_down_too(lake):
     """A batch lands in a day that is on its way out: it goes with its name, or stays."""
     late = iter([lambda: put(lake, "events", DAYS[0], 501)])
 
@@ -153,7 +151,7 @@ def test_what_came_late_is_written_down_too(lake: Path) -> None:
     assert str(DAYS[0]) not in {day for day, _ in seen(lake, "events")}
 
 
-def test_a_batch_that_came_late_is_finished_first(lake: Path) -> None:
+def test_a_batch_that_came_late_is_finished_first(lake):
     """Its files have their names, and the ledger is not told yet: without them no start could
     finish it."""
     put(lake, "events", DAYS[0], 901)
@@ -171,9 +169,7 @@ def test_a_batch_that_came_late_is_finished_first(lake: Path) -> None:
 
 @pytest.mark.parametrize("point", ["written down", "replaced", "removed"])
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_crash_leaves_whole_days(
-    lake: Path, tmp_path: Path, point: str, times: int
-) -> None:
+def test_a_crash_leaves_whole_days(lake, tmp_path, point, times):
     """Whatever it has cut off, a folder is there whole or not at all, the audit is complete,
     and the next time goes on."""
     left = [times]
@@ -193,9 +189,7 @@ def test_a_crash_leaves_whole_days(
     assert audit(Directories.under(tmp_path)).expired == 60
 
 
-def test_a_placeholder_of_a_lost_event_is_none_that_expired(
-    lake: Path, tmp_path: Path
-) -> None:
+def test_a_placeholder_of_a_lost_event_is_none_that_expired(lake, tmp_path):
     """The journal lost it: no retention makes that good."""
     [path] = (lake / "events").glob(f"protocol=rsio/date={DAYS[0]}/*")
     rows = pq.read_table(path)
@@ -252,7 +246,7 @@ list(expire(lake, Lake(), {"events": first}, point=point))
 """
 
 
-def test_killed_under_the_eyes_of_a_reader(lake: Path, tmp_path: Path) -> None:
+def test_killed_under_the_eyes_of_a_reader(lake, tmp_path):
     """Who looks all the while, by a listing or by `gateway.spark.reading`, sees each day of a
     protocol whole or not at all, and no row twice."""
     for day in DAYS:  # two files a day
@@ -281,14 +275,14 @@ def test_killed_under_the_eyes_of_a_reader(lake: Path, tmp_path: Path) -> None:
     assert len(seen(lake, "events")) == 2
 
 
-def test_days_are_counted_from_their_end() -> None:
+def test_days_are_counted_from_their_end():
     """A day goes once all of it is older; what has no key stays for ever."""
     kept = SimpleNamespace(events=86_400.0, quarantine=None, stats=10 * 86_400.0)
     now = datetime(2026, 3, 11, 12, tzinfo=UTC)
     assert limits(kept, now) == {"events": date(2026, 3, 10), "stats": date(2026, 3, 1)}
 
 
-def test_by_itself_when_a_day_ends() -> None:
+def test_by_itself_when_a_day_ends():
     """Once for each day, at the start too, and again some minutes after it failed."""
     now, clock = [datetime(2026, 3, 11, 12, tzinfo=UTC)], [0.0]
     asked: list[Any] = []
@@ -328,7 +322,7 @@ def test_by_itself_when_a_day_ends() -> None:
 
 
 @given(st.lists(st.integers(1, 60)), st.lists(st.integers(1, 60)))
-def test_ranges_and_rows_agree(lsns: list[int], wanted: list[int]) -> None:
+def test_ranges_and_rows_agree(lsns, wanted):
     """Lsns in any order, with doubles, are the same set as ranges; and a row is chosen if and
     only if its name is among those that are wanted, of its own incarnation."""
     life, other = Life("gw", "a"), Life("gw", "b")
@@ -355,7 +349,7 @@ def test_ranges_and_rows_agree(lsns: list[int], wanted: list[int]) -> None:
     assert mask == [lsn in wanted for lsn in lsns] + [False] * len(lsns)
 
 
-def test_a_damaged_record_is_told(lake: Path, tmp_path: Path) -> None:
+def test_a_damaged_record_is_told(lake, tmp_path):
     """The audit says which file, and the job would not put events back."""
     list(expire(lake, Lake(), FIRST))
     path = folder_of(lake) / "expired.json"

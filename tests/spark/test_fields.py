@@ -128,7 +128,7 @@ def string(dice: random.Random, text: str) -> str:
     return whole.encode("utf-8", "backslashreplace").decode()
 
 
-def test_values_are_those_that_another_parser_finds(find: Find) -> None:
+def test_values_are_those_that_another_parser_finds(find):
     """Nested keys and flat ones at any level, keys twice, escapes, blanks, numbers as they
     are written."""
     dice = random.Random(7)
@@ -145,7 +145,7 @@ def test_values_are_those_that_another_parser_finds(find: Find) -> None:
     assert some > 300
 
 
-def test_whatever_is_no_json_is_still_text(find: Find) -> None:
+def test_whatever_is_no_json_is_still_text(find):
     """Cut anywhere, or with any byte changed: the text is kept, and nothing raises."""
     dice = random.Random(8)
     broken = [b"", b"\xff", b'{"a": "\xc3"}', b"[", b"{", b'"', b'{"a":"\\u12', b"{,}"]
@@ -169,7 +169,7 @@ def test_whatever_is_no_json_is_still_text(find: Find) -> None:
             assert set(row.values()) == {None}
 
 
-def test_values_are_found_as_deep_as_they_may_be(find: Find) -> None:
+def test_values_are_found_as_deep_as_they_may_be(find):
     """What has no flaw for its depth has its values, before the deepest one and behind it."""
     deep = "[" * (DEPTH - 2) + "]" * (DEPTH - 2)
     text = f'{{"a":1,"b":{{"c":{deep}}},"c":2}}'
@@ -178,7 +178,7 @@ def test_values_are_found_as_deep_as_they_may_be(find: Find) -> None:
     assert (row["a"], row["b.c"], row["c"]) == ("1", deep, "2")
 
 
-def test_of_a_list_the_first_object_counts(find: Find) -> None:
+def test_of_a_list_the_first_object_counts(find):
     """As Spark's own parser has it; values on their own have no keys."""
     rows = find([b' [ {"a": 1}, {"a": 2}]', b'"a"', b"1", b"null", b"[[1]]"])
     assert [row["a"] for row in rows] == ["1", None, None, None, None]
@@ -258,9 +258,7 @@ def by_python(text: str) -> int | None:
     return (at.replace(tzinfo=at.tzinfo or UTC) - EPOCH) // timedelta(microseconds=1)
 
 
-def test_instants_are_those_that_others_read(
-    instants: Callable[[list[str]], list[Any]],
-) -> None:
+def test_instants_are_those_that_others_read(instants):
     """Whatever Spark's cast or Python's reader of ISO 8601 understand as well, they read as
     the same."""
     dice = random.Random(9)
@@ -307,9 +305,7 @@ INSTANTS: list[tuple[str, str | None]] = [
 ]
 
 
-def test_instants_that_standards_allow(
-    instants: Callable[[list[str]], list[Any]],
-) -> None:
+def test_instants_that_standards_allow(instants):
     """RFC 3339 and ISO 8601: small letters, no seconds, basic, ordinal and week dates, a
     date alone, 24:00, leap seconds; what may be any number, or is half a date, is none."""
 
@@ -349,7 +345,7 @@ def changed(dice: random.Random, value: Any) -> Any:
     return "other" if value != "other" else 1
 
 
-def test_contents_are_told_whatever_the_order_of_keys(spark: Any) -> None:
+def test_contents_are_told_whatever_the_order_of_keys(spark):
     """An event that is sent again by a program whose maps have no order is the same; any
     other value, order of a list or level of a key is not, nor is what is no JSON."""
     dice = random.Random(10)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter, deque
-from collections.abc import Callable
+from collections import deque
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -54,7 +52,7 @@ def known(tmp_path: Path, now: list[float]) -> Fingerprints:
     return Fingerprints(tmp_path / "lake", 60.0, lambda: now[0])
 
 
-def test_the_first_one_stays(known: Fingerprints, tmp_path: Path) -> None:
+def test_the_first_one_stays(known, tmp_path):
     """Within a file, between files of a batch, between batches; null is no place."""
     one = put(tmp_path / "1", 1, [7, 8, None, 7, None])
     two = put(tmp_path / "2", 11, [9, 8])
@@ -65,7 +63,7 @@ def test_the_first_one_stays(known: Fingerprints, tmp_path: Path) -> None:
     )
 
 
-def test_a_batch_that_failed_was_not_there(known: Fingerprints, tmp_path: Path) -> None:
+def test_a_batch_that_failed_was_not_there(known, tmp_path):
     """It comes again, and is not its own double."""
     path = put(tmp_path / "1", 1, [7, 8])
     assert not list(known.resent([path]))
@@ -74,9 +72,7 @@ def test_a_batch_that_failed_was_not_there(known: Fingerprints, tmp_path: Path) 
     assert len(known.resent([path])) == 2
 
 
-def test_beyond_the_horizon(
-    known: Fingerprints, tmp_path: Path, now: list[float]
-) -> None:
+def test_beyond_the_horizon(known, tmp_path, now):
     """What came long ago is forgotten."""
     path = put(tmp_path / "1", 1, [7])
     known.resent([path])
@@ -87,9 +83,7 @@ def test_beyond_the_horizon(
     assert len(known.resent([path])) == 0
 
 
-def test_memory_is_bounded(
-    known: Fingerprints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_is_bounded(known, tmp_path, monkeypatch):
     """The oldest batches are forgotten first."""
     monkeypatch.setattr(fingerprints, "MOST", 5)
     for first in (1, 11, 21):
@@ -98,7 +92,7 @@ def test_memory_is_bounded(
     assert len(known.resent([put(tmp_path / "x", 91, [1, 2, 11, 12, 21, 22])])) == 4
 
 
-def test_a_start_remembers(tmp_path: Path) -> None:
+def test_a_start_remembers(tmp_path):
     """The tables are the memory."""
     folder = tmp_path / "lake" / "events" / "protocol=lumberjack" / "date=2026-03-01"
     put(folder / "part-0.parquet", 1, [7, 8])
@@ -108,9 +102,7 @@ def test_a_start_remembers(tmp_path: Path) -> None:
     )
 
 
-def test_a_start_remembers_no_more_than_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_remembers_no_more_than_is_kept(tmp_path, monkeypatch):
     """The newest rows of the newest files; a day that is compacted meanwhile does no
     harm, and hidden files are none."""
     monkeypatch.setattr(fingerprints, "MOST", 3)
@@ -137,9 +129,7 @@ def test_a_start_remembers_no_more_than_is_kept(
     assert [hashes.tolist() for _, hashes in known._known] == [[3, 103], [4, 104]]
 
 
-def test_a_long_horizon_is_looked_through_in_parts(
-    known: Fingerprints, tmp_path: Path, now: list[float]
-) -> None:
+def test_a_long_horizon_is_looked_through_in_parts(known, tmp_path, now):
     """A batch a second for as long as it reaches: no batch is looked for in thousands,
     and none is forgotten before its time."""
     now[0] = 100_000.0
@@ -161,14 +151,7 @@ def test_a_long_horizon_is_looked_through_in_parts(
 @pytest.mark.parametrize(
     "by", ["contents", pytest.param("place", marks=pytest.mark.long)]
 )
-def test_a_window_that_came_twice(
-    by: str,
-    run_once: Callable[[], object],
-    spool: Any,
-    config: SimpleNamespace,
-    table_rows: Callable[..., list[dict[str, Any]]],
-    lake_events: Callable[..., Counter[tuple[str, int]]],
-) -> None:
+def test_a_window_that_came_twice(by, run_once, spool, config, table_rows, lake_events):
     """`events` has each line once, `quarantine` its double, though the shipper's maps are
     in another order; what only shares its place is left alone: a file that begins anew, an
     inode that another file has, other fields, another time of reading (which is a double

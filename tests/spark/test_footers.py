@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -13,7 +12,7 @@ from gateway.store.names import parse_file_name
 _DAY = 86_400_000_000
 
 
-def test_the_days_on_which_events_came_are_counted(spool: Any) -> None:
+def test_the_days_on_which_events_came_are_counted(spool):
     """By which a batch may have a file open for each; where statistics lack, they may be
     any."""
     for number, day in enumerate((0, 0, 5, 400)):

@@ -86,7 +86,7 @@ def world(
     return made
 
 
-def test_each_batch_comes_once_with_its_number(world: World) -> None:
+def test_each_batch_comes_once_with_its_number(world):
     """1, 2, …: none of them repeated, each with the lsns that it has."""
     world.run(4)
     assert [one.batch for one in world.calls] == [1, 2, 3, 4]
@@ -100,8 +100,8 @@ def test_each_batch_comes_once_with_its_number(world: World) -> None:
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("checkpoint", ["kept", "lost"])
 def test_killed_at_any_point_the_same_rows_come_under_the_same_number(
-    world: World, point: str, checkpoint: str
-) -> None:
+    world, point, checkpoint
+):
     """Even with another division into batches: so an idempotent function has all once."""
     world.survive(point, 4, lost=checkpoint == "lost")
     assert world.received == world.spool.produced
@@ -111,7 +111,7 @@ def test_killed_at_any_point_the_same_rows_come_under_the_same_number(
     assert all(one.batch == 2 for one in again)
 
 
-def test_a_function_that_raises_is_named_and_gets_the_batch_again(world: World) -> None:
+def test_a_function_that_raises_is_named_and_gets_the_batch_again(world):
     """The job stops with its words; the next start hands the same batch over."""
     real = world.take
 
@@ -151,9 +151,7 @@ def settled(world: World, batch: int, *, written: bool) -> int:
 
 
 @pytest.mark.parametrize("size", [1, 2])
-def test_a_file_that_the_function_could_not_read_is_not_waited_for(
-    world: World, size: int
-) -> None:
+def test_a_file_that_the_function_could_not_read_is_not_waited_for(world, size):
     """It raised, so it has nothing of that number; the rest comes under it.  The file has
     a number of its own once it is mended."""
     real, failing = world.take, [True]
@@ -184,9 +182,7 @@ def test_a_file_that_the_function_could_not_read_is_not_waited_for(
 
 @pytest.mark.parametrize("point", ["intended", "called", "handed over"])
 @pytest.mark.parametrize("aside", [(0,), (0, 1)])
-def test_what_a_crash_has_left_unknown_is_asked(
-    world: World, point: str, aside: tuple[int, ...]
-) -> None:
+def test_what_a_crash_has_left_unknown_is_asked(world, point, aside):
     """Fewer rows under the same number would not be written where all of them are, and
     come again under another one once the file is mended: so the job stops, names batch
     and file, and either answer puts it right, mended or not."""
@@ -218,9 +214,7 @@ def test_what_a_crash_has_left_unknown_is_asked(
 
 
 @pytest.mark.parametrize("written", [True, False])
-def test_a_file_that_is_gone_from_such_a_batch_is_asked_for(
-    world: World, *, written: bool
-) -> None:
+def test_a_file_that_is_gone_from_such_a_batch_is_asked_for(world, *, written):
     """On a cluster only its footer was here, and goes when its object is another one: the
     job says which answer it needs."""
     world.cut = "called"
@@ -236,7 +230,7 @@ def test_a_file_that_is_gone_from_such_a_batch_is_asked_for(
     assert [one.rows for one in world.calls] == ([20] if written else [20, 10])
 
 
-def test_whoever_begins_anew_often_is_handed_over(world: World) -> None:
+def test_whoever_begins_anew_often_is_handed_over(world):
     """What the function has is known by incarnation and lsn, however many a node has had."""
     world.run(1, files=4)
     lives = [f"{a}{b}" * 5 for a, b in product("abcdefgh", repeat=2)]
@@ -251,7 +245,7 @@ def test_whoever_begins_anew_often_is_handed_over(world: World) -> None:
     assert sum(one.rows for one in world.calls) == 4 * SIZE + 2 * len(lives)
 
 
-def test_a_file_that_is_mended_comes_with_its_batch(world: World) -> None:
+def test_a_file_that_is_mended_comes_with_its_batch(world):
     """Without an answer: all rows of the number are there again."""
     world.cut = "called"
     with pytest.raises(PowerCut):
@@ -266,7 +260,7 @@ def test_a_file_that_is_mended_comes_with_its_batch(world: World) -> None:
     assert world.received == world.spool.produced
 
 
-def test_the_audit_takes_the_ledgers_word(world: World) -> None:
+def test_the_audit_takes_the_ledgers_word(world):
     """It can not read what the function has written, and says so."""
     world.run(4)
     report = audit(Directories.under(world.data))
@@ -277,7 +271,7 @@ def test_the_audit_takes_the_ledgers_word(world: World) -> None:
     ]
 
 
-def test_a_file_that_vanished_stops_it(world: World) -> None:
+def test_a_file_that_vanished_stops_it(world):
     """Its events are promised by its name; nothing is handed over without them."""
     (world.spool.path / world.spool.names()[0]).unlink()
     world.spool.events("gw", 1, 1)
@@ -290,7 +284,7 @@ def test_a_file_that_vanished_stops_it(world: World) -> None:
     assert world.calls == []
 
 
-def test_what_spark_has_committed_must_be_in_the_ledger(world: World) -> None:
+def test_what_spark_has_committed_must_be_in_the_ledger(world):
     """A lake that was deleted under its checkpoint would lose what that has seen."""
     world.run(2)
     shutil.rmtree(world.data / "lake")
@@ -307,18 +301,14 @@ def test_what_spark_has_committed_must_be_in_the_ledger(world: World) -> None:
         ("os.path:basename", r"can not be called with \(batch, context\)"),
     ],
 )
-def test_a_broken_one_is_named_clearly(name: str, words: str) -> None:
+def test_a_broken_one_is_named_clearly(name, words):
     """Before Spark is started, and in terms of the key that names it."""
     with pytest.raises(Broken, match=words) as why:
         function_of(name)
     assert str(why.value).startswith(f"spark.sink: {name}")
 
 
-def test_the_command_that_takes_the_answer(
-    world: World,
-    settings_file: Callable[..., Path],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_command_that_takes_the_answer(world, settings_file, capsys):
     """It says what it did; without a batch that waits, and beside a job, it does nothing."""
     settings = settings_file(sink="json:dumps")
     command = ["spark", "settle", "--config", str(settings), "--batch", "1"]

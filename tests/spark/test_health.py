@@ -29,7 +29,7 @@ def waiting() -> Waiting:
     return Waiting(1, (SpoolFile("gw", A, 1, 9), 1.0))
 
 
-def test_a_job_that_can_not_go_on(tmp_path: Path) -> None:
+def test_a_job_that_can_not_go_on(tmp_path):
     """How often it ended since its last batch, and why, is told by the next one from its
     start on; and so is how far the tables were.
     """
@@ -60,9 +60,7 @@ def test_a_job_that_can_not_go_on(tmp_path: Path) -> None:
     assert said(tmp_path)["failures"] == 0
 
 
-def test_a_job_that_starts_is_not_silent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_starts_is_not_silent(tmp_path, monkeypatch):
     """It leaves word from the first second on, and of what it does, whatever it waits for;
     once it runs, its words come from its own loop, which may hang."""
     monkeypatch.setattr("gateway.spark.run.health.BEAT", 0.01)
@@ -81,7 +79,7 @@ def test_a_job_that_starts_is_not_silent(
     )
 
 
-def test_a_job_that_had_nothing_to_do_has_not_failed(tmp_path: Path) -> None:
+def test_a_job_that_had_nothing_to_do_has_not_failed(tmp_path):
     """However often its machine was switched off."""
     for _ in range(3):
         health = Health(tmp_path)
@@ -90,7 +88,7 @@ def test_a_job_that_had_nothing_to_do_has_not_failed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("before", ["", "[]", '{"state": "failed", "failures": "x"}'])
-def test_word_of_an_earlier_version(tmp_path: Path, before: str) -> None:
+def test_word_of_an_earlier_version(tmp_path, before):
     """Or of nobody: it is no reason to fail."""
     path = health_path(tmp_path)
     path.parent.mkdir(parents=True)
@@ -99,7 +97,7 @@ def test_word_of_an_earlier_version(tmp_path: Path, before: str) -> None:
     assert said(tmp_path)["failures"] == 0
 
 
-def test_the_clock_is_set_back(tmp_path: Path) -> None:
+def test_the_clock_is_set_back(tmp_path):
     """The job goes on reporting."""
     now, ticks = [100_000.0], [0.0]
     health = Health(tmp_path, lambda: now[0], lambda: ticks[0])
@@ -110,7 +108,7 @@ def test_the_clock_is_set_back(tmp_path: Path) -> None:
     assert said(tmp_path)["at"] == now[0]
 
 
-def test_batches_and_whether_one_is_under_way(tmp_path: Path) -> None:
+def test_batches_and_whether_one_is_under_way(tmp_path):
     """The last twenty; `busy` at once, all else every five seconds."""
     now = [1000.0]
     health = Health(tmp_path, lambda: now[0], lambda: now[0])
@@ -138,7 +136,7 @@ def test_batches_and_whether_one_is_under_way(tmp_path: Path) -> None:
     assert told()["committed_by"] == {"gw": {A: 9}}
 
 
-def test_the_oldest_of_very_many_files() -> None:
+def test_the_oldest_of_very_many_files():
     """After a week without a job: for each node one file is looked at, the first."""
     files = [
         SpoolFile(node, A, first, first + 9)

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -41,7 +41,7 @@ class Session:
         self.conf = SimpleNamespace(set=self.set.__setitem__)
 
 
-def test_small_rows_are_taken_as_spark_does_and_large_ones_one_by_one() -> None:
+def test_small_rows_are_taken_as_spark_does_and_large_ones_one_by_one():
     """By their size; what the user has set stays."""
     spark = Session()
     fit(spark, 500)
@@ -63,9 +63,7 @@ def test_small_rows_are_taken_as_spark_does_and_large_ones_one_by_one() -> None:
         ([500] * 1000 + [20 * MB] * 2, 40 * MB, 42 * MB),  # it may be all in one
     ],
 )
-def test_the_footer_says_what_a_row_may_have(
-    spool: Any, sizes: list[int], least: int, most: int
-) -> None:
+def test_the_footer_says_what_a_row_may_have(spool, sizes, least, most):
     """Before any of them is read."""
     path = spool.put("gw", 1, [os.urandom(size) for size in sizes])
     file = parse_file_name(path.name)
@@ -74,7 +72,7 @@ def test_the_footer_says_what_a_row_may_have(
     assert least <= found.row_bytes <= most
 
 
-def test_a_batch_is_bounded_in_memory(spool: Any) -> None:
+def test_a_batch_is_bounded_in_memory(spool):
     """What is compressed well counts as what it is, once it is more than a batch."""
     spool.put("gw", 1, [b'{"message": "%d%s"}' % (n, b"x" * MB) for n in range(4)])
     assert limit_of(spool.path, 8 * MB) == {"max_bytes": 8 * MB}
@@ -84,7 +82,7 @@ def test_a_batch_is_bounded_in_memory(spool: Any) -> None:
     assert limit > 1
 
 
-def test_who_is_suspected_is_known_after_a_kill(tmp_path: Path) -> None:
+def test_who_is_suspected_is_known_after_a_kill(tmp_path):
     """Each until it has been tried alone; then nothing is left behind."""
     names = [f"events-gw_aaaaaaaaaa-{n:020d}-{n:020d}.parquet" for n in (1, 2, 3)]
     files = [one for one in map(parse_file_name, names) if one is not None]
@@ -101,7 +99,7 @@ def test_who_is_suspected_is_known_after_a_kill(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_one_file_is_tried_again_before_it_is_moved(tmp_path: Path) -> None:
+def test_one_file_is_tried_again_before_it_is_moved(tmp_path):
     """The first time it had all the settings of small rows."""
     file = parse_file_name(f"events-gw_aaaaaaaaaa-{1:020d}-{1:020d}.parquet")
     assert file is not None
@@ -112,7 +110,7 @@ def test_one_file_is_tried_again_before_it_is_moved(tmp_path: Path) -> None:
     assert suspects.alone == file.name
 
 
-def test_with_another_heap_it_is_tried_again(tmp_path: Path) -> None:
+def test_with_another_heap_it_is_tried_again(tmp_path):
     """Who gives Java more, as the message says, does not find the file moved unread."""
     file = parse_file_name(f"events-gw_aaaaaaaaaa-{1:020d}-{1:020d}.parquet")
     assert file is not None
@@ -130,8 +128,8 @@ def test_with_another_heap_it_is_tried_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("java_lives", [True, False])
 def test_a_small_file_is_not_why_a_heap_is_too_small(
-    spool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, java_lives: bool
-) -> None:
+    spool, tmp_path, monkeypatch, java_lives
+):
     """Something else fills it: the job ends and says so, and the file stays; else each file
     of the spool would go aside, one after the other.  Of a large one it is not so."""
     monkeypatch.setattr(session, "java_status", lambda: heap.EXIT)
@@ -173,7 +171,7 @@ def test_a_small_file_is_not_why_a_heap_is_too_small(
         "ExecutorLostFailure: Command exited with code 52",
     ],
 )
-def test_what_says_that_a_heap_was_too_small(said: str) -> None:
+def test_what_says_that_a_heap_was_too_small(said):
     """In the words of Java, of Spark's reader, and of a cluster."""
     assert heap.ran_out(RuntimeError(f"Job aborted: {said}"))
     assert not heap.ran_out(RuntimeError("Job aborted: exit code 520"))
@@ -187,7 +185,7 @@ def test_what_says_that_a_heap_was_too_small(said: str) -> None:
         "Compressed class space",
     ],
 )
-def test_what_java_lacks_for_itself_is_no_fault_of_a_file(said: str) -> None:
+def test_what_java_lacks_for_itself_is_no_fault_of_a_file(said):
     """As under a limit of processes: with it each file would go aside."""
     assert not heap.ran_out(RuntimeError(f"java.lang.OutOfMemoryError: {said}"))
 
@@ -238,13 +236,7 @@ def large(count: int, size: int) -> list[bytes]:
     ("count", "size"),
     [(30, 9 * MB), (60, 5 * MB)],  # each is more than one batch
 )
-def test_large_events_get_through(
-    spool: Any,
-    settings_file: Callable[..., Path],
-    tmp_path: Path,
-    count: int,
-    size: int,
-) -> None:
+def test_large_events_get_through(spool, settings_file, tmp_path, count, size):
     """With the default configuration, and its heap of 1 GiB."""
     each = 90 * MB // size  # of a window that has as much as a listener takes
     for first in range(1, count + 1, each):
@@ -262,8 +254,8 @@ def test_large_events_get_through(
 @pytest.mark.usefixtures("_one_at_a_time")
 @pytest.mark.parametrize("depth", [0, 5])
 def test_what_can_not_fit_goes_aside_and_the_rest_goes_on(
-    spool: Any, settings_file: Callable[..., Path], tmp_path: Path, depth: int
-) -> None:
+    spool, settings_file, tmp_path, depth
+):
     """Whether Java lives through it (depth 0) or not: then the next starts go on.  The last
     line names heap, key and file."""
     spool.put("gw", 1, large(3, 1000))

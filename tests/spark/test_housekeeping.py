@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-
-import pytest
 
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.partition import alone
@@ -28,9 +25,7 @@ class Clock:
         return self.now
 
 
-def test_expiry_waits_while_days_are_compacted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_expiry_waits_while_days_are_compacted(tmp_path, monkeypatch):
     """It would fail, which is told, and be tried again ten minutes later."""
     lake, clock = tmp_path / "lake", Clock()
     began, go_on = threading.Event(), threading.Event()

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 
-def test_the_job_needs_no_twisted() -> None:
+def test_the_job_needs_no_twisted():
     """On a Spark cluster there is no daemon, and no reason to install one's parts."""
     code = (
         "import sys, gateway.config, gateway.cli.spark, gateway.spark.run.query;"

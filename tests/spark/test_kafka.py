@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyspark
 import pytest
@@ -143,9 +143,7 @@ def broker(
     running.stop()
 
 
-def test_each_event_is_there_under_one_key(
-    broker: Broker, spool: Any, settings_file: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_each_event_is_there_under_one_key(broker, spool, settings_file, tmp_path):
     """A batch whose answer was lost comes again: each of its records is there twice, the
     same both times, under the same key.  What comes after it is there once."""
     spool.put("gw", 1, [b'{"a": 1}', *(b'{"n": %d}' % n for n in range(299)), b"{"],

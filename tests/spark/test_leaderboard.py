@@ -76,7 +76,7 @@ def boards(rows: list[tuple[Any, ...]]) -> set[tuple[Any, ...]]:
     return {(name, *each) for name in ROOMS for each in rooms[name].seen()["board"]}
 
 
-def test_spark_and_the_service_agree(spark: Any) -> None:
+def test_spark_and_the_service_agree(spark):
     """Who holds which field; in any order, however often a row is read."""
     rows = requests()
     expected = boards(rows)
@@ -96,9 +96,7 @@ def query(spark: Any, tmp_path: Path) -> Iterator[Any]:
 
 
 @pytest.mark.long
-def test_the_best_are_pushed_to_everybody(
-    spark: Any, tmp_path: Path, query: Any
-) -> None:
+def test_the_best_are_pushed_to_everybody(spark, tmp_path, query):
     """In their order, a file for each change."""
 
     def splash(lsn: int, uid: str, x: int) -> tuple[Any, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -39,9 +38,7 @@ def as_ranges(spans: list[tuple[str, int, int]]) -> Ranges:
 
 
 @given(_spans, _spans)
-def test_ranges_are_sets(
-    one: list[tuple[str, int, int]], two: list[tuple[str, int, int]]
-) -> None:
+def test_ranges_are_sets(one, two):
     """Size, intersection, union and inclusion agree with sets, in any order of adding."""
     a, b = as_ranges(one), as_ranges(two)
     assert len(a) == len(as_set(one))
@@ -57,7 +54,7 @@ def test_ranges_are_sets(
     assert Ranges(a.plain()) == a
 
 
-def test_a_ledger_survives(tmp_path: Path) -> None:
+def test_a_ledger_survives(tmp_path):
     """What was saved is what is loaded."""
     hole = Hole("b", 5, 6, "events-b.parquet", "it is empty", 1.5)
     ledger = replace(
@@ -69,7 +66,7 @@ def test_a_ledger_survives(tmp_path: Path) -> None:
     assert Ledger.load(RealDisk(), tmp_path / "events.json") == ledger
 
 
-def test_batches_of_all_queries_add_up() -> None:
+def test_batches_of_all_queries_add_up():
     """A new checkpoint begins at batch 0; what was committed before stays known."""
     old = Ledger().after("old", 7, Ranges({"gw": {A: [(1, 9)]}}), {})
     new = old.after("new", 0, Ranges({"gw": {A: [(10, 12)]}}), {})
@@ -79,7 +76,7 @@ def test_batches_of_all_queries_add_up() -> None:
     assert new.committed.last() == {"gw": 12}
 
 
-def test_a_hole_is_closed_by_its_events() -> None:
+def test_a_hole_is_closed_by_its_events():
     """A file that was mended and read is a hole no more."""
     name = "events-gw_aaaaaaaaaa-00000000000000000010-00000000000000000019.parquet"
     hole = Hole("gw", 10, 19, name, "it is empty", 1.5, A)
@@ -89,7 +86,7 @@ def test_a_hole_is_closed_by_its_events() -> None:
     assert ledger.after("q", 0, Ranges({"gw": {A: [(1, 19)]}}), {}).holes == ()
 
 
-def test_a_file_is_one_hole() -> None:
+def test_a_file_is_one_hole():
     """However often it was moved aside."""
     name = "events-gw_aaaaaaaaaa-00000000000000000010-00000000000000000019.parquet"
     one, again = (Hole("gw", 10, 19, name, "odd", at, A) for at in (1.5, 2.5))
@@ -99,7 +96,7 @@ def test_a_file_is_one_hole() -> None:
 
 
 @pytest.mark.parametrize("other", [FORM - 1, FORM + 1])
-def test_another_versions_ledger_is_left_as_it_is(tmp_path: Path, other: int) -> None:
+def test_another_versions_ledger_is_left_as_it_is(tmp_path, other):
     """It may say what this version does not know, and would not write again."""
     path = tmp_path / "events.json"
     Ledger().after("q", 0, Ranges({"gw": {A: [(1, 9)]}}), {}).save(RealDisk(), path)
@@ -110,7 +107,7 @@ def test_another_versions_ledger_is_left_as_it_is(tmp_path: Path, other: int) ->
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"format": 99}', '{"format": 1}'])
-def test_a_damaged_ledger_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_damaged_ledger_is_refused(tmp_path, text):
     """Forgetting what is in the tables would double it, so it is not forgotten."""
     path = tmp_path / "events.json"
     path.write_text(text)

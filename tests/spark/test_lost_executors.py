@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -119,12 +118,7 @@ def fill(spool: Any) -> None:
         )], flaws={0: "invalid-json"})  # fmt: skip
 
 
-def test_executors_and_the_driver_are_killed(
-    run: Callable[..., int],
-    spool: Any,
-    tmp_path: Path,
-    lake_events: Callable[..., Counter[tuple[str, int]]],
-) -> None:
+def test_executors_and_the_driver_are_killed(run, spool, tmp_path, lake_events):
     """An executor before the rows are written, and after: its tasks go to another one.
     Then the driver, decided and not yet named: the next start ends that.  Each event is
     there once, and the audit says so."""
@@ -164,9 +158,7 @@ def counted(lake: Path, sink: str) -> int:
 
 @pytest.mark.needs_maven
 @pytest.mark.parametrize("sink", ["delta", "iceberg"])
-def test_killed_while_a_format_commits(
-    run: Callable[..., int], spool: Any, tmp_path: Path, sink: str
-) -> None:
+def test_killed_while_a_format_commits(run, spool, tmp_path, sink):
     """An executor before a batch is committed, and before it is counted; then the driver,
     committed and not counted, and at the next start before its first batch.  Each event is
     in the table once, and counted once."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,8 +24,6 @@ from incarnations import A, B
 pytestmark = pytest.mark.spark
 
 Rows = Callable[..., list[dict[str, Any]]]
-LakeEvents = Callable[..., Counter[tuple[str, int]]]
-RunOnce = Callable[[], list[Mapping[str, Any]]]
 
 
 def told(rows: Rows, lake: Path) -> list[tuple[str | None, int, str]]:
@@ -44,13 +40,8 @@ def lines(first: int, count: int, word: str) -> list[bytes]:
 
 
 def test_a_rebuilt_node_loses_nothing(
-    run_once: RunOnce,
-    spool: Any,
-    config: SimpleNamespace,
-    table_rows: Rows,
-    lake_events: LakeEvents,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    run_once, spool, config, table_rows, lake_events, caplog
+):
     """Its disk is gone, and it gives lsns again: its events are new ones, under their own
     incarnation.
     """
@@ -76,12 +67,8 @@ def test_a_rebuilt_node_loses_nothing(
 
 
 def test_two_incarnations_in_one_batch(
-    run_once: RunOnce,
-    spool: Any,
-    config: SimpleNamespace,
-    table_rows: Rows,
-    lake_events: LakeEvents,
-) -> None:
+    run_once, spool, config, table_rows, lake_events
+):
     """The job was away while the machine was rebuilt: each event has its own name."""
     spool.put("gw", 1, lines(1, 10, "old"), incarnation=A)
     spool.put("gw", 11, lines(11, 10, "old"), incarnation=A)
@@ -99,8 +86,8 @@ def test_two_incarnations_in_one_batch(
 
 @pytest.mark.long
 def test_what_came_before_is_left_out_by_its_whole_name(
-    run_once: RunOnce, spool: Any, config: SimpleNamespace, lake_events: LakeEvents
-) -> None:
+    run_once, spool, config, lake_events
+):
     """A file that is there again is not doubled, whichever incarnation came between."""
     again = spool.put("gw", 1, lines(1, 10, "old"), incarnation=A)
     kept = again.read_bytes()
@@ -116,13 +103,8 @@ def test_what_came_before_is_left_out_by_its_whole_name(
 
 @pytest.mark.long
 def test_a_copied_directory_with_an_unfinished_batch(
-    run_once: RunOnce,
-    spool: Any,
-    config: SimpleNamespace,
-    lake_events: LakeEvents,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    run_once, spool, config, lake_events, monkeypatch, caplog
+):
     """Spark's log of a batch has the paths of the directory that it was copied from: the
     job begins a new checkpoint, and says why.
     """
@@ -147,9 +129,7 @@ def test_a_copied_directory_with_an_unfinished_batch(
     assert any("names files of" in one for one in caplog.messages)
 
 
-def test_what_was_accepted_goes_into_the_ledger(
-    run_once: RunOnce, spool: Any, config: SimpleNamespace
-) -> None:
+def test_what_was_accepted_goes_into_the_ledger(run_once, spool, config):
     """While the job runs, or when it starts; and what can not be read is set aside."""
     lake = config.data_dir / "lake"
     spool.put("gw", 1, lines(1, 10, "one"), incarnation=A)
@@ -172,7 +152,7 @@ def test_what_was_accepted_goes_into_the_ledger(
     assert later.accepted == kept.accepted
 
 
-def test_a_ledger_names_all_incarnations() -> None:
+def test_a_ledger_names_all_incarnations():
     """Of a container that gets a new disk with each release, too: who ended in good order has
     left nothing behind, whatever came later.
     """
@@ -192,7 +172,7 @@ def test_a_ledger_names_all_incarnations() -> None:
     assert ledger.with_ends({lost: end}).left_behind() == [lost]
 
 
-def test_how_incarnations_ended_outlives_batches(tmp_path: Path) -> None:
+def test_how_incarnations_ended_outlives_batches(tmp_path):
     """It is in the ledger, as it was heard."""
     end = End(17, 1.0, "journal", exact=False, found=3.5, since=4)
     ledger = Ledger().with_ends({Life("gw", A): end})

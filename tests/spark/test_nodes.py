@@ -53,7 +53,7 @@ def say(
     return name
 
 
-def test_nodes_are_found_by_their_files(bucket: MemoryBucket) -> None:
+def test_nodes_are_found_by_their_files(bucket):
     """How far each is, what waits, and who serves it: nobody has to name them."""
     say(bucket, "gw-1", "0" * 10, ago=2 * SILENT_SECONDS)
     say(bucket, "gw-1", B)
@@ -67,9 +67,7 @@ def test_nodes_are_found_by_their_files(bucket: MemoryBucket) -> None:
     assert second.served_by is second.oldest is None
 
 
-def test_what_is_in_no_table_and_no_file_is_counted(
-    bucket: MemoryBucket, run: Callable[..., tuple[int, str]]
-) -> None:
+def test_what_is_in_no_table_and_no_file_is_counted(bucket, run):
     """While later ones are there: somebody has taken it."""
     assert [one.lacking for one in states(bucket, LEDGER)] == [0, 0]
     del bucket.objects[file_name("gw-1", A, 10, 19)]
@@ -77,14 +75,14 @@ def test_what_is_in_no_table_and_no_file_is_counted(
     assert "10 events are in no table and not in the bucket" in run("nodes")[1]
 
 
-def test_what_was_moved_aside_does_not_wait(bucket: MemoryBucket) -> None:
+def test_what_was_moved_aside_does_not_wait(bucket):
     """It is written down, and comes back by requeue."""
     name = file_name("gw-1", A, 10, 19)
     noted = LEDGER.with_hole(Hole("gw-1", 10, 19, name, "damaged", 1.0))
     assert states(bucket, noted)[0].events == 3
 
 
-def test_a_node_that_left_is_forgotten(bucket: MemoryBucket) -> None:
+def test_a_node_that_left_is_forgotten(bucket):
     """What is left of its files goes; what its incarnations said of themselves stays, by
     which the audit knows what they had acknowledged; another node is untouched."""
     before = {name for name in bucket.objects if "gw-1" in name} | {say(bucket, "gw-1")}
@@ -98,7 +96,7 @@ def test_a_node_that_left_is_forgotten(bucket: MemoryBucket) -> None:
     assert forget(bucket, LEDGER, "gw-2", archived=True) == 5
 
 
-def test_a_node_is_drained_first(bucket: MemoryBucket) -> None:
+def test_a_node_is_drained_first(bucket):
     """What is in no table, or still read by the job, is not forgotten."""
     before = dict(bucket.objects)
     with pytest.raises(NotDrained, match="2 files of node gw-1 with 13 events"):
@@ -109,7 +107,7 @@ def test_a_node_is_drained_first(bucket: MemoryBucket) -> None:
     assert bucket.objects == before
 
 
-def test_a_node_that_runs_is_not_forgotten(bucket: MemoryBucket) -> None:
+def test_a_node_that_runs_is_not_forgotten(bucket):
     """It has said something of itself lately; nothing of it is touched."""
     say(bucket, "gw-2", B, ago=SILENT_SECONDS - 60)
     before = dict(bucket.objects)
@@ -118,7 +116,7 @@ def test_a_node_that_runs_is_not_forgotten(bucket: MemoryBucket) -> None:
     assert bucket.objects == before
 
 
-def test_nobody_is_forgotten_by_mistake(bucket: MemoryBucket) -> None:
+def test_nobody_is_forgotten_by_mistake(bucket):
     """A name that was never met."""
     before = dict(bucket.objects)
     with pytest.raises(Unknown, match=r"gw-3.*gw-1, gw-2"):
@@ -160,7 +158,7 @@ def run(
     return run
 
 
-def test_the_command_names_all_nodes(run: Callable[..., tuple[int, str]]) -> None:
+def test_the_command_names_all_nodes(run):
     """A line each, for people or programs."""
     status, text = run("nodes")
     assert status == 0
@@ -170,7 +168,7 @@ def test_the_command_names_all_nodes(run: Callable[..., tuple[int, str]]) -> Non
     assert [one["node"] for one in lines] == ["gw-1", "gw-2"]
 
 
-def test_the_command_forgets(run: Callable[..., tuple[int, str]]) -> None:
+def test_the_command_forgets(run):
     """With a status that says whether it did."""
     status, text = run("forget", "gw-1")
     assert status == 1
@@ -181,9 +179,7 @@ def test_the_command_forgets(run: Callable[..., tuple[int, str]]) -> None:
     assert run("forget", "gw-2")[0] == 0
 
 
-def test_the_command_says_what_is_in_no_table(
-    tmp_path: Path, run: Callable[..., tuple[int, str]]
-) -> None:
+def test_the_command_says_what_is_in_no_table(tmp_path, run):
     """What was moved aside stays there, whoever is forgotten."""
     noted = LEDGER
     for node, first, last in (("gw-1", 10, 19), ("gw-1", 20, 22), ("gw-2", 6, 7)):
@@ -208,12 +204,7 @@ def test_the_command_says_what_is_in_no_table(
         (["nodes"], {"spool": "spool"}, "no bucket"),
     ],
 )
-def test_wrong_use_is_told(
-    run: Callable[..., tuple[int, str]],
-    words: list[str],
-    more: dict[str, str],
-    why: str,
-) -> None:
+def test_wrong_use_is_told(run, words, more, why):
     """In a sentence."""
     with pytest.raises(WrongUse, match=why):
         run(*words, **more)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from gateway.config import load
@@ -11,7 +9,7 @@ from gateway.spark import job
 from gateway.store.system.lock import lock_directory
 
 
-def test_a_second_job_of_a_spool_directory_is_refused(tmp_path: Path) -> None:
+def test_a_second_job_of_a_spool_directory_is_refused(tmp_path):
     """From another data directory, by a sentence; each would take files that the other
     has planned, until one ends with FILE_NOT_EXIST."""
     spool = tmp_path / "spool"

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from pyspark.errors import (
     NumberFormatException,
-    PySparkException,
     SparkRuntimeException,
 )
 
@@ -38,7 +37,7 @@ def lake(tmp_path: Path) -> Path:
     return made
 
 
-def test_an_order_is_taken_once_and_answered_once(lake: Path) -> None:
+def test_an_order_is_taken_once_and_answered_once(lake):
     """As it was given, and by whom; nothing that says whose events these are is left."""
     path = orders.place(lake, Lake(), Order(ASKED, purge=True))
     assert orders.waiting(lake) == [path]
@@ -60,7 +59,7 @@ def test_an_order_is_taken_once_and_answered_once(lake: Path) -> None:
     assert [*path.parent.iterdir()] == []
 
 
-def test_what_can_not_be_done_is_answered(lake: Path) -> None:
+def test_what_can_not_be_done_is_answered(lake):
     """With what was said before it; and the job goes on."""
     path = orders.place(lake, Lake(), Order(ASKED))
 
@@ -76,9 +75,7 @@ def test_what_can_not_be_done_is_answered(lake: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [NumberFormatException, SparkRuntimeException])
-def test_a_row_that_the_condition_refuses_does_not_end_the_job(
-    lake: Path, error: type[PySparkException]
-) -> None:
+def test_a_row_that_the_condition_refuses_does_not_end_the_job(lake, error):
     """`cast(uid AS int) = 7` is a condition, and fails where a uid is no number."""
     path = orders.place(lake, Lake(), Order(ASKED))
 
@@ -93,7 +90,7 @@ def test_a_row_that_the_condition_refuses_does_not_end_the_job(
     assert (answer.said, answer.status) == ([(text, {"error": text})], 1)
 
 
-def test_an_order_that_a_job_died_with(lake: Path) -> None:
+def test_an_order_that_a_job_died_with(lake):
     """Is not begun again, as it may be why; who waits is told to ask again, as nothing may be
     written down.  An answer that nobody took goes after a day."""
     path = orders.place(lake, Lake(), Order(ASKED))
@@ -116,9 +113,7 @@ def test_an_order_that_a_job_died_with(lake: Path) -> None:
     assert not told.exists()
 
 
-def test_a_job_that_ends_leaves_it_to_the_command(
-    lake: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_ends_leaves_it_to_the_command(lake, monkeypatch):
     """It waits no longer than there is a job, and then does it itself, once."""
     done: list[Order] = []
     monkeypatch.setattr(
@@ -140,9 +135,7 @@ def test_a_job_that_ends_leaves_it_to_the_command(
     assert said[0].startswith("in use by a job: it deletes between two batches")
 
 
-def test_a_condition_that_is_none_is_wrong_use(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_condition_that_is_none_is_wrong_use(capsys):
     """Also where the job says so, after what it had to say before."""
     answer = orders.Answer([("first", {}), ("--where: no column x", {})], 2)
     with pytest.raises(WrongUse, match="no column x"):

@@ -25,7 +25,6 @@ from incarnations import A
 
 AT = 1_772_366_400_000_000
 MINE, OTHER = Life("gw", A), Life("gw", "b" * 10)
-Run = Callable[[], object]
 
 
 def prints(*rows: tuple[int, int, int]) -> Prints:
@@ -64,7 +63,7 @@ def put(spool: Any) -> Callable[..., Path]:
     return put
 
 
-def test_rows_are_known_by_when_they_came_and_what_they_are() -> None:
+def test_rows_are_known_by_when_they_came_and_what_they_are():
     """Of what can not be read nobody knows; a payload that can not be told says nothing."""
     mine = prints((1, 10, 5), (2, 11, 6), (3, 12, 7), (4, 13, 8), (5, 14, 9))
     known = {MINE: prints((1, 10, 5), (2, 99, 6), (3, 12, 1), (4, 13, 0))}
@@ -75,7 +74,7 @@ def test_rows_are_known_by_when_they_came_and_what_they_are() -> None:
     assert not found.elsewhere
 
 
-def test_rows_may_be_there_under_a_derived_incarnation() -> None:
+def test_rows_may_be_there_under_a_derived_incarnation():
     """Then they are nowhere else, whatever has their own name."""
     mine = prints((1, 10, 5), (2, 11, 6), (3, 12, 7))
     known = {
@@ -90,8 +89,8 @@ def test_rows_may_be_there_under_a_derived_incarnation() -> None:
 
 @pytest.mark.parametrize("together", [True, False])
 def test_the_same_past_with_other_bounds_is_there_once(
-    run_once: Run, put: Any, told: Callable[[], Told], spool: Any, together: bool
-) -> None:
+    run_once, put, told, spool, together
+):
     """A copy of a directory publishes it again; in one batch, or after the other."""
     events = past("a", 1, 20)
     put(1, events[:10])
@@ -106,14 +105,7 @@ def test_the_same_past_with_other_bounds_is_there_once(
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_two_pasts_are_both_there(
-    run_once: Run,
-    put: Any,
-    told: Callable[[], Told],
-    config: SimpleNamespace,
-    together: bool,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_two_pasts_are_both_there(run_once, put, told, config, together, caplog):
     """A machine that was resumed twice; what both had is there once.  And what either
     publishes again, and what comes after."""
     common, one, two = past("both", 1, 6), past("one", 7, 12), past("two", 7, 15)
@@ -147,9 +139,7 @@ def test_two_pasts_are_both_there(
     assert set(archived) == {*common, *one, *two}, "the tables could be made again"
 
 
-def test_another_past_under_the_very_same_name(
-    run_once: Run, put: Any, told: Callable[[], Told], config: SimpleNamespace
-) -> None:
+def test_another_past_under_the_very_same_name(run_once, put, told, config):
     """Spark takes each path once; the archive has the first one."""
     one, two = past("one", 1, 5), past("two", 1, 5)
     put(1, one)
@@ -163,12 +153,8 @@ def test_another_past_under_the_very_same_name(
 
 @pytest.mark.parametrize("archive", [True, False])
 def test_what_can_not_be_compared_waits_and_is_missing(
-    run_once: Run,
-    put: Any,
-    told: Callable[[], Told],
-    config: SimpleNamespace,
-    archive: bool,
-) -> None:
+    run_once, put, told, config, archive
+):
     """Its rows have left the tables, and the archive; with that, put back, it goes on."""
     put(1, past("one", 1, 10))
     run_once()
@@ -197,7 +183,7 @@ def test_what_can_not_be_compared_waits_and_is_missing(
     assert json.loads((lake / ".gateway/events.json").read_text())["holes"] == []
 
 
-def test_a_set_of_prints_knows_which_are_among_lsns() -> None:
+def test_a_set_of_prints_knows_which_are_among_lsns():
     """Each once, in order, whatever pieces they came in."""
     made = prints((5, 1, 1), (2, 1, 1)) | prints((9, 1, 1), (2, 1, 1))
     assert made.lsns.tolist() == [2, 5, 9]

@@ -173,9 +173,6 @@ def world(tmp_path: Path, logs: Callable[[str], Any]) -> World:
     return made
 
 
-Lakeful = Callable[..., Counter[tuple[str, int]]]
-
-
 def empty(world: World) -> None:
     """Back to the beginning."""
     shutil.rmtree(world.data)
@@ -195,7 +192,7 @@ def whole(batches: int) -> Counter[tuple[str, int]]:
     return Counter(("gw", lsn) for lsn in range(1, batches * SIZE + 1))
 
 
-def test_any_reader_sees_the_rows(world: World, lake_events: Lakeful) -> None:
+def test_any_reader_sees_the_rows(world, lake_events):
     """Plain Parquet files with rows under the table's name, and nothing else there."""
     world.run(Fuse(), 3)
     assert lake_events() == whole(3)
@@ -213,7 +210,7 @@ def test_any_reader_sees_the_rows(world: World, lake_events: Lakeful) -> None:
     )
 
 
-def test_a_reader_can_ask_for_whole_batches(world: World) -> None:
+def test_a_reader_can_ask_for_whole_batches(world):
     """At every step of a commit it gets all files of a batch or none of them."""
     seen: list[int] = []
     sink = world.sink(
@@ -229,7 +226,7 @@ def test_a_reader_can_ask_for_whole_batches(world: World) -> None:
     assert seen == sorted(seen)
 
 
-def test_it_tells_what_it_committed(world: World) -> None:
+def test_it_tells_what_it_committed(world):
     """Rows and spool files of each batch, for the job's progress."""
     world.run(Fuse(), 1)
     assert world.done == [Committed(0, SIZE, 1)]
@@ -250,9 +247,7 @@ class Noting(Lake):
         super().sync_directory(path)
 
 
-def test_files_and_their_folders_are_durable_before_they_are_counted_on(
-    world: World,
-) -> None:
+def test_files_and_their_folders_are_durable_before_they_are_counted_on(world):
     """A power cut after the ledger's line loses no row of it."""
     disk, looks = Noting(), []
 
@@ -268,9 +263,7 @@ def test_files_and_their_folders_are_durable_before_they_are_counted_on(
 
 
 @pytest.mark.slow
-def test_a_crash_at_any_step_leaves_whole_batches(
-    world: World, lake_events: Lakeful, tmp_path: Path
-) -> None:
+def test_a_crash_at_any_step_leaves_whole_batches(world, lake_events, tmp_path):
     """Cut off before every single change to the disk, then started again.
 
     After `recover` the tables hold whole batches only; after Spark has repeated what
@@ -298,9 +291,7 @@ def start_with_a_batch(sink: ParquetSink) -> None:
 
 
 @pytest.mark.slow
-def test_a_full_disk_at_any_step_leaves_whole_batches(
-    world: World, lake_events: Lakeful
-) -> None:
+def test_a_full_disk_at_any_step_leaves_whole_batches(world, lake_events):
     """The process lives on: what it remembers is no more than what the disk has, and with
     room again the same sink or a new one goes on."""
     counter = Fuse()
@@ -323,9 +314,7 @@ def test_a_full_disk_at_any_step_leaves_whole_batches(
         assert lake_events() == whole(2), left
 
 
-def test_a_crash_during_recovery_leaves_whole_batches(
-    world: World, lake_events: Lakeful
-) -> None:
+def test_a_crash_during_recovery_leaves_whole_batches(world, lake_events):
     """Cut off twice: while a batch gets its names, and anywhere in the next start."""
     first = publishing(world)
     for second in range(1000):
@@ -342,9 +331,7 @@ def test_a_crash_during_recovery_leaves_whole_batches(
     assert second > 15
 
 
-def test_a_crash_while_spark_writes_leaves_nothing(
-    world: World, lake_events: Lakeful, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_crash_while_spark_writes_leaves_nothing(world, lake_events, monkeypatch):
     """Half a batch in staging is wiped and written again."""
 
     def dies(batch: int, folder: Path, plan: Plan) -> None:
@@ -363,7 +350,7 @@ def test_a_crash_while_spark_writes_leaves_nothing(
     assert lake_events() == whole(1)
 
 
-def test_a_repeated_batch_is_not_written(world: World) -> None:
+def test_a_repeated_batch_is_not_written(world):
     """Spark had no time to commit: it repeats its batch, which is there already."""
     world.run(Fuse(), 1)
     (world.logs.path / "commits" / "0").unlink()
@@ -371,7 +358,7 @@ def test_a_repeated_batch_is_not_written(world: World) -> None:
     assert world.written == [0]
 
 
-def test_a_lost_checkpoint_doubles_nothing(world: World) -> None:
+def test_a_lost_checkpoint_doubles_nothing(world):
     """A new query knows which events the tables have, so that it can leave them out."""
     world.run(Fuse(), 2)
     sink = world.without_checkpoint()
@@ -384,7 +371,7 @@ def test_a_lost_checkpoint_doubles_nothing(world: World) -> None:
     assert kept.sequence == 3
 
 
-def test_what_is_in_the_tables_is_left_out(world: World) -> None:
+def test_what_is_in_the_tables_is_left_out(world):
     """A batch that brings events again, under whatever name, is told which, once they were
     compared."""
     world.run(Fuse(), 2)
@@ -406,7 +393,7 @@ def test_what_is_in_the_tables_is_left_out(world: World) -> None:
     assert world.plans[-1].without == Ranges({"gw": {A: [(SIZE + 6, 2 * SIZE)]}})
 
 
-def test_a_manifest_outlives_its_checkpoint(world: World, lake_events: Lakeful) -> None:
+def test_a_manifest_outlives_its_checkpoint(world, lake_events):
     """A batch that was decided is published even if the checkpoint is gone since."""
     decided = publishing(world)
     empty(world)
@@ -421,7 +408,7 @@ def test_a_manifest_outlives_its_checkpoint(world: World, lake_events: Lakeful) 
 
 
 @pytest.mark.parametrize("other", ["older", "same number, other files"])
-def test_a_checkpoint_from_a_backup_is_refused(world: World, other: str) -> None:
+def test_a_checkpoint_from_a_backup_is_refused(world, other):
     """It would take other files for a batch that the tables have: better stop."""
     world.run(Fuse(), 2)
     sink = world.sink()
@@ -434,9 +421,7 @@ def test_a_checkpoint_from_a_backup_is_refused(world: World, other: str) -> None
     assert sink.failure is not None
 
 
-def test_a_batch_that_lost_a_file_is_refused(
-    world: World, lake_events: Lakeful
-) -> None:
+def test_a_batch_that_lost_a_file_is_refused(world, lake_events):
     """Spark says nothing of a spool file that vanished; counting does."""
     sink = world.sink()
     sink.recover()
@@ -447,7 +432,7 @@ def test_a_batch_that_lost_a_file_is_refused(
     assert lake_events() == Counter()
 
 
-def test_a_batch_without_files_counts_too(world: World) -> None:
+def test_a_batch_without_files_counts_too(world):
     """Spark may run one; it has no rows then."""
     sink = world.sink()
     sink.recover()
@@ -458,7 +443,7 @@ def test_a_batch_without_files_counts_too(world: World) -> None:
     assert world.done == [Committed(0, 0, 0)]
 
 
-def test_tables_without_their_ledger_are_refused(world: World) -> None:
+def test_tables_without_their_ledger_are_refused(world):
     """Nobody would know what is in them, and a new query would double it."""
     world.run(Fuse(), 1)
     shutil.rmtree(world.data / "lake" / ".gateway")
@@ -467,7 +452,7 @@ def test_tables_without_their_ledger_are_refused(world: World) -> None:
 
 
 @pytest.mark.parametrize("lost", ["all tables", "the last batch"])
-def test_tables_behind_their_checkpoint_are_refused(world: World, lost: str) -> None:
+def test_tables_behind_their_checkpoint_are_refused(world, lost):
     """Spark would never read again what was in them."""
     world.run(Fuse(), 1)
     ledger = world.data / "lake" / ".gateway" / "events.json"
@@ -481,7 +466,7 @@ def test_tables_behind_their_checkpoint_are_refused(world: World, lost: str) -> 
         world.sink().recover()
 
 
-def test_a_hole_is_noted_once(world: World) -> None:
+def test_a_hole_is_noted_once(world):
     """It survives, and a file that fails again does not make a second one."""
     sink = world.sink()
     sink.recover()
@@ -492,7 +477,7 @@ def test_a_hole_is_noted_once(world: World) -> None:
     assert [hole.why for hole in again.ledger.holes] == ["it is still empty"]
 
 
-def test_what_could_not_be_written_down_is_not_known(world: World) -> None:
+def test_what_could_not_be_written_down_is_not_known(world):
     """The disk is full: the word of who accepted a loss stays until it is in the ledger."""
     sink = world.sink()
     sink.recover()
@@ -508,7 +493,7 @@ def test_what_could_not_be_written_down_is_not_known(world: World) -> None:
     assert again.ledger.accepted == (one,)
 
 
-def test_types_are_kept_with_the_batch(world: World) -> None:
+def test_types_are_kept_with_the_batch(world):
     """Also if only `recover` finishes it."""
     decided = publishing(world)
     empty(world)
@@ -524,7 +509,7 @@ def test_types_are_kept_with_the_batch(world: World) -> None:
     assert again.ledger.types == {"status": "int"}
 
 
-def test_someone_elses_hand_in_the_lake_is_noticed(world: World) -> None:
+def test_someone_elses_hand_in_the_lake_is_noticed(world):
     """A decided file that is nowhere would be a hole: it is said, not skipped."""
     decided = publishing(world)
     empty(world)

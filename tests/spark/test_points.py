@@ -10,9 +10,8 @@ from __future__ import annotations
 import itertools
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -192,13 +191,7 @@ def job(data: Path, batches: int, deadly: str, times: int) -> int:
 
 
 @pytest.mark.slow
-def test_killed_at_every_point(
-    tmp_path: Path,
-    watch: Watch,
-    compacting: Compacting,
-    lake_events: Callable[..., Counter[tuple[str, int]]],
-    table_rows: Callable[..., list[dict[str, Any]]],
-) -> None:
+def test_killed_at_every_point(tmp_path, watch, compacting, lake_events, table_rows):
     """Twenty-four kills, two or more at each point, while another process compacts the
     tables and is killed, too: a reader that never stops sees no row twice, none less than
     before, and no part of a batch where it asks for whole ones; in the end every event and

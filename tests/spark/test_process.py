@@ -11,7 +11,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,6 @@ from gateway.spark.jvm import session
 from programs import running
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-
-LakeEvents = Callable[..., Counter[tuple[str, int]]]
 
 
 @pytest.fixture
@@ -60,13 +57,7 @@ def read_news(job: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
-def test_a_signal_ends_it_cleanly(
-    start: Callable[..., subprocess.Popen[str]],
-    spool: Any,
-    said: Path,
-    settings: Path,
-    lake_events: LakeEvents,
-) -> None:
+def test_a_signal_ends_it_cleanly(start, spool, said, settings, lake_events):
     """SIGTERM: exit status 0, whole batches, and on standard output JSON only; of Spark's
     and Python's warnings none.  Meanwhile a second job is refused."""
     spool.events("gw", 1, 100)
@@ -97,13 +88,7 @@ def runs(pid: str) -> bool:
 @pytest.mark.parametrize(
     ("number", "java"), [(signal.SIGINT, False), (signal.SIGTERM, True)]
 )
-def test_a_signal_while_it_starts_ends_it_at_once(
-    start: Callable[..., subprocess.Popen[str]],
-    said: Path,
-    settings: Path,
-    number: signal.Signals,
-    java: bool,
-) -> None:
+def test_a_signal_while_it_starts_ends_it_at_once(start, said, settings, number, java):
     """Before Java is there, and while it comes up: one line, exit status 0, and no Java is
     left behind.  A start that was given up is no failure."""
     job = start("--json")
@@ -131,9 +116,7 @@ def test_a_signal_while_it_starts_ends_it_at_once(
 @pytest.mark.parametrize(
     ("words", "file"), [((), "java.log"), (("backfill",), "java-command.log")]
 )
-def test_a_java_that_ends_at_once(
-    settings: Path, words: tuple[str, ...], file: str
-) -> None:
+def test_a_java_that_ends_at_once(settings, words, file):
     """One line has what it said and where the rest is; no trace of Py4J's beside it.  So it
     is for commands that need Spark, and they leave the job's file alone."""
     broken = environment() | {"SPARK_SUBMIT_OPTS": "-agentlib:nothing"}
@@ -150,11 +133,8 @@ def test_a_java_that_ends_at_once(
 
 
 def test_a_locale_in_which_java_can_not_name_the_directory(
-    settings_file: Callable[..., Path],
-    spool: Any,
-    tmp_path: Path,
-    lake_events: LakeEvents,
-) -> None:
+    settings_file, spool, tmp_path, lake_events
+):
     """As cron may have it: LC_ALL=C, and a data_dir that is not called in ASCII."""
     spool.events("gw", 1, 100)
     data = (tmp_path / "data").rename(tmp_path / "donn\u00e9es d'hier")
@@ -168,9 +148,7 @@ def test_a_locale_in_which_java_can_not_name_the_directory(
     assert {path.name for path in tmp_path.iterdir()} == {data.name, "gateway.yaml"}
 
 
-def test_what_java_says_is_bounded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_java_says_is_bounded(tmp_path, monkeypatch):
     """A job that runs for months and warns now and then does not fill the disk; what Java
     appends goes on at the file's beginning."""
     monkeypatch.setattr(session, "_MOST_NOISE_BYTES", 10)
@@ -188,12 +166,7 @@ def test_what_java_says_is_bounded(
 
 
 @pytest.mark.long
-def test_spark_submit_is_obeyed(
-    settings_file: Callable[..., Path],
-    spool: Any,
-    tmp_path: Path,
-    lake_events: LakeEvents,
-) -> None:
+def test_spark_submit_is_obeyed(settings_file, spool, tmp_path, lake_events):
     """Master and memory are those of its command line, whatever the configuration says."""
     spool.events("gw", 1, 100)
     settings = settings_file(master="local[7]", driver_memory="7g")
@@ -218,9 +191,7 @@ def test_spark_submit_is_obeyed(
     assert lake_events() == spool.produced
 
 
-def test_a_wrong_configuration_is_wrong_use(
-    start: Callable[..., subprocess.Popen[str]], settings: Path
-) -> None:
+def test_a_wrong_configuration_is_wrong_use(start, settings):
     """Exit status 2, before Spark is started."""
     settings.write_text("spark: {sink: oracle}")
     assert status(start()) == 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from types import SimpleNamespace
 
-import pytest
 from py4j.java_gateway import GatewayClient
 from py4j.protocol import Py4JNetworkError
 
@@ -22,9 +21,7 @@ class CutShort:
         pass
 
 
-def test_py4j_says_nothing_of_a_command_that_a_stop_cuts_short(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_py4j_says_nothing_of_a_command_that_a_stop_cuts_short(capsys, monkeypatch):
     """Neither a word nor a trace; other people's words to the root are heard."""
     root, client = logging.getLogger(), GatewayClient()
     monkeypatch.setattr(root, "handlers", [logging.StreamHandler()])

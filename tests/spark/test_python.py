@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
 from pyspark.sql import functions as f
@@ -29,20 +27,14 @@ _OURS = sys.executable
         ("yarn", {"spark.pyspark.python": "/c"}, {}, "/c", "/c"),
     ],
 )
-def test_who_says_which(
-    master: str,
-    conf: Mapping[str, str],
-    environ: Mapping[str, str],
-    workers: str | None,
-    driver: str,
-) -> None:
+def test_who_says_which(master, conf, environ, workers, driver):
     """The configuration, then the environment, then the job: but not for other machines."""
     found = pythons(master, conf, environ)
     assert (found.get(_WORKERS), found[_DRIVER]) == (workers, driver)
 
 
 @pytest.mark.spark
-def test_a_function_in_python(spark: Any) -> None:
+def test_a_function_in_python(spark):
     """Ours runs it, whatever the `python3` of the PATH is."""
     version = f.udf(lambda _: sys.version)
     [row] = spark.range(1).select(version("id")).collect()

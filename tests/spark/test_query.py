@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -42,9 +41,7 @@ def plan(tmp_path: Path) -> Plan:
     return Plan([found])
 
 
-def test_a_batch_has_tasks_by_its_size_and_by_the_cores_of_that_moment(
-    tmp_path: Path, plan: Plan
-) -> None:
+def test_a_batch_has_tasks_by_its_size_and_by_the_cores_of_that_moment(tmp_path, plan):
     """Executors come and go while the job runs: each batch looks anew."""
     running = spark(2)
     assert query._tasks(running, tmp_path, plan) == 2
@@ -65,8 +62,8 @@ def test_a_batch_has_tasks_by_its_size_and_by_the_cores_of_that_moment(
     ],
 )
 def test_executors_that_are_started_by_tasks_that_wait_get_some(
-    tmp_path: Path, plan: Plan, given: dict[str, str], tasks: int
-) -> None:
+    tmp_path, plan, given, tasks
+):
     """With dynamic allocation there may be none, and Spark says two cores: two tasks would
     never be more.  What somebody has set counts."""
     running = spark(2, **{"dynamicAllocation_enabled": "true", **given})
@@ -75,11 +72,8 @@ def test_executors_that_are_started_by_tasks_that_wait_get_some(
 
 @pytest.mark.parametrize(("spool", "begins_anew"), [("/d/spool", False), ("/e", True)])
 def test_a_query_of_another_directory_begins_anew(
-    logs: Callable[[str], Any],
-    monkeypatch: pytest.MonkeyPatch,
-    spool: str,
-    begins_anew: bool,
-) -> None:
+    logs, monkeypatch, spool, begins_anew
+):
     """A data_dir that was copied or moved: Spark would look for files where they were."""
     log = logs("events")
     log.begin()

@@ -229,9 +229,7 @@ def of_spark(lake: Path, spark: Any) -> dict[str, list[dict[str, Any]]]:
 
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.lowest
-def test_every_reader_sees_every_column(
-    reader: str, lake: Path, spark: Any, of_spark: dict[str, list[dict[str, Any]]]
-) -> None:
+def test_every_reader_sees_every_column(reader, lake, spark, of_spark):
     """The same values for everyone, in every row."""
     for table, rows in of_spark.items():
         seen = {row["lsn"]: row for row in READERS[reader](lake, table, spark)}
@@ -242,14 +240,14 @@ def test_every_reader_sees_every_column(
                 assert plain(seen[lsn][name]) == plain(row[name]), (lsn, name)
 
 
-def test_no_column_is_left_out(of_spark: dict[str, list[dict[str, Any]]]) -> None:
+def test_no_column_is_left_out(of_spark):
     """What the tables have is what readers are asked for."""
     (row, *_) = of_spark["events"]
     asked = {name for names in COLUMNS.values() for name in names}
     assert row.keys() == asked
 
 
-def test_what_was_sent_is_there(of_spark: dict[str, list[dict[str, Any]]]) -> None:
+def test_what_was_sent_is_there(of_spark):
     """As text or as bytes, byte for byte."""
     rows = {row["lsn"]: row for table in of_spark.values() for row in table}
     for lsn, sent in enumerate(PAYLOADS, 1):
@@ -261,7 +259,7 @@ def test_what_was_sent_is_there(of_spark: dict[str, list[dict[str, Any]]]) -> No
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_counts_add_up_for_everyone(reader: str, lake: Path, spark: Any) -> None:
+def test_counts_add_up_for_everyone(reader, lake, spark):
     """`stats`, too, in every reader."""
     rows = READERS[reader](lake, "stats", spark)
     assert sum(row["events"] for row in rows) == len(PAYLOADS) + 1
@@ -271,8 +269,8 @@ def test_counts_add_up_for_everyone(reader: str, lake: Path, spark: Any) -> None
 
 @pytest.mark.parametrize("reader", READERS)
 def test_files_of_before_a_column_are_read_beside_those_with_it(
-    reader: str, lake: Path, spark: Any, tmp_path: Path
-) -> None:
+    reader, lake, spark, tmp_path
+):
     """It was configured later: in rows of before it is null, and in no reader do others lose
     theirs, whichever day comes first.
     """
@@ -294,7 +292,7 @@ def test_files_of_before_a_column_are_read_beside_those_with_it(
     assert sum(plain(row["date"]) == "2026-03-09" for row in rows) == 1
 
 
-def test_the_manual_names_these_readers() -> None:
+def test_the_manual_names_these_readers():
     """Each row of its table is a reader that is tested here, with its columns."""
     section = DOCS.read_text().partition("### Readers")[2].partition("\n##")[0]
     rows = re.findall(r"^\| (\w+)[^|]*\|(.*)\|$", section, re.MULTILINE)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -77,13 +77,7 @@ def recipe(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.mark.needs_apt
-def test_postgres_has_each_event_once(
-    database: Any,
-    spool: Any,
-    config: SimpleNamespace,
-    run_once: Callable[[], object],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_postgres_has_each_event_once(database, spool, config, run_once, monkeypatch):
     """Whether the job is killed before the commit or after it, and what texts come: a
     zero byte, a flaw, a time at the end of all calendars."""
     monkeypatch.setenv("EVENTS_DSN", database.dsn)
@@ -133,14 +127,7 @@ def test_postgres_has_each_event_once(
     assert rows[1][1] == "invalid-json"
 
 
-def test_records_for_kafka(
-    spark: Any,
-    spool: Any,
-    config: SimpleNamespace,
-    run_once: Callable[[], object],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_records_for_kafka(spark, spool, config, run_once, tmp_path, monkeypatch):
     """The bytes that were sent, under a key that is the same whenever they come again."""
     module = recipe("to_kafka", monkeypatch)
     config.spark.sink = "to_kafka:put"

@@ -31,7 +31,7 @@ _TOLD = 0.02
 """The page's figures have two or three digits."""
 
 
-def test_a_gateway_makes_a_put_a_file(tmp_path: Path) -> None:
+def test_a_gateway_makes_a_put_a_file(tmp_path):
     """And asks for nothing; how far it is it says once a minute."""
     bucket = MemoryBucket()
     node = Node(tmp_path, bucket).start().sent(b"a")
@@ -74,7 +74,7 @@ def job_requests(
 
 
 @pytest.mark.parametrize("gateways", [3, 40])
-def test_the_job_copies_each_file_or_none(tmp_path: Path, gateways: int) -> None:
+def test_the_job_copies_each_file_or_none(tmp_path, gateways):
     """And asks for each once; looks and removals are one request each, however many gateways
     there are.  What these say of themselves is asked for once a minute."""
     looks = 3
@@ -97,7 +97,7 @@ def month(requests: Mapping[str, float]) -> float:
 
 
 @pytest.mark.parametrize("gateways", [10, 100, 200, 1000])
-def test_the_page_says_what_a_month_of_the_job_costs(gateways: int) -> None:
+def test_the_page_says_what_a_month_of_the_job_costs(gateways):
     """By the requests that are counted above, of so many gateways and a look each second."""
     words = {"read": gateways / EVERY_SECONDS, "list": 1 / EVERY_SECONDS}
     without = Counter({"read": gateways, "list": 1, "remove_all": 1}) + Counter(words)
@@ -116,7 +116,5 @@ def test_the_page_says_what_a_month_of_the_job_costs(gateways: int) -> None:
         ("| the job's LIST,", {"list": 1}),
     ],
 )
-def test_the_page_says_what_one_a_second_costs(
-    line: str, requests: Mapping[str, float]
-) -> None:
+def test_the_page_says_what_one_a_second_costs(line, requests):
     assert told(line)[0] == pytest.approx(month(requests), abs=0.05)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,7 +24,7 @@ def spool(**s3: object) -> model.Spool:
     )
 
 
-def test_a_directory_needs_nothing() -> None:
+def test_a_directory_needs_nothing():
     """No jar is fetched."""
     assert s3a.settings(model.Spool(), "4.3.0") == {}
 
@@ -33,7 +32,7 @@ def test_a_directory_needs_nothing() -> None:
 @pytest.mark.parametrize(
     ("spark", "hadoop"), [("4.1.4", "3.4.2"), ("4.2.0", "3.5.0"), ("4.3.0", "3.5.0")]
 )
-def test_the_jars_are_those_of_sparks_hadoop(spark: str, hadoop: str) -> None:
+def test_the_jars_are_those_of_sparks_hadoop(spark, hadoop):
     """And the SDK without its bundle."""
     found = s3a.settings(spool(), spark)
     packages = found["spark.jars.packages"].split(",")
@@ -42,13 +41,13 @@ def test_the_jars_are_those_of_sparks_hadoop(spark: str, hadoop: str) -> None:
     assert found["spark.jars.excludes"] == "software.amazon.awssdk:bundle"
 
 
-def test_another_spark_is_refused() -> None:
+def test_another_spark_is_refused():
     """A pair that does not fit fails in the middle of something."""
     with pytest.raises(s3a.UnknownSpark, match=r"5\.0\.1.*4\.1, 4\.2, 4\.3"):
         s3a.settings(spool(), "5.0.1")
 
 
-def test_the_bucket_is_reached_as_the_gateway_does() -> None:
+def test_the_bucket_is_reached_as_the_gateway_does():
     """By server, region and key; without a key Spark finds one as the gateway does."""
     server = {"endpoint": "http://127.0.0.1:9000", "region": "eu"}
     key = {"access_key_id": "KEY", "secret_access_key": "SECRET"}
@@ -94,7 +93,7 @@ class Session:
             raise LookupError(name)
 
 
-def test_tasks_of_a_cluster_read_the_bucket() -> None:
+def test_tasks_of_a_cluster_read_the_bucket():
     """They see no disk of the driver's; on its own machine they need no jar for that."""
     config = job("spark://master:7077")
     scheme = {"spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"}
@@ -106,14 +105,14 @@ def test_tasks_of_a_cluster_read_the_bucket() -> None:
         assert s3a.folder_for_tasks(near, Session(near.spark.master)) is None
 
 
-def test_a_cluster_that_can_not_read_the_bucket_is_told_what_it_lacks() -> None:
+def test_a_cluster_that_can_not_read_the_bucket_is_told_what_it_lacks():
     """Under spark-submit, whose command line decides."""
     config = job("local[2]")
     with pytest.raises(Broken, match=r"yarn.*s3://bucket/prefix.*hadoop-aws:3\.4\.2"):
         s3a.folder_for_tasks(config, Session("yarn"))
 
 
-def test_jars_for_it_may_lie_in_a_folder(tmp_path: Path) -> None:
+def test_jars_for_it_may_lie_in_a_folder(tmp_path):
     """Where there is no network; one that is missing is named."""
     config = job("spark://master:7077", jars_directory=tmp_path)
     names = [
@@ -134,7 +133,7 @@ def test_jars_for_it_may_lie_in_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["spark.jars", "spark.jars.packages", "folder"])
-def test_two_versions_of_an_sdk_are_refused(where: str, tmp_path: Path) -> None:
+def test_two_versions_of_an_sdk_are_refused(where, tmp_path):
     """Iceberg's bundle has its own: it depends on the order of jars what breaks."""
     bundle = "org.apache.iceberg:iceberg-aws-bundle:1.11.0"
     config = job("spark://master:7077", conf={where: bundle})

@@ -66,7 +66,7 @@ def scores(pushes: list[dict[str, Any]]) -> dict[tuple[str, str], int]:
     }
 
 
-def test_points_of_each_player_in_windows(game: Game) -> None:
+def test_points_of_each_player_in_windows(game):
     """Sums in five seconds for everyone; a later event renews its own window only."""
     first = game.play(
         ("01", "pomelo", '{"player": "p1", "points": 3}'),
@@ -83,7 +83,7 @@ def test_points_of_each_player_in_windows(game: Game) -> None:
     assert scores(second) == {("p1", "12:00:00"): 9}
 
 
-def test_only_of_games_and_of_players(game: Game) -> None:
+def test_only_of_games_and_of_players(game):
     """Other protocols' events play no part, and those without a player or points push to
     no one: `uid` null is everyone."""
     pushes = game.play(

@@ -49,7 +49,7 @@ class Commits(SharedTable):
         self.words[:] = [words]
 
 
-def test_maintenance_by_anybody_keeps_every_ledger() -> None:
+def test_maintenance_by_anybody_keeps_every_ledger():
     """Also after commits of others, and again; that of a job alone is as it was written."""
     words: list[str] = []
     old, north, south = (Commits(words, job) for job in ("", "north", "south"))
@@ -72,7 +72,7 @@ def test_maintenance_by_anybody_keeps_every_ledger() -> None:
     assert Ledger.of(found["north"], "").committed == Ranges({"n": {A: [[1, 5]]}})
 
 
-def test_who_maintains_a_table_knows_whether_others_write_it() -> None:
+def test_who_maintains_a_table_knows_whether_others_write_it():
     """Also one that has done nothing else: the audit leaves out what is theirs by that."""
     words: list[str] = []
     Commits(words).commit(1, gw={A: [[1, 9]]})
@@ -85,7 +85,7 @@ def test_who_maintains_a_table_knows_whether_others_write_it() -> None:
     assert beside.state() == {"shared": "yes"}
 
 
-def test_all_commits_of_a_table_that_others_have_begun_are_heeded() -> None:
+def test_all_commits_of_a_table_that_others_have_begun_are_heeded():
     """Where there was none at the start: its first one, too; and none is passed over where
     others commit while it is asked for the last few."""
     asked: list[int] = []
@@ -117,7 +117,7 @@ def test_all_commits_of_a_table_that_others_have_begun_are_heeded() -> None:
 
 
 @pytest.mark.parametrize("looked", [1, 3, 6])
-def test_a_ledger_of_before_a_table_was_set_back(looked: int) -> None:
+def test_a_ledger_of_before_a_table_was_set_back(looked):
     """It counts no more, however often was looked while it was committed: its writer had not
     seen that."""
     commits = [
@@ -149,7 +149,7 @@ def ledger_of(job: str, sequence: int, seen: int) -> str:
     return Ledger(committed=committed, sequence=sequence).text(job=job, seen=seen)
 
 
-def test_a_node_is_one_jobs() -> None:
+def test_a_node_is_one_jobs():
     """Whoever commits second is told, by both names, and commits nothing."""
     words: list[str] = []
     old, north = Commits(words), Commits(words, "north")
@@ -165,7 +165,7 @@ def test_a_node_is_one_jobs() -> None:
     assert north.others() == {"gw": ""}
 
 
-def test_conflicts_are_tried_again_a_few_times() -> None:
+def test_conflicts_are_tried_again_a_few_times():
     """What is no conflict is raised at once, and one that does not end in the end."""
     tries: list[int] = []
 

@@ -18,7 +18,7 @@ from gateway.spark.commit.parquet import check_shared
 from gateway.store.readers.lake import INTERNAL, sink_of
 
 
-def test_a_lake_keeps_its_sink(tmp_path: Path) -> None:
+def test_a_lake_keeps_its_sink(tmp_path):
     """Another one would begin with an empty ledger: refused, with what to do."""
     lake, disk = tmp_path / "lake", Lake()
     assert sink_of(lake) is None
@@ -29,16 +29,14 @@ def test_a_lake_keeps_its_sink(tmp_path: Path) -> None:
             claim(lake, disk, other)
 
 
-def test_a_function_that_is_not_there_is_told_before_java_starts(
-    tmp_path: Path,
-) -> None:
+def test_a_function_that_is_not_there_is_told_before_java_starts(tmp_path):
     """Which takes many seconds, on a cluster minutes."""
     for name in ("no_such_module:function", "json:no_such_function"):
         with pytest.raises(Broken, match=f"spark.sink: {name}: "):
             kind_of(name).settings(SimpleNamespace(sink=name), tmp_path, "4.1.0")
 
 
-def test_tables_of_parquet_need_no_word(tmp_path: Path) -> None:
+def test_tables_of_parquet_need_no_word(tmp_path):
     """An earlier version left none: there is a ledger, and nothing says whose it is."""
     lake, disk = tmp_path / "lake", Lake()
     disk.make_directory(lake / INTERNAL)
@@ -50,7 +48,7 @@ def test_tables_of_parquet_need_no_word(tmp_path: Path) -> None:
         claim(lake, disk, {"sink": "function"})
 
 
-def test_the_page_says_what_each_kind_is_able_to() -> None:
+def test_the_page_says_what_each_kind_is_able_to():
     """Row by row, as the kinds themselves say it."""
     page = (ROOT / "docs/spark.md").read_text()
     lines = (
@@ -107,7 +105,7 @@ class Cluster:
         (folder / "part-0.parquet").write_bytes(b"PAR1")
 
 
-def test_parquet_needs_a_file_system_that_all_share(tmp_path: Path) -> None:
+def test_parquet_needs_a_file_system_that_all_share(tmp_path):
     """Rows on an executor's own disk would be lost: refused."""
     elsewhere = Cluster("spark://m:7077", tmp_path / "elsewhere")
     with pytest.raises(Broken, match=r"POSIX file system .* iceberg or delta"):
@@ -117,7 +115,7 @@ def test_parquet_needs_a_file_system_that_all_share(tmp_path: Path) -> None:
     check_shared(tmp_path / "lake", Cluster("local[2]", tmp_path / "elsewhere"))
 
 
-def test_a_broken_function_stops_the_job_before_spark(config: Any) -> None:
+def test_a_broken_function_stops_the_job_before_spark(config):
     """Nobody waits for Java to hear of a wrong name."""
     config.spark.sink = "no_such_module:function"
     with pytest.raises(job.Failed, match=r"spark\.sink: no_such_module:function: Mod"):

@@ -119,12 +119,7 @@ def counted(name: str, found: Any) -> Counter[Any]:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("line", LINES, ids=NAMES)
-def test_each_line_sees_all_rows_and_the_new_column(
-    line: str,
-    layout: str,
-    put: Callable[[list[dict[str, pa.DataType]]], Counter[Any]],
-    spark: Any,
-) -> None:
+def test_each_line_sees_all_rows_and_the_new_column(line, layout, put, spark):
     """Whichever of two files came first, and whichever day is the later one: each row once,
     null where its file has no such column."""
     wanted = put(LAYOUTS[layout])
@@ -135,9 +130,7 @@ def test_each_line_sees_all_rows_and_the_new_column(
 
 
 @pytest.mark.parametrize("line", [line for line in LINES if "files(" in line])
-def test_the_same_order_without_our_package(
-    line: str, put: Callable[[list[dict[str, pa.DataType]]], Counter[Any]]
-) -> None:
+def test_the_same_order_without_our_package(line, put):
     """For whoever has only the tables."""
     wanted = put(LAYOUTS["one for another"])
     paths = run(SECOND.removeprefix("paths = "))
@@ -145,7 +138,7 @@ def test_the_same_order_without_our_package(
     assert counted(line.partition(".")[0], run(line, paths=paths)) == wanted
 
 
-def test_the_page_has_a_line_for_each_reader() -> None:
+def test_the_page_has_a_line_for_each_reader():
     """Those of its table of readers."""
     section = PAGE.partition("### Readers")[2].partition("\n##")[0]
     readers = re.findall(r"^\| (\w+)[^|]*\|", section, re.MULTILINE)[1:]

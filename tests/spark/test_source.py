@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from gateway.spark.files import known_files
@@ -17,9 +15,7 @@ from gateway.spark.source import SCHEMA_DDL, gateway_stream, limit_of, url
 
 
 @pytest.mark.spark
-def test_the_schema_is_the_events(
-    spark: Any, spool: Any, make_envelope: Callable[..., pa.Table]
-) -> None:
+def test_the_schema_is_the_events(spark, spool, make_envelope):
     """What pyarrow writes with `gateway.event.SCHEMA` Spark reads as our DDL says."""
     table = make_envelope(
         "gw", 1, [b'{"a": 1}', b"\xff\x00"], flaws={1: "invalid-json"}
@@ -39,7 +35,7 @@ def test_the_schema_is_the_events(
 
 
 @pytest.mark.spark
-def test_files_that_are_known_are_read_alone(spark: Any, spool: Any) -> None:
+def test_files_that_are_known_are_read_alone(spark, spool):
     """With the types and bytes that Spark's own reader gives, and of their folder nothing else;
     one batch is not taken for another of the same folder, whose rows somebody keeps."""
     for first in (1, 11, 21):
@@ -67,21 +63,19 @@ def test_files_that_are_known_are_read_alone(spark: Any, spool: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["a*", "a?", "a[b]", "{a,b}", "a:b"])
-def test_a_path_that_is_a_pattern_is_refused(name: str) -> None:
+def test_a_path_that_is_a_pattern_is_refused(name):
     """Spark would read something else, or nothing, without a word."""
     with pytest.raises(ValueError, match="can not read a path with"):
         gateway_stream(SimpleNamespace(), Path("/data") / name)  # type: ignore[arg-type]
 
 
-def test_one_limit_at_a_time() -> None:
+def test_one_limit_at_a_time():
     """Spark takes files or bytes, so we say so before it does."""
     with pytest.raises(ValueError, match="not in both"):
         gateway_stream(SimpleNamespace(), "/data", max_files=1, max_bytes=1)  # type: ignore[arg-type]
 
 
-def test_many_small_files_are_limited_by_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_small_files_are_limited_by_number(tmp_path, monkeypatch):
     """Planning a batch takes long for each file; bytes stay the limit of all others."""
     monkeypatch.setattr("gateway.spark.source.MANY_FILES", 2)
     limits = []
@@ -97,7 +91,7 @@ def test_many_small_files_are_limited_by_number(
     ]
 
 
-def test_the_configuration_has_the_last_word() -> None:
+def test_the_configuration_has_the_last_word():
     """`spark.conf` overrides what we set, and Java's options are put together."""
     chosen = session.settings(
         SimpleNamespace(
@@ -120,7 +114,7 @@ def test_the_configuration_has_the_last_word() -> None:
     assert session.SAFETY.items() <= chosen.items()
 
 
-def test_spark_submit_has_its_say() -> None:
+def test_spark_submit_has_its_say():
     """Its master, its memory and its --conf are left alone; only safety is not."""
     conf = SimpleNamespace(master="local[2]", driver_memory="1g", ui=False, conf={})
     given = {
@@ -146,9 +140,7 @@ def test_spark_submit_has_its_say() -> None:
 
 @pytest.mark.spark
 @pytest.mark.lowest
-def test_a_file_is_found_whatever_its_time(
-    spark: Any, spool: Any, tmp_path: Path
-) -> None:
+def test_a_file_is_found_whatever_its_time(spark, spool, tmp_path):
     """From 1970, and beside one from the next century."""
     times = (0, 1_700_000_000, 4_500_000_000)
     query = (

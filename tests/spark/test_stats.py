@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,7 +13,7 @@ MINUTE = timedelta(minutes=1)
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def test_events_are_counted_by_window_listener_and_channel(tmp_path: Path) -> None:
+def test_events_are_counted_by_window_listener_and_channel(tmp_path):
     """A window ends where the next begins; flaws, bytes and misfits are summed beside."""
     came = [NOON, NOON + MINUTE / 2, NOON + MINUTE, NOON + timedelta(hours=12)]
     rows = pa.table(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,13 +46,13 @@ def surveyed(events: list[Any], **chosen: Any) -> tuple[Survey, dict[str, Sugges
         ([[]], "list<string>"),
     ],
 )
-def test_the_type_is_the_widest_that_fits(values: list[Any], kind: str) -> None:
+def test_the_type_is_the_widest_that_fits(values, kind):
     """Of all values at a path; whole numbers begin as long."""
     _, found = surveyed([{"v": value} for value in values])
     assert found["v"].type == kind
 
 
-def test_a_value_of_another_kind_is_told() -> None:
+def test_a_value_of_another_kind_is_told():
     """How many there are and which, so that the narrow type may be taken all the same."""
     _, found = surveyed([{"bat": 95}] * 9 + [{"bat": "low"}, {"bat": {"v": 1}}])
     (bat, below) = found["bat"], found["bat.v"]
@@ -66,14 +64,14 @@ def test_a_value_of_another_kind_is_told() -> None:
     assert (bat.counts, below.type) == ({("beats", "lumberjack"): 10}, "long")
 
 
-def test_nested_and_dotted_keys_are_one_path() -> None:
+def test_nested_and_dotted_keys_are_one_path():
     """As they are one for a column; what has no path is left out."""
     sent = [{"a": {"b.c": 1}}, {"a.b": {"c": 2}}, {"a.b.c": 3.5}, {"": 1, "x..y": 1}]
     _, found = surveyed(sent)
     assert {path: one.type for path, one in found.items()} == {"a.b.c": "double"}
 
 
-def test_names_are_those_of_columns() -> None:
+def test_names_are_those_of_columns():
     """Lower case, no words of the event or of YAML, each once; keys in quotes where they must
     be.  All of it is what spark.columns takes."""
     sent = {
@@ -104,14 +102,14 @@ def test_names_are_those_of_columns() -> None:
     options_of(Spark, columns={name: Column(**one) for name, one in columns.items()})
 
 
-def test_columns_that_there_are_need_none() -> None:
+def test_columns_that_there_are_need_none():
     """The usual ones, and those of the configuration."""
     sent = {"@timestamp": "2026-03-01T12:00:00Z", "message": "m", "a": 1, "b": 2}
     _, found = surveyed([sent], mine=Column(path=["x", "a"]), message=None)
     assert set(found) == {"b", "message"}
 
 
-def test_coverage_is_by_listener() -> None:
+def test_coverage_is_by_listener():
     """What few events of every listener have is counted, and left out."""
     sent = [("game", {"points": 1})] + [{"level": "info"}] * 300 + [{"rare": 1}]
     survey, found = surveyed(sent)
@@ -123,7 +121,7 @@ def test_coverage_is_by_listener() -> None:
     assert found["points"].line(survey.events).endswith("# 100% of game; e.g. 1")
 
 
-def test_keys_that_are_data_are_one_column() -> None:
+def test_keys_that_are_data_are_one_column():
     """However many there are: 10,000 of one object, or of the events of one sender."""
     many = [{"users": {f"u{n}": {"x": n}}, "n": n} for n in range(10_000)]
     _, found = surveyed(many)
@@ -143,13 +141,7 @@ def test_keys_that_are_data_are_one_column() -> None:
 
 
 @pytest.mark.parametrize("where", ["spool", "archive", "a file"])
-def test_the_command(
-    where: str,
-    settings_file: Callable[..., Path],
-    make_spool: Callable[[Path], Any],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_command(where, settings_file, make_spool, tmp_path, capsys):
     """Reads what waits and what is archived, or what is named, and prints YAML."""
     folder = tmp_path / ("data" if where != "a file" else "other") / where
     spool = make_spool(folder)

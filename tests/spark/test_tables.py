@@ -91,7 +91,7 @@ def make_rows(
     return rows
 
 
-def test_a_body_is_what_was_sent(make_rows: Callable[..., list[Any]]) -> None:
+def test_a_body_is_what_was_sent(make_rows):
     """Byte for byte, whatever a parser thinks of it: numbers of any size, keys twice.
     What is no text is in the payload; one of both, never both."""
     cases = {
@@ -110,7 +110,7 @@ def test_a_body_is_what_was_sent(make_rows: Callable[..., list[Any]]) -> None:
 
 
 @pytest.mark.lowest
-def test_no_payload_is_lost(make_rows: Callable[..., list[Any]]) -> None:
+def test_no_payload_is_lost(make_rows):
     """With VARIANT, too, every event gets a row: as a value, or as the bytes that were
     sent, never both."""
     cases = {**UNPARSED, **PARSED}
@@ -124,14 +124,14 @@ def test_no_payload_is_lost(make_rows: Callable[..., list[Any]]) -> None:
         ), name
 
 
-def test_values_are_those_of_the_json(make_rows: Callable[..., list[Any]]) -> None:
+def test_values_are_those_of_the_json(make_rows):
     """VARIANT says what the JSON said."""
     rows = make_rows(list(PARSED.values()), "to_json(body) AS text", body="variant")
     for (name, sent), row in zip(PARSED.items(), rows, strict=True):
         assert json.loads(row.text) == json.loads(sent), name
 
 
-def test_the_usual_fields_have_columns(make_rows: Callable[..., list[Any]]) -> None:
+def test_the_usual_fields_have_columns(make_rows):
     """Time, message and host are found where shippers put them."""
     sent: list[tuple[Any, tuple[Any, Any, Any]]] = [
         (
@@ -168,7 +168,7 @@ def test_the_usual_fields_have_columns(make_rows: Callable[..., list[Any]]) -> N
         assert (row.message, row.host) == (message, host), one
 
 
-def test_fallbacks_pass_what_is_empty_over(make_rows: Callable[..., list[Any]]) -> None:
+def test_fallbacks_pass_what_is_empty_over(make_rows):
     """The name of the machine is wherever somebody says it; an empty text counts where
     nobody says more, and a default where there is none at all."""
     sent = [
@@ -187,9 +187,7 @@ def test_fallbacks_pass_what_is_empty_over(make_rows: Callable[..., list[Any]]) 
     assert rows[-1].message == ""
 
 
-def test_keys_with_dots_in_them_are_found_at_any_level(
-    make_rows: Callable[..., list[Any]],
-) -> None:
+def test_keys_with_dots_in_them_are_found_at_any_level(make_rows):
     """As Kubernetes' labels and ECS have them: nested, flat, and anything in between; a
     key in quotes is one key."""
     label = "app.kubernetes.io/name"
@@ -216,7 +214,7 @@ def test_keys_with_dots_in_them_are_found_at_any_level(
     assert [(row.quoted, row.split) for row in rows] == [row[1:] for row in sent]
 
 
-def test_other_content_is_kept_as_it_is(make_rows: Callable[..., list[Any]]) -> None:
+def test_other_content_is_kept_as_it_is(make_rows):
     """What does not say it is JSON is not read as JSON; text is a message."""
     rows = make_rows(
         [b"plain \xc3\xa9", b"\xff"],
@@ -228,7 +226,7 @@ def test_other_content_is_kept_as_it_is(make_rows: Callable[..., list[Any]]) -> 
     assert [bytes(row.payload) for row in rows] == [b"plain \xc3\xa9", b"\xff"]
 
 
-def test_json_behind_a_registry_is_json(make_rows: Callable[..., list[Any]]) -> None:
+def test_json_behind_a_registry_is_json(make_rows):
     """Whose content type says what stood before it (Pravega's `options.framing`)."""
     rows = make_rows(
         [b'{"message": "hi", "n": 2}'],
@@ -241,7 +239,7 @@ def test_json_behind_a_registry_is_json(make_rows: Callable[..., list[Any]]) -> 
     assert row.content_type.endswith(";schema=7")
 
 
-def test_flawed_events_keep_their_bytes(make_rows: Callable[..., list[Any]]) -> None:
+def test_flawed_events_keep_their_bytes(make_rows):
     """They go to quarantine, with the payload even where it could be read."""
     rows = make_rows(
         [b'{"a": 1}', b'{"b": 2}', b"{"],
@@ -256,7 +254,7 @@ def test_flawed_events_keep_their_bytes(make_rows: Callable[..., list[Any]]) -> 
     assert {row.protocol for row in rows} == {"lumberjack"}
 
 
-def test_what_was_committed_before_is_left_out(spark: Any) -> None:
+def test_what_was_committed_before_is_left_out(spark):
     """By node, incarnation and interval, both ends included."""
     all_of = spark.createDataFrame(
         [
@@ -272,7 +270,7 @@ def test_what_was_committed_before_is_left_out(spark: Any) -> None:
     assert left[3:] == [("a", "y", n) for n in range(1, 7)]
 
 
-def test_what_is_deleted_may_be_scattered(spark: Any) -> None:
+def test_what_is_deleted_may_be_scattered(spark):
     """As a person's events are among those of others, in a backlog or a file that is put
     back: to leave thousands out takes as long as one.
     """
@@ -317,7 +315,7 @@ STAMPS: list[tuple[Any, str | None]] = [
 ]
 
 
-def test_when_it_happened(make_rows: Callable[..., list[Any]]) -> None:
+def test_when_it_happened(make_rows):
     """Comma or point, seconds or less since 1970; never a year that Python can not hold.
     Where it came from is said."""
     rows = make_rows(
@@ -333,7 +331,7 @@ def test_when_it_happened(make_rows: Callable[..., list[Any]]) -> None:
 
 
 @pytest.mark.lowest
-def test_columns_of_ones_own(make_rows: Callable[..., list[Any]]) -> None:
+def test_columns_of_ones_own(make_rows):
     """Paths nested or flat, fallbacks, types, defaults, other names; what does not fit
     is null, named, and stops nothing."""
     chosen = {
@@ -394,7 +392,7 @@ def test_columns_of_ones_own(make_rows: Callable[..., list[Any]]) -> None:
 
 
 @pytest.mark.lowest
-def test_days_decimals_and_lists(make_rows: Callable[..., list[Any]]) -> None:
+def test_days_decimals_and_lists(make_rows):
     """Out of texts and numbers: the day of an instant in UTC, decimals that are rounded, the
     elements of a list or a single value; what does not fit is null and named."""
     chosen = {
@@ -461,9 +459,7 @@ def test_days_decimals_and_lists(make_rows: Callable[..., list[Any]]) -> None:
         assert tuple(row) == (*values, misfits), one
 
 
-def test_an_instant_is_that_of_the_path_which_has_a_value(
-    make_rows: Callable[..., list[Any]],
-) -> None:
+def test_an_instant_is_that_of_the_path_which_has_a_value(make_rows):
     """Of several the first with a value counts, whatever the others say, and whether it
     is written as most write instants or not."""
     noon = datetime(2026, 3, 1, 12)  # noqa: DTZ001
@@ -489,9 +485,7 @@ def test_an_instant_is_that_of_the_path_which_has_a_value(
         assert (row.ended, row.misfits) == (at, misfit), one
 
 
-def test_columns_of_some_listeners(
-    spark: Any, make_envelope: Callable[..., pa.Table], tmp_path: Path
-) -> None:
+def test_columns_of_some_listeners(spark, make_envelope, tmp_path):
     """A column may look elsewhere in another protocol, and stay as it is in the rest."""
     chosen = {
         "message": [Source(("text",), protocol="pomelo"), Source(("m",), listener="x")],
@@ -523,7 +517,7 @@ def test_columns_of_some_listeners(
     ]
 
 
-def test_names_that_are_no_identifiers(make_rows: Callable[..., list[Any]]) -> None:
+def test_names_that_are_no_identifiers(make_rows):
     """Keys with quotes, dots, blanks and in two cases; paths that lead through another."""
     chosen = {
         "a": Source(("it's `odd`.\\x",)),
@@ -559,9 +553,7 @@ ODD_NAMES = (
 
 
 @pytest.mark.parametrize("body", ["json", "variant", "both"])
-def test_names_that_mean_something_else(
-    make_rows: Callable[..., list[Any]], body: str
-) -> None:
+def test_names_that_mean_something_else(make_rows, body):
     """A column is called what its user likes: the body stays what was sent, nothing is
     lost, and each column has the value of its own path."""
     values: dict[str, Any] = {name: f"of {name}" for name in ODD_NAMES}
@@ -609,9 +601,7 @@ ADDRESSES: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-def test_the_protocols_own_address(
-    spark: Any, tmp_path: Path, make_envelope: Callable[..., pa.Table]
-) -> None:
+def test_the_protocols_own_address(spark, tmp_path, make_envelope):
     """In columns with the protocol's own words; streams that clients make for themselves
     have none."""
     for lsn, (options, _) in enumerate(ADDRESSES, 1):
@@ -625,9 +615,7 @@ def test_the_protocols_own_address(
     ]
 
 
-def test_counts_per_window(
-    spark: Any, tmp_path: Path, make_envelope: Callable[..., pa.Table]
-) -> None:
+def test_counts_per_window(spark, tmp_path, make_envelope):
     """Events, bytes and flaws per window, protocol, listener and channel."""
     start = datetime(2026, 3, 1, 23, 59, tzinfo=UTC)
     for number, (seconds, channel) in enumerate(

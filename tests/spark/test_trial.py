@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -64,12 +62,7 @@ CASES = [
 ]
 
 
-def test_rows_of_the_tables(
-    spark: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_rows_of_the_tables(spark, tmp_path, monkeypatch, capsys):
     """As the job would make them, by the configuration's columns; what differs is told,
     and so is a row that nobody expects.
     """

@@ -6,7 +6,6 @@ import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -56,7 +55,7 @@ def tend(upkeep: Upkeep) -> None:
         upkeep._thread.join()
 
 
-def test_once_an_hour_and_once_a_day_all_of_it(world: World) -> None:
+def test_once_an_hour_and_once_a_day_all_of_it(world):
     """However often it is asked."""
     upkeep = world.upkeep()
     for _ in range(26 * 4):
@@ -66,7 +65,7 @@ def test_once_an_hour_and_once_a_day_all_of_it(world: World) -> None:
     assert world.failed == []
 
 
-def test_what_fails_is_tried_again_after_ten_minutes(world: World) -> None:
+def test_what_fails_is_tried_again_after_ten_minutes(world):
     """And is no reason for the job to end."""
     upkeep = world.upkeep()
     world.now, world.breaks = 3600.0, True
@@ -79,7 +78,7 @@ def test_what_fails_is_tried_again_after_ten_minutes(world: World) -> None:
     assert world.done == ["first", "first", "second"]
 
 
-def test_jobs_that_run_for_a_minute_count_together(world: World) -> None:
+def test_jobs_that_run_for_a_minute_count_together(world):
     """With `--once` each hour has its job, and each job its hour; a note that was cut short
     is none."""
     for _ in range(5):
@@ -91,7 +90,7 @@ def test_jobs_that_run_for_a_minute_count_together(world: World) -> None:
     assert len(world.asked) == 3
 
 
-def test_a_clock_that_is_set_back_by_a_year(world: World) -> None:
+def test_a_clock_that_is_set_back_by_a_year(world):
     """Is no reason to wait for a year, whoever starts meanwhile."""
     world.now = 365 * 86_400.0
     upkeep = world.upkeep()
@@ -106,7 +105,7 @@ def test_a_clock_that_is_set_back_by_a_year(world: World) -> None:
     assert len(world.asked) == 3
 
 
-def test_the_job_ends_between_two_steps(world: World) -> None:
+def test_the_job_ends_between_two_steps(world):
     """What was not done comes with the next start."""
     begun, go = threading.Event(), threading.Event()
 
@@ -145,9 +144,7 @@ def test_the_job_ends_between_two_steps(world: World) -> None:
         ({"sink": "ours:put"}, 1.0),
     ],
 )
-def test_each_kind_of_tables_has_its_rhythm(
-    spark: dict[str, Any], seconds: float, tmp_path: Path
-) -> None:
+def test_each_kind_of_tables_has_its_rhythm(spark, seconds, tmp_path):
     """A commit of a format costs seconds and stays in its history; a file does not."""
     listener = {"name": "b", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:0"}
     config = {"data_dir": tmp_path, "listeners": [listener], "spark": spark}
@@ -175,9 +172,7 @@ def test_each_kind_of_tables_has_its_rhythm(
         ({"sink": "iceberg", "job": "B"}, "job: must be small letters, digits and _"),
     ],
 )
-def test_what_a_kind_of_tables_does_not_have(
-    spark: dict[str, Any], why: str, tmp_path: Path
-) -> None:
+def test_what_a_kind_of_tables_does_not_have(spark, why, tmp_path):
     """Is refused with the configuration."""
     listener = {"name": "b", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:0"}
     config = {"data_dir": tmp_path, "listeners": [listener], "spark": spark}

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import signal
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -92,14 +91,8 @@ def put(spool: Any) -> Callable[[], None]:
 
 
 def test_killed_under_the_eyes_of_a_reader(
-    settings_file: Callable[..., Path],
-    put: Callable[[], None],
-    spool: Any,
-    tmp_path: Path,
-    watch: Watch,
-    lake_events: Callable[..., Counter[tuple[str, int]]],
-    table_rows: Callable[..., list[dict[str, Any]]],
-) -> None:
+    settings_file, put, spool, tmp_path, watch, lake_events, table_rows
+):
     """Through kill, start, what is left of a batch, and compaction by the job itself: no
     read has a row twice, or less than one before, or a part of a batch where it asks for
     whole ones; in the end all is there once, and each file is archived."""

@@ -46,7 +46,7 @@ def client(server: SmallS3, prefix: str = "a/b", **settings: Any) -> S3:
     return S3(BucketUrl("spool", prefix), options_of(model.S3, **chosen))
 
 
-def test_an_object_is_made_once(server: SmallS3) -> None:
+def test_an_object_is_made_once(server):
     """The second PUT changes nothing."""
     bucket = client(server)
     bucket.create("x", b"one")
@@ -58,7 +58,7 @@ def test_an_object_is_made_once(server: SmallS3) -> None:
 
 
 @pytest.mark.parametrize("fault", [500, 503, 403, 401, 404, 0, -1])
-def test_a_request_that_fails_says_so(server: SmallS3, fault: int) -> None:
+def test_a_request_that_fails_says_so(server, fault):
     """In one line, and nothing is asked twice: who asks decides that."""
     bucket = client(server)
     server.faults = [fault]
@@ -70,9 +70,7 @@ def test_a_request_that_fails_says_so(server: SmallS3, fault: int) -> None:
 
 
 @pytest.mark.parametrize("fault", [-1, 409])
-def test_a_commit_whose_answer_was_lost_finds_its_own_object(
-    server: SmallS3, fault: int
-) -> None:
+def test_a_commit_whose_answer_was_lost_finds_its_own_object(server, fault):
     """The same name with the same bytes is success, with other bytes an error."""
     bucket = client(server)
     server.faults = [fault]
@@ -85,9 +83,7 @@ def test_a_commit_whose_answer_was_lost_finds_its_own_object(
     assert bucket.read("x") == b"one"
 
 
-def test_credentials_that_are_refused_are_looked_for_afresh(
-    server: SmallS3, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_credentials_that_are_refused_are_looked_for_afresh(server, monkeypatch):
     """They expire, and somebody renews them in the environment."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "OLD")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "SECRET")
@@ -102,7 +98,7 @@ def test_credentials_that_are_refused_are_looked_for_afresh(
 
 
 @pytest.mark.parametrize("prefix", ["a/b", ""])
-def test_a_nodes_files_are_listed(server: SmallS3, prefix: str) -> None:
+def test_a_nodes_files_are_listed(server, prefix):
     """Of one node, in order, over pages; what has gone to the archive is not there."""
     bucket = client(server, prefix)
     names = [file_name("gw", A, n, n) for n in range(1, 9)]
@@ -119,7 +115,7 @@ def test_a_nodes_files_are_listed(server: SmallS3, prefix: str) -> None:
     assert (first.bytes, first.modified) == (4, 1795305600.0)
 
 
-def test_an_object_that_is_gone_is_not_there(server: SmallS3) -> None:
+def test_an_object_that_is_gone_is_not_there(server):
     """And to remove it is fine."""
     bucket = client(server)
     bucket.create("x", b"one")
@@ -130,7 +126,7 @@ def test_an_object_that_is_gone_is_not_there(server: SmallS3) -> None:
 
 
 @pytest.mark.parametrize("real", [True, False])
-def test_the_end_of_an_object(server: SmallS3, real: bool) -> None:
+def test_the_end_of_an_object(server, real):
     """Without what is before it; where it has none, an error."""
     bucket = client(server) if real else MemoryBucket()
     bucket.create("x", b"0123456789")
@@ -141,7 +137,7 @@ def test_the_end_of_an_object(server: SmallS3, real: bool) -> None:
 
 
 @pytest.mark.parametrize("real", [True, False])
-def test_many_are_removed_by_one_request(server: SmallS3, real: bool) -> None:
+def test_many_are_removed_by_one_request(server, real):
     """Whichever of them are gone already; and a failure says so."""
     asked: list[str] = []
     server.before = lambda method, path: asked.append(method)
@@ -160,9 +156,7 @@ def test_many_are_removed_by_one_request(server: SmallS3, real: bool) -> None:
 
 
 @pytest.mark.parametrize("real", [True, False])
-def test_one_of_many_that_is_refused_keeps_no_other(
-    server: SmallS3, real: bool
-) -> None:
+def test_one_of_many_that_is_refused_keeps_no_other(server, real):
     """The answer is 200 then, and names it; whoever asked hears of it."""
     bucket = client(server) if real else MemoryBucket()
     for name in ("x0", "x1", "x2"):
@@ -185,7 +179,7 @@ def test_one_of_many_that_is_refused_keeps_no_other(
         bucket.remove("x1")
 
 
-def test_one_is_removed_where_many_can_not_be(server: SmallS3) -> None:
+def test_one_is_removed_where_many_can_not_be(server):
     """Not every server knows the request for many; and some say of one that it is gone."""
     bucket = client(server)
     bucket.create("x", b"one")
@@ -199,7 +193,7 @@ def test_one_is_removed_where_many_can_not_be(server: SmallS3) -> None:
     bucket.remove("x")
 
 
-def test_an_object_is_swapped_once(server: SmallS3) -> None:
+def test_an_object_is_swapped_once(server):
     """Whoever has seen the one before; not where it is another one, or gone."""
     bucket = client(server)
     bucket.create("x", b"one")
@@ -216,7 +210,7 @@ def test_an_object_is_swapped_once(server: SmallS3) -> None:
         bucket.read_tagged("x")
 
 
-def test_the_probe_leaves_nothing(server: SmallS3) -> None:
+def test_the_probe_leaves_nothing(server):
     """It asks for all that is needed, and removes what it made."""
     said: list[str] = []
     probe(client(server), "gw", said.append)
@@ -224,7 +218,7 @@ def test_the_probe_leaves_nothing(server: SmallS3) -> None:
     assert server.objects == {}
 
 
-def test_a_server_that_replaces_objects_is_found_out() -> None:
+def test_a_server_that_replaces_objects_is_found_out():
     """Older ones pass If-None-Match over: two files of one name would be one."""
     bucket = MemoryBucket()
     bucket.conditional = False
@@ -232,9 +226,7 @@ def test_a_server_that_replaces_objects_is_found_out() -> None:
         probe(bucket, "gw")
 
 
-def test_without_the_package_the_extra_is_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_the_package_the_extra_is_named(monkeypatch):
     """Nothing else needs it."""
     monkeypatch.setitem(sys.modules, "obstore", None)
     with pytest.raises(Missing, match=r"s3://b/p.*pip install 'gateway\[s3\]'"):

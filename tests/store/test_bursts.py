@@ -21,9 +21,7 @@ def bursts(calls: list[str]) -> Bursts:
     return Bursts(lambda: calls.append("back"))
 
 
-def test_a_burst_is_over_when_half_of_it_is_gone(
-    bursts: Bursts, calls: list[str]
-) -> None:
+def test_a_burst_is_over_when_half_of_it_is_gone(bursts, calls):
     """Not while it grows or wavers; then once, and once more when the rest has gone."""
     for in_use in (10, 150, 158, 120, 140, 80, 10, 158, 0, 158, 79):
         bursts.note(in_use * MIB)
@@ -38,16 +36,14 @@ def test_a_burst_is_over_when_half_of_it_is_gone(
     assert len(calls) == 2
 
 
-def test_small_bursts_are_not_worth_it(bursts: Bursts, calls: list[str]) -> None:
+def test_small_bursts_are_not_worth_it(bursts, calls):
     """Nor is a daemon with nothing to do, or with little that stands still."""
     for in_use in (31, 0, 31, 31, 0, 0, 0):
         bursts.note(in_use * MIB)
     assert not calls
 
 
-def test_what_stands_still_holds_no_more_than_it_needs(
-    bursts: Bursts, calls: list[str]
-) -> None:
+def test_what_stands_still_holds_no_more_than_it_needs(bursts, calls):
     """Before a disk that hangs nothing changes for long: once is enough."""
     for in_use in (100, 150, 150, 150, 150):
         bursts.note(in_use * MIB)
@@ -57,14 +53,14 @@ def test_what_stands_still_holds_no_more_than_it_needs(
     assert len(calls) == 2
 
 
-def test_a_c_library_that_can_not_is_let_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_c_library_that_can_not_is_let_be(monkeypatch):
     """musl has no `malloc_trim`."""
     monkeypatch.setattr("gateway.store.system.bursts._trim", None)
     give_back()
 
 
 @pytest.mark.skipif(_trim is None, reason="only glibc can")
-def test_the_system_gets_what_lies_below_something_in_use() -> None:
+def test_the_system_gets_what_lies_below_something_in_use():
     """Bodies of a burst, with one small object behind them."""
 
     def resident() -> int:

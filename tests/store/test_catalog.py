@@ -46,7 +46,7 @@ def lines(disk: RecordingDisk) -> list[bytes]:
     return disk.read(PLACE / "catalog").splitlines(keepends=True)
 
 
-def test_the_newest_line_of_a_type_and_a_key_counts(disk: RecordingDisk) -> None:
+def test_the_newest_line_of_a_type_and_a_key_counts(disk):
     """For the process that writes it, and for whoever looks or starts later."""
     here = Catalog(PLACE, disk)
     assert here.newest(Alone) is None
@@ -60,9 +60,7 @@ def test_the_newest_line_of_a_type_and_a_key_counts(disk: RecordingDisk) -> None
     assert len(lines(disk)) == 5
 
 
-def test_old_lines_go_in_time(
-    disk: RecordingDisk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_lines_go_in_time(disk, monkeypatch):
     """The file is written anew; what another version keeps in it stays."""
     monkeypatch.setattr(catalog, "_SPARE", 3)
     disk.create(PLACE / "catalog").write([encode(Several("of another version", 7))])
@@ -75,9 +73,7 @@ def test_old_lines_go_in_time(
 
 
 @pytest.mark.parametrize("call", ["write", "sync"])
-def test_a_line_that_failed_is_settled_by_the_next(
-    disk: RecordingDisk, call: str
-) -> None:
+def test_a_line_that_failed_is_settled_by_the_next(disk, call):
     """Nothing is written behind it; it does not count until then."""
     here = Catalog(PLACE, disk)
     here.put(Alone(1))
@@ -90,7 +86,7 @@ def test_a_line_that_failed_is_settled_by_the_next(
     assert lines(disk) == [encode(Alone(1)), encode(Several("a"))]
 
 
-def test_what_a_crash_leaves_of_the_last_line_is_no_damage() -> None:
+def test_what_a_crash_leaves_of_the_last_line_is_no_damage():
     """Its beginning, or zeros and what is behind them."""
     whole = encode(Alone(1))
     last = encode(Alone(2))
@@ -101,7 +97,7 @@ def test_what_a_crash_leaves_of_the_last_line_is_no_damage() -> None:
                 assert (found.damaged_numbers, found.all(Alone)) == ([], [Alone(1)])
 
 
-def test_damage_is_of_the_type_that_a_line_still_names() -> None:
+def test_damage_is_of_the_type_that_a_line_still_names():
     """Of a type with another length it can not be; of one that names none it may be of any."""
     bad = encode(Alone(1)).replace(b":1", b":2")
     found = Lines(bad + encode(Several("a")))
@@ -114,7 +110,7 @@ def test_damage_is_of_the_type_that_a_line_still_names() -> None:
 
 
 @pytest.mark.parametrize("damage", [b"x", bytes(1), bytes(40), bytes(70)], ids=len)
-def test_damage_hides_no_line_behind_one_of_another_type(damage: bytes) -> None:
+def test_damage_hides_no_line_behind_one_of_another_type(damage):
     """A newline that is lost, or a sector, makes one line of two."""
     states = (Several("a"), Alone(1), Several("b"), Several("c"), Several("d"))
     lines = [*map(encode, states)]
@@ -128,9 +124,7 @@ def test_damage_hides_no_line_behind_one_of_another_type(damage: bytes) -> None:
     assert behind.numbered(Several) == [(1, Several("a"))]
 
 
-def test_a_file_that_was_replaced_takes_no_line(
-    disk: RecordingDisk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_was_replaced_takes_no_line(disk, monkeypatch):
     """Where the new one has its name, and may lose it in a power cut."""
     monkeypatch.setattr(catalog, "_SPARE", 3)
     here = Catalog(PLACE, disk)
@@ -145,7 +139,7 @@ def test_a_file_that_was_replaced_takes_no_line(
     assert look(PLACE, disk).all(Several) == [Several(name) for name in "abc"]
 
 
-def test_a_line_without_a_type_is_of_an_earlier_commit(disk: RecordingDisk) -> None:
+def test_a_line_without_a_type_is_of_an_earlier_commit(disk):
     """It is refused, and changed by nobody."""
     disk.create(PLACE / "catalog").write([encode(Old(1))])
     with pytest.raises(OtherForm, match=r"/journal/catalog: .* without a type"):

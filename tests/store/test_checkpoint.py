@@ -141,7 +141,7 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def test_a_start_has_what_was_saved_and_what_came_since(place: Place) -> None:
+def test_a_start_has_what_was_saved_and_what_came_since(place):
     """State file first, then every batch of the journal in order; then it is saved."""
     first, words = place.running()
     words.words = [b"old"]
@@ -170,7 +170,7 @@ def test_a_start_has_what_was_saved_and_what_came_since(place: Place) -> None:
     assert words.words == [b"old", b"a", b"b", b"c", b"d"]
 
 
-def test_what_was_told_after_the_question_is_not_covered(place: Place) -> None:
+def test_what_was_told_after_the_question_is_not_covered(place):
     """A segment goes with the snapshot that was asked for after its publication."""
     checkpoint, words = place.running()
     words.by_hand = True
@@ -186,7 +186,7 @@ def test_what_was_told_after_the_question_is_not_covered(place: Place) -> None:
     assert place.segments() == []
 
 
-def test_segments_go_when_the_files_are_safe(place: Place) -> None:
+def test_segments_go_when_the_files_are_safe(place):
     """What is written in another thread counts once it is written."""
     checkpoint, _ = place.running()
     place.later = []
@@ -200,7 +200,7 @@ def test_segments_go_when_the_files_are_safe(place: Place) -> None:
     assert place.later == []
 
 
-def test_all_memories_are_asked_at_once(place: Place) -> None:
+def test_all_memories_are_asked_at_once(place):
     """One that is slow keeps the segments for all, and neither is saved before."""
     checkpoint, slow = place.checkpoint("slow", "fast")
     checkpoint.recover([], [])
@@ -215,7 +215,7 @@ def test_all_memories_are_asked_at_once(place: Place) -> None:
     assert place.segments() == []
 
 
-def test_much_is_saved_at_once(place: Place) -> None:
+def test_much_is_saved_at_once(place):
     """Beyond `most_bytes` nothing waits for the time; but one runs at a time."""
     checkpoint, words = place.running(most_bytes=300)
     words.by_hand = True
@@ -232,7 +232,7 @@ def test_much_is_saved_at_once(place: Place) -> None:
     assert not place.clock.getDelayedCalls()
 
 
-def test_a_large_state_is_not_written_for_little(place: Place) -> None:
+def test_a_large_state_is_not_written_for_little(place):
     """What is let go of is some times what must be written for it, or waits."""
     checkpoint, words = place.running(most_bytes=1)
     words.words = [b"w" * 100]
@@ -244,7 +244,7 @@ def test_a_large_state_is_not_written_for_little(place: Place) -> None:
     assert place.segments() == []
 
 
-def test_the_first_start_leaves_a_file(place: Place) -> None:
+def test_the_first_start_leaves_a_file(place):
     """From then on whoever starts knows that there is something to remember."""
     assert saved_names(place.state, place.disk) == []
     place.running()
@@ -252,7 +252,7 @@ def test_the_first_start_leaves_a_file(place: Place) -> None:
     assert saved_names(place.state / "nowhere", place.disk) == []
 
 
-def test_a_first_file_that_can_not_be_written_is_tried_again(place: Place) -> None:
+def test_a_first_file_that_can_not_be_written_is_tried_again(place):
     """Until it is there, whoever asks is told that nothing would remember yet."""
     checkpoint, _ = place.checkpoint()
     place.disk.failures = 1
@@ -265,9 +265,7 @@ def test_a_first_file_that_can_not_be_written_is_tried_again(place: Place) -> No
     assert not place.clock.getDelayedCalls()
 
 
-def test_a_failure_lets_nothing_go_and_is_tried_again(
-    place: Place, logged: list[dict[str, Any]]
-) -> None:
+def test_a_failure_lets_nothing_go_and_is_tried_again(place, logged):
     """A full disk: the journal keeps what it has, one line is logged, later it works."""
     checkpoint, _ = place.running(most_bytes=1)
     place.disk.failures = 2
@@ -290,7 +288,7 @@ def test_a_failure_lets_nothing_go_and_is_tried_again(
     assert "is written again" in formats[1]
 
 
-def test_a_snapshot_that_fails_is_asked_for_again(place: Place) -> None:
+def test_a_snapshot_that_fails_is_asked_for_again(place):
     """A memory may fail to give one; its segments wait for the next."""
     checkpoint, words = place.running()
     words.snapshot = lambda: fail(ValueError("not now"))  # type: ignore[method-assign]
@@ -302,7 +300,7 @@ def test_a_snapshot_that_fails_is_asked_for_again(place: Place) -> None:
     assert place.segments() == []
 
 
-def test_who_gives_up_by_itself_is_asked_again_later(place: Place) -> None:
+def test_who_gives_up_by_itself_is_asked_again_later(place):
     """However much waits for it: only a stop gives up for good."""
     checkpoint, words = place.running()
     asked = []
@@ -346,7 +344,7 @@ def saved_words(place: Place) -> list[bytes]:
     return words.words
 
 
-def test_what_waits_for_room_keeps_no_segment(place: Place) -> None:
+def test_what_waits_for_room_keeps_no_segment(place):
     """A snapshot that waits for a change on a full disk is made of the state file and of
     the segments that fill that; it has nothing of the change."""
     checkpoint, memory, room = hasty(place)
@@ -366,7 +364,7 @@ def test_what_waits_for_room_keeps_no_segment(place: Place) -> None:
     assert saved_words(place) == [b"1", b"2"], "what comes late is not taken"
 
 
-def test_where_there_is_room_a_snapshot_is_waited_for(place: Place) -> None:
+def test_where_there_is_room_a_snapshot_is_waited_for(place):
     """However long: what is large takes its time."""
     checkpoint, memory, room = hasty(place)
     checkpoint.published(place.sealed(b"1"))
@@ -382,7 +380,7 @@ def test_where_there_is_room_a_snapshot_is_waited_for(place: Place) -> None:
     assert checkpoint.failed == 0
 
 
-def test_what_went_before_a_failure_is_in_the_file(place: Place) -> None:
+def test_what_went_before_a_failure_is_in_the_file(place):
     """Segments that were to go, of which some went, are not looked for again."""
     checkpoint, memory, room = hasty(place)
     for words in (b"1", b"2"):
@@ -412,7 +410,7 @@ def _once(remove: Callable[[Segment], None]) -> Callable[[Segment], None]:
     return maybe
 
 
-def test_a_stop_does_not_rebuild(place: Place) -> None:
+def test_a_stop_does_not_rebuild(place):
     """It gives up in its time; the next start reads the journal instead."""
     checkpoint, _, room = hasty(place)
     checkpoint.published(place.sealed(b"1"))
@@ -432,9 +430,7 @@ def test_a_stop_does_not_rebuild(place: Place) -> None:
         (lambda: sys.exit(3), "SystemExit: 3"),
     ],
 )
-def test_whose_snapshot_failed_is_told(
-    place: Place, logged: list[dict[str, Any]], snapshot: Any, why: str
-) -> None:
+def test_whose_snapshot_failed_is_told(place, logged, snapshot, why):
     """Among those of several protocols."""
     checkpoint, _ = place.checkpoint("fine", "odd")
     checkpoint.recover([], [])
@@ -446,7 +442,7 @@ def test_whose_snapshot_failed_is_told(
     assert f"protocol 'odd' fails in memory.snapshot: {why}" in told
 
 
-def test_a_memory_that_can_not_start_ends_the_start(place: Place) -> None:
+def test_a_memory_that_can_not_start_ends_the_start(place):
     """With the protocol's name."""
     checkpoint, _ = place.checkpoint("fine", "odd")
     checkpoint.recover([], [])
@@ -457,9 +453,7 @@ def test_a_memory_that_can_not_start_ends_the_start(place: Place) -> None:
         checkpoint.start()
 
 
-def test_a_memory_that_can_not_stop_stops_nobody_else(
-    place: Place, logged: list[dict[str, Any]]
-) -> None:
+def test_a_memory_that_can_not_stop_stops_nobody_else(place, logged):
     """It is told; the stop goes on."""
     checkpoint, words = place.checkpoint("odd", "fine")
     checkpoint.recover([], [])
@@ -472,7 +466,7 @@ def test_a_memory_that_can_not_stop_stops_nobody_else(
     assert [event["name"] for event in logged] == ["odd"]
 
 
-def test_stopping_leaves_nothing_to_replay(place: Place) -> None:
+def test_stopping_leaves_nothing_to_replay(place):
     """What is under way is finished, and what came meanwhile is saved as well."""
     checkpoint, words = place.running()
     words.by_hand = True
@@ -492,7 +486,7 @@ def test_stopping_leaves_nothing_to_replay(place: Place) -> None:
     assert not place.clock.getDelayedCalls()
 
 
-def test_stopping_does_not_wait_for_ever(place: Place) -> None:
+def test_stopping_does_not_wait_for_ever(place):
     """A memory that does not answer costs the next start a replay; that is no failure."""
     checkpoint, words = place.running()
     said: list[str] = []
@@ -509,7 +503,7 @@ def test_stopping_does_not_wait_for_ever(place: Place) -> None:
     assert (len(said), checkpoint.failed, checkpoint.trouble) == (1, 0, None)
 
 
-def test_stopping_does_not_wait_for_ever_for_what_was_begun(place: Place) -> None:
+def test_stopping_does_not_wait_for_ever_for_what_was_begun(place):
     """Nor for another attempt behind the one that it has given up."""
     checkpoint, words = place.running()
     words.by_hand = True
@@ -523,7 +517,7 @@ def test_stopping_does_not_wait_for_ever_for_what_was_begun(place: Place) -> Non
     assert not place.clock.getDelayedCalls()
 
 
-def test_stopping_saves_once_more(place: Place) -> None:
+def test_stopping_saves_once_more(place):
     """The next start finds a state file and no segment."""
     checkpoint, words = place.running()
     words.words = [b"1"]
@@ -538,7 +532,7 @@ def test_stopping_saves_once_more(place: Place) -> None:
     assert words.words == [b"1"]
 
 
-def test_stopping_does_not_wait_for_a_sick_disk(place: Place) -> None:
+def test_stopping_does_not_wait_for_a_sick_disk(place):
     """What can not be saved is replayed by the next start."""
     checkpoint, _ = place.running()
     sealed = place.sealed(b"1")
@@ -552,7 +546,7 @@ def test_stopping_does_not_wait_for_a_sick_disk(place: Place) -> None:
     assert words.words == [b"1"]
 
 
-def test_no_damage_goes_unseen(place: Place) -> None:
+def test_no_damage_goes_unseen(place):
     """Any bit that flips, and any end that is missing, stops the start and is named."""
     checkpoint, words = place.checkpoint()
     words.words = [b"some", b"words"]
@@ -574,7 +568,7 @@ def test_no_damage_goes_unseen(place: Place) -> None:
     assert words.words == [b"some", b"words"]
 
 
-def test_a_later_format_is_not_damage(place: Place) -> None:
+def test_a_later_format_is_not_damage(place):
     """It asks for the version that wrote it."""
     import google_crc32c
 
@@ -589,7 +583,7 @@ def test_a_later_format_is_not_damage(place: Place) -> None:
         place.checkpoint()[0].recover([], [])
 
 
-def test_the_state_of_somebody_unknown_is_not_ignored(place: Place) -> None:
+def test_the_state_of_somebody_unknown_is_not_ignored(place):
     """Going on without would let segments go that it needs."""
     place.running()
     with pytest.raises(Unreadable, match=r"words\.state: no protocol 'words'.*install"):
@@ -601,7 +595,7 @@ def test_the_state_of_somebody_unknown_is_not_ignored(place: Place) -> None:
         nobody.recover([], [])
 
 
-def test_a_file_under_another_name_is_not_taken(place: Place) -> None:
+def test_a_file_under_another_name_is_not_taken(place):
     """A state file says whose it is."""
     place.running()
     (place.state / "words.state").rename(place.state / "others.state")
@@ -609,7 +603,7 @@ def test_a_file_under_another_name_is_not_taken(place: Place) -> None:
         place.checkpoint("others")[0].recover([], [])
 
 
-def test_what_a_memory_can_not_take_stops_the_start(place: Place) -> None:
+def test_what_a_memory_can_not_take_stops_the_start(place):
     """From a state file or from the journal; either is named."""
     checkpoint, words = place.checkpoint()
     words.words = [b"strange"]
@@ -622,7 +616,7 @@ def test_what_a_memory_can_not_take_stops_the_start(place: Place) -> None:
         place.checkpoint()[0].recover([sealed], [])
 
 
-def test_a_segment_that_goes_bad_under_the_start_ends_it(place: Place) -> None:
+def test_a_segment_that_goes_bad_under_the_start_ends_it(place):
     """The recovery could read it: only the next start knows what is left of it."""
     sealed = place.sealed(b"fine")
     sealed.path.write_bytes(bytes(512))
@@ -630,7 +624,7 @@ def test_a_segment_that_goes_bad_under_the_start_ends_it(place: Place) -> None:
         place.checkpoint()[0].recover([sealed], [])
 
 
-def test_what_a_crash_left_half_written_is_removed(place: Place) -> None:
+def test_what_a_crash_left_half_written_is_removed(place):
     """A hidden file was never valid."""
     place.running()
     (place.state / ".words.state").write_bytes(b"half")
@@ -638,7 +632,7 @@ def test_what_a_crash_left_half_written_is_removed(place: Place) -> None:
     assert [path.name for path in place.state.iterdir()] == ["words.state"]
 
 
-def test_without_memories_nothing_happens(place: Place) -> None:
+def test_without_memories_nothing_happens(place):
     """Who has none pays nothing, and keeps nothing."""
     checkpoint = Checkpoint(
         place.state, {}, place.disk, place.clock, place.in_thread, place.remove
@@ -656,7 +650,7 @@ def test_without_memories_nothing_happens(place: Place) -> None:
     assert not place.clock.getDelayedCalls()
 
 
-def test_what_a_journal_recovers_is_what_is_replayed(place: Place) -> None:
+def test_what_a_journal_recovers_is_what_is_replayed(place):
     """Metadata behind the last event, too, and segments that begin with one lsn."""
     place.sealed(b"m1", count=0)
     place.sealed(b"m2", count=0)

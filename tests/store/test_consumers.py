@@ -53,7 +53,7 @@ def marks(request: pytest.FixtureRequest, tmp_path: Path) -> Marks:
     return ObjectMarks(MemoryBucket(), "mine")
 
 
-def test_files_in_any_order_become_few_intervals() -> None:
+def test_files_in_any_order_become_few_intervals():
     """A mark does not grow with what was read; it covers whole files, and no others."""
     mark = Mark()
     for first in (5, 1, 9, 3, 7):
@@ -70,7 +70,7 @@ def test_files_in_any_order_become_few_intervals() -> None:
     assert covers(mark, 21, 30)
 
 
-def test_a_batch_is_done_when_the_next_one_begins() -> None:
+def test_a_batch_is_done_when_the_next_one_begins():
     """Spark brings a batch again that it has not committed: until then its files stay,
     and count as read.
     """
@@ -84,7 +84,7 @@ def test_a_batch_is_done_when_the_next_one_begins() -> None:
     assert not again.has_seen(file)
 
 
-def test_a_batch_that_comes_again_is_not_taken_for_done() -> None:
+def test_a_batch_that_comes_again_is_not_taken_for_done():
     """One that was worked for, and not committed, before the query was killed."""
     mark = Mark().with_worked(0, [name(1)]).with_begun(1).with_worked(1, [name(2)])
     again = mark.with_begun(1)
@@ -93,14 +93,14 @@ def test_a_batch_that_comes_again_is_not_taken_for_done() -> None:
     assert covers(again.with_worked(1, [name(2)]).with_begun(2), 2)
 
 
-def test_a_query_that_begins_anew_needs_all_of_it_again() -> None:
+def test_a_query_that_begins_anew_needs_all_of_it_again():
     """Without its checkpoint it reads what is there from the first file on."""
     mark = Mark().with_worked(7, [name(1)]).with_begun(8)
     assert covers(mark, 1)
     assert mark.with_begun(0) == Mark(begun=0)
 
 
-def test_each_incarnation_of_a_node_is_read_by_itself() -> None:
+def test_each_incarnation_of_a_node_is_read_by_itself():
     """A rebuilt one gives its lsns again: these are other events."""
     mark = Mark().with_done([name(1, 9)])
     assert covers(mark, 3, 5)
@@ -111,7 +111,7 @@ def test_each_incarnation_of_a_node_is_read_by_itself() -> None:
     assert not covers(mark, 3, 6, by=B)
 
 
-def test_a_mark_is_there_as_it_was_written(marks: Marks) -> None:
+def test_a_mark_is_there_as_it_was_written(marks):
     """And nothing is before; what is no name of a file changes nothing."""
     assert marks.read() is None
     marks.change(lambda mark: mark.with_done([name(1, 5)]))
@@ -124,7 +124,7 @@ def test_a_mark_is_there_as_it_was_written(marks: Marks) -> None:
     assert summed.encode(mark)[11:] == form + b"\n"
 
 
-def test_of_several_who_change_it_at_once_each_is_heard(marks: Marks) -> None:
+def test_of_several_who_change_it_at_once_each_is_heard(marks):
     """A command beside a query, as a cron job may start it."""
 
     def say(first: int) -> Callable[[], None]:
@@ -146,7 +146,7 @@ def test_of_several_who_change_it_at_once_each_is_heard(marks: Marks) -> None:
     assert found.done == {f"gw_{A}": Lsns([(1, 39)])}
 
 
-def test_a_damaged_mark_keeps_everything(tmp_path: Path) -> None:
+def test_a_damaged_mark_keeps_everything(tmp_path):
     """Nobody knows what was read, nor that nothing was; it is said which file, and what to
     do: without its mark a query says nothing of what its checkpoint has.
     """
@@ -165,7 +165,7 @@ def test_a_damaged_mark_keeps_everything(tmp_path: Path) -> None:
         places.change(lambda mark: mark)
 
 
-def test_how_far_each_is_behind(tmp_path: Path) -> None:
+def test_how_far_each_is_behind(tmp_path):
     """Files, bytes, age, and what stays for it beyond its time; what one has read does not
     count, nor who has never come for less than all; the first file that one misses is told.
     """
@@ -194,7 +194,7 @@ def test_how_far_each_is_behind(tmp_path: Path) -> None:
     assert consumers.behind["never"].missed_files == 2
 
 
-def test_objects_go_once_all_have_read_them_and_their_time_is_over() -> None:
+def test_objects_go_once_all_have_read_them_and_their_time_is_over():
     """All of the nodes that are looked after, and nothing of others."""
     bucket = MemoryBucket()
     for lsn in (1, 2, 3, 4):
@@ -220,7 +220,7 @@ def test_objects_go_once_all_have_read_them_and_their_time_is_over() -> None:
     assert expiry.look() == 0
 
 
-def test_a_node_that_has_gone_costs_next_to_nothing() -> None:
+def test_a_node_that_has_gone_costs_next_to_nothing():
     """What is left of it is counted as ever, and listed once an hour; it is listed at each
     look as long as something may go, and as soon as files of it may come.
     """

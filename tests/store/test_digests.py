@@ -15,10 +15,8 @@ from catalogs import published_in
 from fenced import blocks
 from gateway.event import Batch, Origin
 from gateway.store.digests import NOTHING, EventsDigest, are_same, of_file
-from gateway.store.directories import Directories
 from gateway.store.node.mark import Mark
 from gateway.store.opening import Opened
-from making import Make
 
 TIME = pa.timestamp("us", "UTC")
 
@@ -58,7 +56,7 @@ def link(path: Path) -> str:
     return str(blake3(both.encode()).hexdigest())
 
 
-def test_a_file_says_the_digest_of_its_events(start: Make[Opened]) -> None:
+def test_a_file_says_the_digest_of_its_events(start):
     """Empty payloads count, and so does where one ends and the next begins."""
     opened = start("plain")
     one = publish(opened, b"a,bc,,d", b"e" * 5000)
@@ -74,7 +72,7 @@ def events(payloads: list[bytes], times: list[int], first: int = 1) -> str:
     return digest.hexdigest()
 
 
-def test_the_digest_is_that_of_the_rows_however_they_come() -> None:
+def test_the_digest_is_that_of_the_rows_however_they_come():
     """Row groups, slices and blocks do not matter; lsns, times and payloads do."""
     payloads = [b"%d" % n * (n % 7) for n in range(500)]
     times = list(range(7, 507))
@@ -93,9 +91,7 @@ def test_the_digest_is_that_of_the_rows_however_they_come() -> None:
 
 
 @pytest.mark.parametrize("how", ["none", "snappy"])
-def test_the_same_events_are_the_same_whatever_their_bytes(
-    start: Make[Opened], tmp_path: Path, how: str
-) -> None:
+def test_the_same_events_are_the_same_whatever_their_bytes(start, tmp_path, how):
     """Another compression, version and link of the file before; not another payload."""
     one = publish(start("plain"), b"a,bc,,d", b"e" * 5000)
     with pq.ParquetFile(one) as file:
@@ -111,9 +107,7 @@ def test_the_same_events_are_the_same_whatever_their_bytes(
     assert not are_same(one, other)
 
 
-def test_each_file_has_the_link_of_the_one_before(
-    start: Make[Opened], directories: Directories
-) -> None:
+def test_each_file_has_the_link_of_the_one_before(start, directories):
     """The catalog has it too, and a restart goes on."""
     opened = start("plain")
     paths = [publish(opened, b"a"), publish(opened, b"b,c")]
@@ -130,9 +124,7 @@ def test_each_file_has_the_link_of_the_one_before(
 
 
 @pytest.mark.parametrize("where", ["spool", "archive", "poison"])
-def test_a_catalog_that_is_gone_breaks_no_chain(
-    start: Make[Opened], directories: Directories, where: str
-) -> None:
+def test_a_catalog_that_is_gone_breaks_no_chain(start, directories, where):
     """The newest file is read for its link."""
     opened = start("plain")
     path = publish(opened, b"a,b")
@@ -151,8 +143,8 @@ def test_a_catalog_that_is_gone_breaks_no_chain(
 
 @pytest.mark.parametrize("known", [True, False])
 def test_the_mark_has_the_link_when_catalog_and_file_are_gone(
-    start: Make[Opened], directories: Directories, known: bool
-) -> None:
+    start, directories, known
+):
     """A file whose predecessor nobody knows says nothing of it."""
     opened = start("plain")
     path = publish(opened, b"a,b")
@@ -165,9 +157,7 @@ def test_the_mark_has_the_link_when_catalog_and_file_are_gone(
 
 
 @pytest.mark.parametrize("where", ["spool", "poison"])
-def test_the_mark_knows_better_than_a_file_that_was_damaged(
-    start: Make[Opened], directories: Directories, where: str
-) -> None:
+def test_the_mark_knows_better_than_a_file_that_was_damaged(start, directories, where):
     """The next file names what was published, so that the damage shows."""
     opened = start("plain")
     path = publish(opened, b"a,b")
@@ -180,9 +170,7 @@ def test_the_mark_knows_better_than_a_file_that_was_damaged(
     assert said(publish(start("plain"), b"c"), b"gateway.previous") == newest
 
 
-def test_what_was_hidden_in_a_crash_keeps_its_link(
-    start: Make[Opened], directories: Directories
-) -> None:
+def test_what_was_hidden_in_a_crash_keeps_its_link(start, directories):
     """Killed between the catalog's line and the name."""
     path = publish(start("plain"), b"a,b")
     path.rename(path.with_name(f".{path.name}"))

@@ -12,7 +12,7 @@ from gateway.store.system import disk
 from gateway.store.system.disk import RealDisk, read_patiently
 
 
-def test_rewriting_changes_nothing_and_appending_goes_on(tmp_path: Path) -> None:
+def test_rewriting_changes_nothing_and_appending_goes_on(tmp_path):
     """The first bytes written again stay as they were, and so does the end."""
     disk = RealDisk()
     path = tmp_path / "file"
@@ -27,9 +27,7 @@ def test_rewriting_changes_nothing_and_appending_goes_on(tmp_path: Path) -> None
     assert disk.read(path) == b"goodmore!"
 
 
-def test_a_write_of_many_pieces_arrives_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_of_many_pieces_arrives_whole(tmp_path, monkeypatch):
     """More pieces than one call takes, and calls that write a part, lose nothing."""
     real = os.writev
     monkeypatch.setattr(os, "writev", lambda fd, parts: real(fd, [parts[0][:3]]))
@@ -39,9 +37,7 @@ def test_a_write_of_many_pieces_arrives_whole(
     assert disk.read(tmp_path / "file") == b"".join(pieces)
 
 
-def test_an_unreadable_sector_is_zeros(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_sector_is_zeros(tmp_path, monkeypatch):
     """All around it is read; another failure than EIO is none of this."""
     path = tmp_path / "file"
     content = bytes(range(1, 256)) * 100
@@ -62,9 +58,7 @@ def test_an_unreadable_sector_is_zeros(
 
 
 @pytest.mark.parametrize("times", [0, 2, 9])
-def test_what_can_not_be_read_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
-) -> None:
+def test_what_can_not_be_read_is_tried_again(tmp_path, monkeypatch, times):
     """A path that fails over answers a little later; only then it is given up."""
     path = tmp_path / "file"
     path.write_bytes(b"content")
@@ -81,9 +75,7 @@ def test_what_can_not_be_read_is_tried_again(
     assert read_patiently(RealDisk(), path) == (b"content", times < 9)
 
 
-def test_a_directory_that_a_killed_run_made_is_made_durable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_that_a_killed_run_made_is_made_durable(tmp_path, monkeypatch):
     """It may have been killed before it had synced the directory's parent."""
     synced: list[Path] = []
     disk = RealDisk()
@@ -104,9 +96,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return inodes
 
 
-def test_a_sync_is_a_call_to_the_operating_system(
-    tmp_path: Path, synced: list[int]
-) -> None:
+def test_a_sync_is_a_call_to_the_operating_system(tmp_path, synced):
     """Of that file, or that directory, when it is asked for and not before."""
     disk = RealDisk()
     path = tmp_path / "file"
@@ -119,13 +109,13 @@ def test_a_sync_is_a_call_to_the_operating_system(
     assert synced == [path.stat().st_ino, tmp_path.stat().st_ino]
 
 
-def test_a_directory_is_made_durably(tmp_path: Path, synced: list[int]) -> None:
+def test_a_directory_is_made_durably(tmp_path, synced):
     """Each new name is in a directory that was synced."""
     RealDisk().make_directory(tmp_path / "a" / "b")
     assert synced == [tmp_path.stat().st_ino, (tmp_path / "a").stat().st_ino]
 
 
-def test_a_file_that_will_be_read_is_fetched(tmp_path: Path) -> None:
+def test_a_file_that_will_be_read_is_fetched(tmp_path):
     """All of it, in pieces that a device reads at once; its size is told, not its faults."""
     path = tmp_path / "a"
     path.write_bytes(bytes(300_000))
@@ -146,9 +136,7 @@ def test_a_file_that_will_be_read_is_fetched(tmp_path: Path) -> None:
     assert RealDisk().fetch(tmp_path) == 0
 
 
-def test_a_system_that_fetches_nothing_is_let_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_system_that_fetches_nothing_is_let_be(tmp_path, monkeypatch):
     """macOS has no such call, and not each file system has it."""
     path = tmp_path / "a"
     path.write_bytes(b"12345")

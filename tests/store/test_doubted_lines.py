@@ -62,8 +62,8 @@ def halves(catalog: Path) -> tuple[bytes, list[bytes]]:
 @pytest.mark.parametrize("remembering", [True, False])
 @pytest.mark.parametrize("late", [True, False])
 def test_what_a_damaged_line_named_is_neither_published_twice_nor_removed(
-    start: Start, directories: Directories, number: int, remembering: bool, late: bool
-) -> None:
+    start, directories, number, remembering, late
+):
     """Its segment was published, or published as lost: nobody knows.  Put back, it counts
     as published, and is kept, also if that is a start after the line was mended."""
     start = partial(start, remembering=remembering)
@@ -83,10 +83,8 @@ def test_what_a_damaged_line_named_is_neither_published_twice_nor_removed(
 
 
 def test_a_damaged_first_line_does_not_vouch_for_lines_that_were_dropped(
-    start: Start,
-    directories: Directories,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    start, directories, monkeypatch
+):
     """They were older; what they named is kept as well when it is put back."""
     monkeypatch.setattr("gateway.store.spool.published._KEEP", 3)
     monkeypatch.setattr("gateway.store.node.catalog._SPARE", 0)
@@ -113,8 +111,8 @@ def test_a_damaged_first_line_does_not_vouch_for_lines_that_were_dropped(
 @pytest.mark.parametrize("remembering", [True, False])
 @pytest.mark.parametrize("late", [True, False])
 def test_what_a_missing_line_named_is_not_removed_either(
-    start: Start, directories: Directories, left: int, remembering: bool, late: bool
-) -> None:
+    start, directories, left, remembering, late
+):
     """The last lines were cut off, and the job has taken the files."""
     start = partial(start, remembering=remembering)
     wholes = take_all(start, directories)
@@ -127,9 +125,7 @@ def test_what_a_missing_line_named_is_not_removed_either(
 
 
 @pytest.mark.parametrize("where", ["spool", "archive"])
-def test_a_public_file_behind_a_hole_is_not_written_again(
-    start: Start, directories: Directories, where: str
-) -> None:
+def test_a_public_file_behind_a_hole_is_not_written_again(start, directories, where):
     """One bad sector took three lines, retention one of their files, and the mark is late:
     the file's name is there, and its segment was not removed yet."""
     opened = start("plain", remembering=True)

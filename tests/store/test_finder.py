@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -52,7 +51,7 @@ def journal(directories: Directories, *firsts: int) -> None:
         )
 
 
-def test_files_follow_each_other(directories: Directories, publish: Make[Path]) -> None:
+def test_files_follow_each_other(directories, publish):
     """From the file with an lsn on, wherever each lies, up to the first hole; other
     nodes' files and hidden ones are not there."""
     publish(1, 4, to=directories.archive)
@@ -70,7 +69,7 @@ def test_files_follow_each_other(directories: Directories, publish: Make[Path]) 
     assert list(found.files(21)) == []
 
 
-def test_files_that_overlap(directories: Directories, publish: Make[Path]) -> None:
+def test_files_that_overlap(directories, publish):
     """As a crash leaves them that was before a part of a larger file was removed."""
     publish(1, 30)
     publish(11, 20)
@@ -85,7 +84,7 @@ def test_files_that_overlap(directories: Directories, publish: Make[Path]) -> No
     assert found.file(41) is None
 
 
-def test_segments(directories: Directories) -> None:
+def test_segments(directories):
     """The segment with an lsn is the last that begins there or before; it ends where
     the next begins, which may be at once."""
     journal(directories, 7, 1, 7)
@@ -102,7 +101,7 @@ def test_segments(directories: Directories) -> None:
     assert found.segment(0) is None
 
 
-def test_the_oldest(directories: Directories, publish: Make[Path]) -> None:
+def test_the_oldest(directories, publish):
     """Of all places, from an lsn on; None where there is nothing."""
     found = Finder(directories, "gw")
     assert found.oldest() is None
@@ -113,9 +112,7 @@ def test_the_oldest(directories: Directories, publish: Make[Path]) -> None:
     assert found.oldest(11) is None
 
 
-def test_what_moves_while_we_look(
-    directories: Directories, publish: Make[Path], ambush: list[Callable[[], object]]
-) -> None:
+def test_what_moves_while_we_look(directories, publish, ambush):
     """An event that is in its next place before it leaves the one before is met,
     however its moves fall between the listings."""
     journal(directories, 1)
@@ -131,7 +128,7 @@ def test_what_moves_while_we_look(
     assert found.file(5) is not None
 
 
-def test_opened_wherever_it_is(directories: Directories, publish: Make[Path]) -> None:
+def test_opened_wherever_it_is(directories, publish):
     """A file that Spark has taken since is opened in the archive; one that is nowhere
     is FileNotFoundError."""
     path = publish(1, 5)
@@ -147,20 +144,20 @@ def test_opened_wherever_it_is(directories: Directories, publish: Make[Path]) ->
         found.open(file)
 
 
-def test_directories_that_are_not_there(tmp_path: Path) -> None:
+def test_directories_that_are_not_there(tmp_path):
     """They have no files."""
     assert segment_files(tmp_path / "no") == []
     assert spool_files(tmp_path / "no") == {}
     assert Finder(Directories.under(tmp_path / "no"), "gw").oldest() is None
 
 
-def test_gone_says_what_is_left() -> None:
+def test_gone_says_what_is_left():
     """Whoever asked for what is gone is told where to begin."""
     assert str(Gone(3, 7)) == "lsn 3 is not there any more; the oldest is 7"
     assert str(Gone(3, None)) == "lsn 3 is not there any more; nothing older is left"
 
 
-def test_the_configured_names(tmp_path: Path) -> None:
+def test_the_configured_names(tmp_path):
     """Journal and spool may have other names; what is one node's lies below its own."""
     config = Config.model_validate(
         {

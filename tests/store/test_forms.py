@@ -46,11 +46,11 @@ def facts(stored: Place) -> Any:
     return json.loads((stored.data.parent / "facts.json").read_text())
 
 
-def test_there_are_some() -> None:
+def test_there_are_some():
     assert FORMS
 
 
-def test_a_start_gives_back_what_was_acknowledged(stored: Place, facts: Any) -> None:
+def test_a_start_gives_back_what_was_acknowledged(stored, facts):
     """Of all protocols, out of segments, catalog, mark, states and files; and the audit finds
     each event once."""
     stored.start()
@@ -61,7 +61,7 @@ def test_a_start_gives_back_what_was_acknowledged(stored: Place, facts: Any) -> 
     assert facts["incarnation"] in now.earlier
 
 
-def test_what_others_keep_is_read(stored: Place, facts: Any) -> None:
+def test_what_others_keep_is_read(stored, facts):
     """Mark, job, consumers, hub, retention, deletion, and the word in a bucket."""
     [(by, (first, last))] = facts["committed"].items()
     state = stored.directories.state_of("gw-1")

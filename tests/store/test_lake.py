@@ -39,7 +39,7 @@ def ledger(lake: Path, **content: Any) -> None:
     path.write_text(json.dumps(content))
 
 
-def test_a_lake_without_a_ledger_says_nothing(tmp_path: Path) -> None:
+def test_a_lake_without_a_ledger_says_nothing(tmp_path):
     """Whoever looks before the first batch finds nothing, and no error."""
     assert not committed(tmp_path)
     assert not known_holes(tmp_path)
@@ -48,7 +48,7 @@ def test_a_lake_without_a_ledger_says_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2, 4])
-def test_a_ledger_of_before_is_refused(tmp_path: Path, number: int) -> None:
+def test_a_ledger_of_before_is_refused(tmp_path, number):
     """But for the last one that had no form: it is read once."""
     ledger(tmp_path, format=number, committed={"gw-1": [[1, 3]]})
     with pytest.raises(ValueError, match=f"format {number}, and 3 is the only one"):
@@ -57,7 +57,7 @@ def test_a_ledger_of_before_is_refused(tmp_path: Path, number: int) -> None:
     assert committed(tmp_path) == {"gw-1": {"ab12": Lsns([(1, 3)])}}
 
 
-def test_a_ledger_of_today_names_them(tmp_path: Path) -> None:
+def test_a_ledger_of_today_names_them(tmp_path):
     """It has lsns, holes and ends by incarnation, and what was accepted."""
     hole = {"node": "gw-1", "incarnation": "ab12", "first": 4, "last": 6}
     ledger(
@@ -75,7 +75,7 @@ def test_a_ledger_of_today_names_them(tmp_path: Path) -> None:
     assert accepted(tmp_path) == [Accepted(**ACCEPTED)]  # type: ignore[arg-type]
 
 
-def test_what_waits_for_the_job_is_accepted_already(tmp_path: Path) -> None:
+def test_what_waits_for_the_job_is_accepted_already(tmp_path):
     """A file beside the ledger counts as the ledger's own; one that is in both, once."""
     folder = accepted_folder(tmp_path)
     folder.mkdir(parents=True)
@@ -87,7 +87,7 @@ def test_what_waits_for_the_job_is_accepted_already(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("read", [committed, known_holes, ends, accepted])
-def test_a_newer_ledger_is_not_guessed_at(tmp_path: Path, read: Any) -> None:
+def test_a_newer_ledger_is_not_guessed_at(tmp_path, read):
     """What a newer version wrote is named, not read as if it were nothing."""
     ledger(tmp_path, form=2, committed={})
     with pytest.raises(ValueError, match="form 2, and 1 is known here"):
@@ -103,9 +103,7 @@ def test_a_newer_ledger_is_not_guessed_at(tmp_path: Path, read: Any) -> None:
         {"reason": None, "at": None},
     ],
 )
-def test_a_damaged_file_of_an_accepted_hole_is_named(
-    tmp_path: Path, damage: dict[str, Any]
-) -> None:
+def test_a_damaged_file_of_an_accepted_hole_is_named(tmp_path, damage):
     """It is not passed over, and its path is said."""
     path = accepted_folder(tmp_path) / "one.json"
     path.parent.mkdir(parents=True)

@@ -93,7 +93,7 @@ def tables(data: Path, lsns: dict[str, list[list[int]]]) -> None:
     path.write_text(json.dumps({"format": 3, "committed": {"gw": lsns}, "holes": []}))
 
 
-def test_each_start_is_an_incarnation(tmp_path: Path) -> None:
+def test_each_start_is_an_incarnation(tmp_path):
     """Also under another name of its parent; lsns go on, and files say who gave theirs."""
     data = tmp_path / "data"
     assert publish(data, b"a").notice is None
@@ -109,9 +109,7 @@ def test_each_start_is_an_incarnation(tmp_path: Path) -> None:
     assert audit(Directories.under(data), pause=lambda _: None).complete
 
 
-def test_files_say_where_their_incarnation_began_and_what_it_goes_on_from(
-    tmp_path: Path,
-) -> None:
+def test_files_say_where_their_incarnation_began_and_what_it_goes_on_from(tmp_path):
     """So that what is missing before them is known when their directory is lost."""
     publish(tmp_path, b"a,b")
     publish(tmp_path, b"c")
@@ -132,7 +130,7 @@ def test_files_say_where_their_incarnation_began_and_what_it_goes_on_from(
     ]
 
 
-def test_a_copy_is_another_incarnation(tmp_path: Path) -> None:
+def test_a_copy_is_another_incarnation(tmp_path):
     """It says so once, goes on behind the lsns that it has, and knows whose they are."""
     data = tmp_path / "data"
     publish(data, b"a", b"b")
@@ -160,9 +158,7 @@ def left(data: Path, *bodies: bytes) -> None:
 
 
 @pytest.mark.parametrize("way", ["moved", "copied", "moved twice"])
-def test_a_lsn_belongs_to_the_incarnation_that_gave_it(
-    tmp_path: Path, way: str
-) -> None:
+def test_a_lsn_belongs_to_the_incarnation_that_gave_it(tmp_path, way):
     """Whoever publishes it: a directory that was moved knows from which lsn on each of its
     incarnations began, and a copy gives no event a second name.  Of who was copied while it
     ran nobody knows the end."""
@@ -203,9 +199,7 @@ class Inodes(RealDisk):
         return 11, self.generation
 
 
-def test_a_copy_in_the_place_of_the_directory_is_another_incarnation(
-    tmp_path: Path,
-) -> None:
+def test_a_copy_in_the_place_of_the_directory_is_another_incarnation(tmp_path):
     """Though its inode has the number of the one that was removed."""
     disk = Inodes()
     assert start(tmp_path, disk).notice is None
@@ -218,7 +212,7 @@ def test_a_copy_in_the_place_of_the_directory_is_another_incarnation(
     assert start(tmp_path, disk).notice is None
 
 
-def test_the_real_one_tells_directories_with_one_number_apart(tmp_path: Path) -> None:
+def test_the_real_one_tells_directories_with_one_number_apart(tmp_path):
     """Where the file system does."""
     disk, path, found = RealDisk(), tmp_path / "d", set()
     for _ in range(3):
@@ -232,7 +226,7 @@ def test_the_real_one_tells_directories_with_one_number_apart(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("damage", ["removed", "flipped"])
-def test_a_lost_id_is_found_in_the_catalog(tmp_path: Path, damage: str) -> None:
+def test_a_lost_id_is_found_in_the_catalog(tmp_path, damage):
     """Another one begins, which knows all before it."""
     publish(tmp_path, b"a")
     first = current(tmp_path)
@@ -246,7 +240,7 @@ def test_a_lost_id_is_found_in_the_catalog(tmp_path: Path, damage: str) -> None:
     assert audit(Directories.under(tmp_path), pause=lambda _: None).complete
 
 
-def test_a_new_journal_beside_its_state_knows_who_was_before(tmp_path: Path) -> None:
+def test_a_new_journal_beside_its_state_knows_who_was_before(tmp_path):
     """A container's own, at each of its starts: nobody else has this name."""
     ids = []
     for body in (b"a", b"b", b"c", b"d"):
@@ -260,7 +254,7 @@ def test_a_new_journal_beside_its_state_knows_who_was_before(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_lost_journal_is_vouched_for_by_nobody(tmp_path: Path, again: bool) -> None:
+def test_a_lost_journal_is_vouched_for_by_nobody(tmp_path, again):
     """All that its mark knows is in files, and what it acknowledged in its last second is
     not: this is said, and the audit is not complete before somebody accepts that; also
     where the first start without it ended before it was done.
@@ -303,9 +297,7 @@ def older_copy(data: Path, *bodies: bytes) -> tuple[Incarnation, Incarnation]:
     return before, opened.lineage.now
 
 
-def test_an_older_copy_beside_its_newer_mark_is_another_incarnation(
-    tmp_path: Path,
-) -> None:
+def test_an_older_copy_beside_its_newer_mark_is_another_incarnation(tmp_path):
     """What was acknowledged in the second behind the mark nobody knows, and its lsns are
     given again: under another name.  The audit is not complete before that is accepted.
     """
@@ -333,7 +325,7 @@ def test_an_older_copy_beside_its_newer_mark_is_another_incarnation(
     )
 
 
-def test_an_older_copy_of_who_had_all_in_files_lost_nothing(tmp_path: Path) -> None:
+def test_an_older_copy_of_who_had_all_in_files_lost_nothing(tmp_path):
     """There is nothing to tell, and nothing to accept."""
     publish(tmp_path, b"a")
     before = current(tmp_path)
@@ -351,9 +343,7 @@ def test_an_older_copy_of_who_had_all_in_files_lost_nothing(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("newer", ["tables", "archive"])
-def test_what_is_newer_than_a_copy_of_all_the_rest_vouches_for_nothing(
-    tmp_path: Path, newer: str
-) -> None:
+def test_what_is_newer_than_a_copy_of_all_the_rest_vouches_for_nothing(tmp_path, newer):
     """Journal, mark and spool are of one moment: what was acknowledged since, and is in no
     table, is lost, and the audit knows that something may be.
     """
@@ -387,7 +377,7 @@ def test_what_is_newer_than_a_copy_of_all_the_rest_vouches_for_nothing(
     assert publish(data, b"d").notice is None
 
 
-def test_a_lost_end_without_events_is_an_end_too(tmp_path: Path) -> None:
+def test_a_lost_end_without_events_is_an_end_too(tmp_path):
     """What protocols remember was acknowledged as well."""
     opened = publish(tmp_path, killed=True)
     opened.log.commit([batch(b"a")])
@@ -402,7 +392,7 @@ def test_a_lost_end_without_events_is_an_end_too(tmp_path: Path) -> None:
     assert current(tmp_path).lost == {before.id: 1}
 
 
-def test_an_end_is_lost_once(tmp_path: Path) -> None:
+def test_an_end_is_lost_once(tmp_path):
     """A start that is killed at once is no other loss, and remembers it."""
     opened = publish(tmp_path, b"a", killed=True)
     opened.log.commit([Batch(Origin("plain", "l", "s-1", "[::1]:9"), 1, 0, b"m", 0)])
@@ -417,7 +407,7 @@ def test_an_end_is_lost_once(tmp_path: Path) -> None:
     assert current(tmp_path).lost == {before.id: 1}
 
 
-def test_a_disk_that_is_back_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_disk_that_is_back_goes_on_where_it_was(tmp_path):
     """Another one had its name, and has given some of its lsns: nobody asks for them, and
     that other one is who nobody knows the end of.
     """
@@ -440,9 +430,7 @@ def test_a_disk_that_is_back_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("older", [True, False])
-def test_a_record_that_a_directory_has_not_written_yet(
-    tmp_path: Path, older: bool
-) -> None:
+def test_a_record_that_a_directory_has_not_written_yet(tmp_path, older):
     """It was said by a later state: the directory was put back from a copy, and what came
     behind that nobody knows, though the word names no lsn that is missing."""
     data, bucket = tmp_path / "data", MemoryBucket()
@@ -476,7 +464,7 @@ def test_a_record_that_a_directory_has_not_written_yet(
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_a_damaged_catalog_is_no_older_copy(tmp_path: Path, killed: bool) -> None:
+def test_a_damaged_catalog_is_no_older_copy(tmp_path, killed):
     """The mark knows what its line said."""
     publish(tmp_path, b"a", b"b", killed=killed)
     before = current(tmp_path)
@@ -487,7 +475,7 @@ def test_a_damaged_catalog_is_no_older_copy(tmp_path: Path, killed: bool) -> Non
     assert (after.earlier, after.lost) == ((before.id,), {})
 
 
-def test_a_journal_that_comes_back_knows_who_went_on_without_it(tmp_path: Path) -> None:
+def test_a_journal_that_comes_back_knows_who_went_on_without_it(tmp_path):
     """Its state says who that was; the files of both are this node's."""
     publish(tmp_path, b"a")
     first = current(tmp_path)
@@ -516,9 +504,7 @@ class FullDisk(RealDisk):
 
 
 @pytest.mark.parametrize("how", ["no id", "copied"])
-def test_a_full_disk_that_takes_no_id_refuses_no_start(
-    tmp_path: Path, how: str
-) -> None:
+def test_a_full_disk_that_takes_no_id_refuses_no_start(tmp_path, how):
     """Its files have one all the same, and the next start knows it."""
     data = tmp_path / "data"
     publish(data, b"a")
@@ -540,7 +526,7 @@ def test_a_full_disk_that_takes_no_id_refuses_no_start(
     assert audit(Directories.under(data), pause=lambda _: None).complete
 
 
-def test_a_copy_is_told_before_anything_is_changed(tmp_path: Path) -> None:
+def test_a_copy_is_told_before_anything_is_changed(tmp_path):
     """Also where the start fails after that."""
     publish(tmp_path / "data", b"a")
     copy = shutil.copytree(tmp_path / "data", tmp_path / "copy")

@@ -30,7 +30,7 @@ def numbers(lsns: Lsns) -> set[int]:
 @given(ranges, ranges)
 @example([(1, 2), (5, 6)], [(3, 4)])
 @example([(1, 9)], [(1, 2), (4, 9)])
-def test_set_algebra(left: _Ranges, right: _Ranges) -> None:
+def test_set_algebra(left, right):
     """Union, intersection and difference are those of the numbers, and change neither set."""
     a, b = Lsns(left), Lsns(right)
     one, two = set(spelled(left)), set(spelled(right))
@@ -44,7 +44,7 @@ def test_set_algebra(left: _Ranges, right: _Ranges) -> None:
 
 
 @given(ranges, ranges)
-def test_what_is_added_in_place(before: _Ranges, more: _Ranges) -> None:
+def test_what_is_added_in_place(before, more):
     """One range after the other, or a set at once, in any order."""
     one, two = Lsns(before), Lsns(before)
     for first, last in more:
@@ -56,7 +56,7 @@ def test_what_is_added_in_place(before: _Ranges, more: _Ranges) -> None:
 
 
 @given(ranges, st.integers(1, 40), st.integers(0, 9))
-def test_what_it_says_of_a_range(some: _Ranges, first: int, more: int) -> None:
+def test_what_it_says_of_a_range(some, first, more):
     """Whether it has all of it, and whether it has any."""
     lsns, mine = Lsns(some), set(spelled([(first, first + more)]))
     assert lsns.covers(first, first + more) == (mine <= numbers(lsns))
@@ -64,7 +64,7 @@ def test_what_it_says_of_a_range(some: _Ranges, first: int, more: int) -> None:
 
 
 @given(st.lists(ranges, max_size=4))
-def test_many_sets(many: list[_Ranges]) -> None:
+def test_many_sets(many):
     """The union of sets is that of all their ranges."""
     joined = Lsns.joined(map(Lsns, many))
     assert joined == Lsns(each for some in many for each in some)
@@ -72,14 +72,14 @@ def test_many_sets(many: list[_Ranges]) -> None:
 
 
 @given(ranges)
-def test_what_two_ranges_share(some: _Ranges) -> None:
+def test_what_two_ranges_share(some):
     """A number that lies in two of the ranges is in `twice`, and no other."""
     flat = spelled(some)
     assert numbers(Lsns.twice(some)) == {n for n in flat if flat.count(n) > 1}
 
 
 @given(ranges)
-def test_json_gives_it_back(some: _Ranges) -> None:
+def test_json_gives_it_back(some):
     """Its ranges as pairs are its form in files."""
     lsns = Lsns(some)
     assert Lsns(json.loads(json.dumps(list(lsns)))) == lsns

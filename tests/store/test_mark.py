@@ -39,7 +39,7 @@ def remember(opened: Opened, body: bytes) -> Path:
     return opened.log.directory / opened.log.synced.name
 
 
-def test_a_state_directory_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_a_state_directory_that_is_gone_is_told(tmp_path):
     """With what protocols remembered: its senders would find out, and nobody else."""
     start(tmp_path).log.commit([Batch(ORIGIN, 1, 1, b"a", 1)])
     opened = start(tmp_path)
@@ -54,7 +54,7 @@ def test_a_state_directory_that_is_gone_is_told(tmp_path: Path) -> None:
     assert gone == f"{opened.marker.path} is gone, and was there; it is written anew"
 
 
-def test_metadata_that_rots_at_the_end_is_told(tmp_path: Path) -> None:
+def test_metadata_that_rots_at_the_end_is_told(tmp_path):
     """Or is cut off, or its file removed: before anything is changed."""
     opened = start(tmp_path)
     remember(opened, b"m" * 40)
@@ -75,9 +75,7 @@ def test_metadata_that_rots_at_the_end_is_told(tmp_path: Path) -> None:
         assert opened.first_lsn == 1
 
 
-def test_what_the_last_run_left_is_named_until_this_one_has_more(
-    tmp_path: Path,
-) -> None:
+def test_what_the_last_run_left_is_named_until_this_one_has_more(tmp_path):
     """It may be long before there is another batch."""
     opened = start(tmp_path)
     path = remember(opened, b"m" * 40)
@@ -91,7 +89,7 @@ def test_what_the_last_run_left_is_named_until_this_one_has_more(
     assert opened.mark(0, Synced("x", 1)).segment == "x"
 
 
-def test_a_segment_that_is_not_needed_any_more_is_no_loss(tmp_path: Path) -> None:
+def test_a_segment_that_is_not_needed_any_more_is_no_loss(tmp_path):
     """A checkpoint has its metadata; whenever the power goes after that."""
     opened = start(tmp_path)
     remember(opened, b"m")
@@ -110,7 +108,7 @@ def test_a_segment_that_is_not_needed_any_more_is_no_loss(tmp_path: Path) -> Non
     assert start(tmp_path).losses == []
 
 
-def test_one_of_the_last_run_is_none_either(tmp_path: Path) -> None:
+def test_one_of_the_last_run_is_none_either(tmp_path):
     """This run has written no mark yet that does not name it."""
     opened = start(tmp_path)
     remember(opened, b"m")
@@ -120,7 +118,7 @@ def test_one_of_the_last_run_is_none_either(tmp_path: Path) -> None:
     assert opened.losses == start(tmp_path).losses == []
 
 
-def test_a_mark_that_can_not_be_written_keeps_the_segment() -> None:
+def test_a_mark_that_can_not_be_written_keeps_the_segment():
     """Else the next start would miss it; the mark that failed may be there."""
     disk = RecordingDisk()
     directory = Path("/gw/state")
@@ -141,9 +139,7 @@ def test_a_mark_that_can_not_be_written_keeps_the_segment() -> None:
 
 
 @pytest.mark.parametrize("remembering", [True, False])
-def test_a_segment_behind_a_removed_one_is_marked(
-    tmp_path: Path, remembering: bool
-) -> None:
+def test_a_segment_behind_a_removed_one_is_marked(tmp_path, remembering):
     """The last run was killed with metadata alone, and its segment is not needed."""
     opened = start(tmp_path)
     old = remember(opened, b"m")
@@ -160,7 +156,7 @@ def test_a_segment_behind_a_removed_one_is_marked(
     assert [one.path for one in start(tmp_path).losses] == [path]
 
 
-def test_a_late_mark_names_no_earlier_one_either() -> None:
+def test_a_late_mark_names_no_earlier_one_either():
     """It was made before two more were begun and removed."""
     disk = RecordingDisk()
     directory = Path("/gw/state")
@@ -175,7 +171,7 @@ def test_a_late_mark_names_no_earlier_one_either() -> None:
         assert Marker(directory, disk).read()[0] == newer
 
 
-def test_a_full_disk_keeps_no_start_from_going_on() -> None:
+def test_a_full_disk_keeps_no_start_from_going_on():
     """A segment of metadata that the mark names stays until there is room."""
     disk = RecordingDisk()
     root = Path("/gw")
@@ -193,7 +189,7 @@ def test_a_full_disk_keeps_no_start_from_going_on() -> None:
     assert start(root, disk, remembering=False).losses == []
 
 
-def test_a_full_disk_holds_up_no_queue() -> None:
+def test_a_full_disk_holds_up_no_queue():
     """Nor does the same segment hold up what is to be published behind it."""
     disk = RecordingDisk()
     opened = start(Path("/gw"), disk, remembering=False)

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from gateway.event import Batch, Origin
-from gateway.store.directories import Directories
 from gateway.store.node.mark import Mark
-from gateway.store.opening import MissingJournal, Opened
+from gateway.store.opening import MissingJournal
 from gateway.store.spool import file_name
 from incarnations import A, segment_name
 from losses import damage, losses
-from making import Make
 
 from .conftest import public, publish_all, store, two_of_three_unpublished
 
 
-def test_a_journal_that_is_missing_stops_the_start(
-    start: Make[Opened], directories: Directories, tmp_path: Path
-) -> None:
+def test_a_journal_that_is_missing_stops_the_start(start, directories, tmp_path):
     """Its disk is not mounted, say; with it everything is there, as if nothing was."""
     two_of_three_unpublished(start)
     journal = directories.journal_of("gw")
@@ -44,12 +39,8 @@ def test_a_journal_that_is_missing_stops_the_start(
 @pytest.mark.parametrize("what", ["the journal", "its last segment"])
 @pytest.mark.parametrize("remembering", [True, False])
 def test_what_was_published_as_lost_and_comes_back_is_kept(
-    start: Make[Opened],
-    directories: Directories,
-    tmp_path: Path,
-    what: str,
-    remembering: bool,
-) -> None:
+    start, directories, tmp_path, what, remembering
+):
     """The start did without; what is put back is the only copy, so it is set aside."""
     two_of_three_unpublished(start)
     journal = directories.journal_of("gw")
@@ -88,8 +79,8 @@ def test_what_was_published_as_lost_and_comes_back_is_kept(
 
 
 def test_a_segment_that_is_missing_between_others_is_published_as_lost(
-    start: Make[Opened], directories: Directories
-) -> None:
+    start, directories
+):
     """A row for each of its events; put back, it is kept and not published again."""
     opened = start("plain")
     for bodies in ((b"a",), (b"b", b"c"), (b"d",)):
@@ -119,8 +110,8 @@ def test_a_segment_that_is_missing_between_others_is_published_as_lost(
 @pytest.mark.parametrize("durable", [0, 2])
 @pytest.mark.parametrize("starts", [1, 3])
 def test_what_nobody_was_given_is_not_published_as_lost(
-    start: Make[Opened], directories: Directories, durable: int, starts: int
-) -> None:
+    start, directories, durable, starts
+):
     """A damaged segment kept a lsn for each of its bytes, was removed by hand, and the
     daemon killed before what lies behind it was published: rows are for what the mark
     called durable."""
@@ -149,9 +140,7 @@ def test_what_nobody_was_given_is_not_published_as_lost(
 
 
 @pytest.mark.parametrize("fault", ["damaged", "cut"])
-def test_a_damaged_segment_is_kept_after_a_crash_too(
-    start: Make[Opened], directories: Directories, fault: str
-) -> None:
+def test_a_damaged_segment_is_kept_after_a_crash_too(start, directories, fault):
     """The power went when its file was public, and it was not set aside; of one that is
     cut nothing is left to keep."""
     opened = start("plain")
@@ -178,9 +167,7 @@ def test_a_damaged_segment_is_kept_after_a_crash_too(
 
 
 @pytest.mark.parametrize("remembering", [True, False])
-def test_damaged_metadata_is_told_and_keeps_no_lsns(
-    start: Make[Opened], directories: Directories, remembering: bool
-) -> None:
+def test_damaged_metadata_is_told_and_keeps_no_lsns(start, directories, remembering):
     """It has no events: a file that is set aside would hold a lsn for each of its bytes."""
     opened = start("plain", remembering=remembering)
     store(opened, "plain", b"m" * 40, b"n" * 40, count=0)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
-import pytest
 
 from gateway.audit.incarnations import Heard, Lives, Reason
 from gateway.store.names import file_name
@@ -26,7 +23,7 @@ from gateway.store.system.disk import RealDisk
 from gateway_testkit.bucket import MemoryBucket
 
 
-def test_another_gateway_of_this_name_is_noticed(tmp_path: Path) -> None:
+def test_another_gateway_of_this_name_is_noticed(tmp_path):
     """By its word that is newer than our first one; not one that was killed before, nor those
     of this directory.
     """
@@ -65,9 +62,7 @@ def numbered(at: int) -> str:
     return f"{at:010}".translate(str.maketrans("0123456789", "abcdefghij"))
 
 
-def test_records_do_not_grow_with_each_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_do_not_grow_with_each_start(tmp_path, monkeypatch):
     """Of a directory fifty stay, one of each five hundred (here: fifty), and those that came farther than
     the directory knows; though all files stay in the bucket, each end is vouched for."""
     monkeypatch.setattr(node_record, "_STAYS", 50)
@@ -107,7 +102,7 @@ def test_records_do_not_grow_with_each_start(
     assert lives.reason(ids[3], 99) is Reason.SET_BACK
 
 
-def test_nor_do_they_at_a_hub(tmp_path: Path) -> None:
+def test_nor_do_they_at_a_hub(tmp_path):
     """Likewise of an edge."""
     folder, spool, disk = tmp_path / "arrivals", tmp_path / "spool", RealDisk()
     spool.mkdir()

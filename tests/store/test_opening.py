@@ -17,14 +17,12 @@ from catalogs import lines_of
 from gateway.config import Config
 from gateway.event import Batch, Origin
 from gateway.store.checkpoint import Unreadable
-from gateway.store.directories import Directories
 from gateway.store.finder import Finder
 from gateway.store.journal import Loss
 from gateway.store.node.mark import Mark
 from gateway.store.opening import (
     MissingJournal,
     MissingProtocol,
-    Opened,
     Start,
     open_node,
 )
@@ -35,12 +33,11 @@ from gateway.store.system.lock import Locked
 from gateway.store.system.machine import Machine
 from incarnations import A, segment_name
 from losses import damage, losses
-from making import Make
 
 from .conftest import public, publish_all, split, store
 
 
-def test_nothing_is_there(start: Make[Opened]) -> None:
+def test_nothing_is_there(start):
     """The first start of all makes the directories, and begins with lsn 1."""
     opened = start()
     assert (opened.log.next_lsn, opened.published_lsn) == (1, 0)
@@ -49,9 +46,7 @@ def test_nothing_is_there(start: Make[Opened]) -> None:
 
 
 @pytest.mark.parametrize("where", ["spool", "archive"])
-def test_file_names_outlive_the_journal(
-    start: Make[Opened], directories: Directories, where: str
-) -> None:
+def test_file_names_outlive_the_journal(start, directories, where):
     """Where the journal's directory was lost, no lsn is given twice."""
     start()
     (directories.root / where / file_name("gw", A, 5, 9)).touch()
@@ -62,8 +57,8 @@ def test_file_names_outlive_the_journal(
 
 @pytest.mark.parametrize("count", [1, 0])
 def test_batches_of_a_protocol_that_is_not_installed_stop_the_start(
-    start: Make[Opened], directories: Directories, count: int
-) -> None:
+    start, directories, count
+):
     """With events or with metadata alone.  The sentence says which protocol, where, and
     what to do; with the package installed everything is still there."""
     opened = start("plain")
@@ -86,9 +81,7 @@ def test_batches_of_a_protocol_that_is_not_installed_stop_the_start(
     assert start("plain").segments == []
 
 
-def test_losses_are_told_even_if_the_start_fails(
-    start: Make[Opened], directories: Directories
-) -> None:
+def test_losses_are_told_even_if_the_start_fails(start, directories):
     """Before anything is changed; and the next start tells them again."""
     opened = start("plain")
     store(opened, "syslog", b"a")
@@ -113,7 +106,7 @@ def test_losses_are_told_even_if_the_start_fails(
     assert {path: path.read_bytes() for path in journal.iterdir()} == before
 
 
-def test_what_is_published_and_kept_is_needed_too(start: Make[Opened]) -> None:
+def test_what_is_published_and_kept_is_needed_too(start):
     """No checkpoint may have it: a memory that is not installed would forget it."""
     opened = start("syslog", remembering=True)
     store(opened, "syslog", b"a")
@@ -125,7 +118,7 @@ def test_what_is_published_and_kept_is_needed_too(start: Make[Opened]) -> None:
     assert start("plain").segments != [], "not needed, for nothing remembers"
 
 
-def test_metadata_goes_behind_the_events_before_it(start: Make[Opened]) -> None:
+def test_metadata_goes_behind_the_events_before_it(start):
     """A checkpoint is told of segments in their order after a start, too: what is rebuilt
     of the second alone is a state that takes nothing of the first any more."""
     opened = start("syslog", remembering=True)
@@ -139,7 +132,7 @@ def test_metadata_goes_behind_the_events_before_it(start: Make[Opened]) -> None:
     assert again.unpublished == again.segments[3:]
 
 
-def test_damage_is_no_protocol(start: Make[Opened], directories: Directories) -> None:
+def test_damage_is_no_protocol(start, directories):
     """Batches whose origin the disk did not give back stop nothing."""
     opened = start("plain")
     store(opened, "plain", b"a")
@@ -149,9 +142,7 @@ def test_damage_is_no_protocol(start: Make[Opened], directories: Directories) ->
     assert start().log.next_lsn == 2
 
 
-def test_the_mark_knows_how_far_the_journal_went(
-    start: Make[Opened], directories: Directories
-) -> None:
+def test_the_mark_knows_how_far_the_journal_went(start, directories):
     """Its end is cut, or all of it is gone: that is told, and no lsn is given twice."""
     opened = start("plain")
     store(opened, "plain", b"a", b"b")
@@ -181,9 +172,7 @@ class Forbidden(RealDisk):
         return super().read(path)
 
 
-def test_poison_that_may_not_be_searched_refuses_no_start(
-    start: Make[Opened], directories: Directories
-) -> None:
+def test_poison_that_may_not_be_searched_refuses_no_start(start, directories):
     """The newest file's link is unknown then."""
     opened = start("plain")
     store(opened, "plain", b"a")
@@ -199,9 +188,7 @@ def test_poison_that_may_not_be_searched_refuses_no_start(
     assert opened.publisher.link.digest == ""
 
 
-def test_what_may_have_been_given_is_not_what_was_acknowledged(
-    start: Make[Opened], directories: Directories
-) -> None:
+def test_what_may_have_been_given_is_not_what_was_acknowledged(start, directories):
     """A segment that is no segment any more keeps as many lsns as it has bytes; whoever
     puts it back misses nothing.
     """
@@ -221,9 +208,7 @@ def test_what_may_have_been_given_is_not_what_was_acknowledged(
     assert (opened.durable_lsn, opened.first_lsn) == (2, 1 + len(whole))
 
 
-def test_the_mark_knows_what_was_published(
-    start: Make[Opened], directories: Directories
-) -> None:
+def test_the_mark_knows_what_was_published(start, directories):
     """Where the catalog lost its last lines, nothing is published again."""
     opened = start("plain", remembering=True)
     for body in (b"a", b"b"):
@@ -250,7 +235,7 @@ def test_the_mark_knows_what_was_published(
         assert len(kept) == (2 if rest == other else 1)
 
 
-def test_a_damaged_mark_is_told(start: Make[Opened], directories: Directories) -> None:
+def test_a_damaged_mark_is_told(start, directories):
     """It is no reason not to start."""
     (directories.state_of("gw")).mkdir(parents=True)
     (directories.state_of("gw") / "mark").write_bytes(b"?")
@@ -259,9 +244,7 @@ def test_a_damaged_mark_is_told(start: Make[Opened], directories: Directories) -
     ]
 
 
-def test_files_that_are_not_ours_are_left_alone(
-    directories: Directories, start: Make[Opened]
-) -> None:
+def test_files_that_are_not_ours_are_left_alone(directories, start):
     """And named: a FIFO is not waited for, an impossible lsn is not believed."""
     assert start().foreign == []
     journal = directories.journal_of("gw")
@@ -293,9 +276,7 @@ class Listed(RealDisk):
         return super().names(directory)
 
 
-def test_the_archive_is_listed_once(
-    directories: Directories, start: Make[Opened]
-) -> None:
+def test_the_archive_is_listed_once(directories, start):
     """It may have millions of files."""
     opened = start("plain")
     store(opened, "plain", b"a")
@@ -305,7 +286,7 @@ def test_the_archive_is_listed_once(
     assert disk.times["archive"] == 1
 
 
-def test_one_daemon_at_a_time(tmp_path: Path) -> None:
+def test_one_daemon_at_a_time(tmp_path):
     """A data directory that is in use is left alone; who uses it is said."""
     listener = {"name": "l", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:0"}
     settings = Config.model_validate(
@@ -330,9 +311,7 @@ def test_one_daemon_at_a_time(tmp_path: Path) -> None:
         start()
 
 
-def test_the_open_segments_age_follows_no_clock_that_is_set(
-    directories: Directories,
-) -> None:
+def test_the_open_segments_age_follows_no_clock_that_is_set(directories):
     """The wall clock set back an hour would keep events from the spool for that hour."""
     wall, passed = [7200.0], [10.0]
     opened = open_node(

@@ -44,9 +44,7 @@ def leave(directories: Directories, node: str, *bodies: bytes) -> None:
     )
 
 
-def test_acknowledged_events_are_published_under_their_name(
-    directories: Directories,
-) -> None:
+def test_acknowledged_events_are_published_under_their_name(directories):
     """Once, and as that node's; the next start finds nothing to do."""
     leave(directories, "host-a", b"a,b", b"c")
     found = publish_orphans("host-b", directories, RealDisk(), DECODERS)
@@ -63,7 +61,7 @@ def test_acknowledged_events_are_published_under_their_name(
     [path] = directories.spool.glob(f"events-host-a_*-{4:020d}-{4:020d}.parquet")
 
 
-def test_spare_files_of_an_orphan_go(directories: Directories) -> None:
+def test_spare_files_of_an_orphan_go(directories):
     """Of one that was killed at its stop, when nothing else was left."""
     leave(directories, "host-a", b"a")
     publish_orphans("host-b", directories, RealDisk(), DECODERS)
@@ -73,7 +71,7 @@ def test_spare_files_of_an_orphan_go(directories: Directories) -> None:
     assert not spare.exists()
 
 
-def test_who_is_alive_is_left_alone(directories: Directories) -> None:
+def test_who_is_alive_is_left_alone(directories):
     """As its lock tells."""
     leave(directories, "host-a", b"a")
     found = publish_orphans(
@@ -84,9 +82,7 @@ def test_who_is_alive_is_left_alone(directories: Directories) -> None:
 
 
 @pytest.mark.parametrize("name", ["other", "host-a-old", "Host_A"])
-def test_only_nodes_of_this_data_directory_are_orphans(
-    directories: Directories, name: str
-) -> None:
+def test_only_nodes_of_this_data_directory_are_orphans(directories, name):
     """Journals of other gateways may lie beside ours, and copies that somebody made."""
     leave(directories, "host-a", b"a")
     journal = directories.journal_of("host-a").rename(directories.journal / name)
@@ -94,7 +90,7 @@ def test_only_nodes_of_this_data_directory_are_orphans(
     assert len(list(journal.glob("*.journal"))) == 1
 
 
-def test_a_journal_whose_state_is_lost_is_published(directories: Directories) -> None:
+def test_a_journal_whose_state_is_lost_is_published(directories):
     """It lies below this data directory, and no other node has its incarnations."""
     leave(directories, "host-a", b"a")
     shutil.rmtree(directories.state)
@@ -102,9 +98,7 @@ def test_a_journal_whose_state_is_lost_is_published(directories: Directories) ->
     assert (orphan.node, orphan.events) == ("host-a", 1)
 
 
-def test_who_only_shares_spool_and_archive_is_no_orphan(
-    tmp_path: Path,
-) -> None:
+def test_who_only_shares_spool_and_archive_is_no_orphan(tmp_path):
     """What of its files left our archive is noted in our own catalog."""
     shared = tmp_path / "journal", tmp_path / "spool"
     one, two = (
@@ -122,9 +116,7 @@ def test_who_only_shares_spool_and_archive_is_no_orphan(
     assert orphan.events == 2
 
 
-def test_the_mark_of_an_orphan_says_that_it_is_published(
-    directories: Directories,
-) -> None:
+def test_the_mark_of_an_orphan_says_that_it_is_published(directories):
     """So nothing is missing to it when its journal's directory was removed since."""
     leave(directories, "host-a", b"a,b")
     marker = Marker(directories.state_of("host-a"), RealDisk())
@@ -140,7 +132,7 @@ def test_the_mark_of_an_orphan_says_that_it_is_published(
     assert (opened.losses, opened.first_lsn) == ([], 6)
 
 
-def test_damage_of_an_orphan_is_told(directories: Directories) -> None:
+def test_damage_of_an_orphan_is_told(directories):
     """As that of the node's own journal is."""
     leave(directories, "host-a", b"a")
     [path] = directories.journal_of("host-a").glob("*.journal")
@@ -150,7 +142,7 @@ def test_damage_of_an_orphan_is_told(directories: Directories) -> None:
     assert [loss.path for loss in orphan.losses] == [path]
 
 
-def test_what_can_not_be_published_is_told(directories: Directories) -> None:
+def test_what_can_not_be_published_is_told(directories):
     """It stays where it is, and does not stop the start."""
     leave(directories, "host-a", b"a")
     [orphan] = publish_orphans("host-b", directories, RealDisk(), {})
@@ -162,7 +154,7 @@ def test_what_can_not_be_published_is_told(directories: Directories) -> None:
     ]
 
 
-def test_state_that_nobody_serves_is_told(directories: Directories) -> None:
+def test_state_that_nobody_serves_is_told(directories):
     """Streams and writers' numbers are that node's; each start says where they are."""
     leave(directories, "host-a", b"a")
     (directories.state_of("host-a") / "pravega.state").write_bytes(b"")
@@ -172,7 +164,7 @@ def test_state_that_nobody_serves_is_told(directories: Directories) -> None:
         ]
 
 
-def test_what_a_node_left_is_said_to_be_all(directories: Directories) -> None:
+def test_what_a_node_left_is_said_to_be_all(directories):
     """For the audit: its directory is another node's now, and nothing follows."""
     leave(directories, "host-a", b"a,b", b"c")
     [before] = directories.journal_of("host-a").glob("*.journal")

@@ -57,7 +57,7 @@ def written(rows: int, **options: Any) -> bytes:
         written(1000, write_page_checksum=True, write_page_index=True),
     ],
 )
-def test_they_are_what_the_writer_says(data: bytes) -> None:
+def test_they_are_what_the_writer_says(data):
     """Of each column of each group, whoever packed it: all pages together, with their
     headers, are as large as an honest footer has it.
     """
@@ -100,14 +100,14 @@ def at_four(header: bytes, size: int = 100) -> tuple[bytes, Any]:
         (bytes.fromhex("150415101522188080808008"), "has no end"),
     ],
 )
-def test_headers_that_are_none(header: bytes, why: str) -> None:
+def test_headers_that_are_none(header, why):
     """Nobody is to see less in one than a reader of the file does."""
     data, chunk = at_four(header, len(header))
     with pytest.raises(ValueError, match=why):
         sizes(data, chunk)
 
 
-def test_a_column_that_is_elsewhere() -> None:
+def test_a_column_that_is_elsewhere():
     """It is in the file; pages without end are not followed."""
     data, chunk = at_four(GOOD)
     for place in (-1, 0, 1 << 62):
@@ -121,7 +121,7 @@ def test_a_column_that_is_elsewhere() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_damaged_headers(seed: int) -> None:
+def test_damaged_headers(seed):
     """Whatever they say, it comes to an end, with sizes or the reason why not."""
     chance = random.Random(seed)
     data = written(1000)

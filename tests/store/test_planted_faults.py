@@ -107,8 +107,8 @@ ADVICE = re.compile(
 @pytest.mark.slow  # so that they lie together, and one worker makes `whole`
 @pytest.mark.parametrize("fault", FAULTS)
 def test_whatever_happens_to_a_file_nobody_is_told_that_all_is_well(
-    whole: Place, rows: Any, tmp_path: Path, fault: str
-) -> None:
+    whole, rows, tmp_path, fault
+):
     """It starts or says what to do; complete is only what has every event once."""
     wrong: list[str] = []
     for file in whole.files()[[*FAULTS].index(fault) % STEP :: STEP]:
@@ -136,7 +136,7 @@ def test_whatever_happens_to_a_file_nobody_is_told_that_all_is_well(
     assert not wrong, "\n".join(wrong)
 
 
-def test_the_operator_finds_a_row_for_every_file(whole: Place) -> None:
+def test_the_operator_finds_a_row_for_every_file(whole):
     """And in it what to expect of each fault."""
     page = Path(__file__).parents[2] / "docs/symptoms.md"
     _, _, section = page.read_text().partition("\n## When a file is damaged, gone")

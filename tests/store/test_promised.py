@@ -40,9 +40,7 @@ def lsns(*values: int) -> pa.Table:
     ],
 )
 @pytest.mark.parametrize("group", [2, 100])
-def test_each_lsn_is_there_in_its_place(
-    table: pa.Table, why: str | None, columns: tuple[str, ...] | None, group: int
-) -> None:
+def test_each_lsn_is_there_in_its_place(table, why, columns, group):
     """Whatever stands in between, in one group of rows or in several."""
     sink = io.BytesIO()
     pq.write_table(table, sink, row_group_size=group)
@@ -50,7 +48,7 @@ def test_each_lsn_is_there_in_its_place(
         assert why_not_those(content, SpoolFile("edge", A, 1, 5), columns) == why
 
 
-def test_damaged_bytes_of_any_column() -> None:
+def test_damaged_bytes_of_any_column():
     """With all of them each byte is read, and its page's checksum."""
     sink = io.BytesIO()
     pq.write_table(GOOD, sink, write_page_checksum=True)

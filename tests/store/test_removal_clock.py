@@ -61,7 +61,7 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def test_it_is_the_time(world: World) -> None:
+def test_it_is_the_time(world):
     """While nothing odd happens, also over a weekend's pause, and when it is set back."""
     assert world.look() == 0
     assert world.look(2.5 * DAY) == 2.5 * DAY
@@ -72,9 +72,7 @@ def test_it_is_the_time(world: World) -> None:
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_leap_counts_once_it_has_stood_for_a_day(
-    world: World, restarted: bool
-) -> None:
+def test_a_leap_counts_once_it_has_stood_for_a_day(world, restarted):
     """Until then time goes on as before, whoever starts meanwhile; and it is told once a
     start."""
     world.look(DAY)
@@ -95,7 +93,7 @@ def test_a_leap_counts_once_it_has_stood_for_a_day(
     assert world.look() == YEAR + 2 * DAY
 
 
-def test_a_clock_that_is_set_right_leaves_nothing(world: World) -> None:
+def test_a_clock_that_is_set_right_leaves_nothing(world):
     """A time server is heard after some minutes: then it is the time again, and the next leap
     is a new one."""
     world.look()
@@ -109,7 +107,7 @@ def test_a_clock_that_is_set_right_leaves_nothing(world: World) -> None:
     assert world.look(1) == 600 + DAY + YEAR
 
 
-def test_a_leap_is_no_time_that_it_stood(world: World) -> None:
+def test_a_leap_is_no_time_that_it_stood(world):
     """A month ahead, a month back, right, and a month ahead again, all within minutes: what is
     shown then is a month more than what it leapt to before, and nothing has stood.  So it
     stands for a day by the clock that runs on, also over a restart.
@@ -126,7 +124,7 @@ def test_a_leap_is_no_time_that_it_stood(world: World) -> None:
     assert world.look(1) == month + 3 * DAY
 
 
-def test_after_a_start_of_the_machine_only_the_wall_tells(world: World) -> None:
+def test_after_a_start_of_the_machine_only_the_wall_tells(world):
     """For how long it was off, nothing else knows."""
     world.look()
     assert world.leap(YEAR) == 0
@@ -137,9 +135,7 @@ def test_after_a_start_of_the_machine_only_the_wall_tells(world: World) -> None:
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_clock_that_leaps_twice_has_to_stand_as_well(
-    world: World, restarted: bool
-) -> None:
+def test_a_clock_that_leaps_twice_has_to_stand_as_well(world, restarted):
     """One without a battery shows another year at each start."""
     world.look()
     for _ in range(2):
@@ -150,7 +146,7 @@ def test_a_clock_that_leaps_twice_has_to_stand_as_well(
     assert world.look(1) == 2 * YEAR + DAY
 
 
-def test_jobs_that_run_once_a_week_come_on(world: World) -> None:
+def test_jobs_that_run_once_a_week_come_on(world):
     """Each second one goes by the clock."""
     seen = []
     for _ in range(4):
@@ -159,7 +155,7 @@ def test_jobs_that_run_once_a_week_come_on(world: World) -> None:
     assert seen == [7, 7, 21, 21]
 
 
-def test_the_first_start_goes_by_what_was_written_last(world: World) -> None:
+def test_the_first_start_goes_by_what_was_written_last(world):
     """By an earlier version, which kept no such file; where nothing was, the clock is
     believed."""
     world.wall, world.first = NOW + YEAR, NOW
@@ -175,7 +171,7 @@ def fails(*_: object) -> None:
     raise OSError(errno.ENOSPC, "no room")
 
 
-def test_a_file_that_can_not_be_read_or_written(world: World) -> None:
+def test_a_file_that_can_not_be_read_or_written(world):
     """A damaged line is as none; a disk that is full stops nothing."""
     world.look()
     world.path.write_bytes(b"{\n")
@@ -188,7 +184,7 @@ def test_a_file_that_can_not_be_read_or_written(world: World) -> None:
     assert world.look(DAY) == 2 * YEAR + DAY
 
 
-def test_a_second_costs_no_write(world: World) -> None:
+def test_a_second_costs_no_write(world):
     """It is asked each second; its file is an hour old at most."""
     world.look()
     before = world.path.read_bytes()

@@ -90,9 +90,7 @@ def rows(data: Path) -> set[tuple[str, int, bytes]]:
 
 
 @pytest.mark.parametrize("call", ["write", "sync"])
-def test_a_copy_of_a_group_that_failed_takes_nobodys_name(
-    tmp_path: Path, call: str
-) -> None:
+def test_a_copy_of_a_group_that_failed_takes_nobodys_name(tmp_path, call):
     """The disk was copied as it failed; the sender went away, another one's event came."""
     disk, data, copy = Failing(), tmp_path / "data", tmp_path / "copy"
     opened = start(data, Machine(disk))
@@ -111,7 +109,7 @@ def test_a_copy_of_a_group_that_failed_takes_nobodys_name(
     assert {(lsn, payload) for _, lsn, payload in rows(data)} == {(1, b"a"), (2, b"b")}
 
 
-def test_files_say_who_goes_on_from_whom(tmp_path: Path) -> None:
+def test_files_say_who_goes_on_from_whom(tmp_path):
     disk = Failing()
     opened = start(tmp_path, Machine(disk))
     first = opened.lineage.now
@@ -161,9 +159,7 @@ class Clocks:
         (0.1, 90.0, True),
     ],
 )
-def test_where_the_clocks_part_another_incarnation_begins(
-    tmp_path: Path, wall: float, ran: float, renewed: bool
-) -> None:
+def test_where_the_clocks_part_another_incarnation_begins(tmp_path, wall, ran, renewed):
     """Before the group that was synced then is acknowledged."""
     clocks = Clocks()
     opened = start(tmp_path, clocks.machine())
@@ -183,7 +179,7 @@ def test_where_the_clocks_part_another_incarnation_begins(
     }
 
 
-def test_a_resumed_machine_gives_no_name_that_the_other_gave(tmp_path: Path) -> None:
+def test_a_resumed_machine_gives_no_name_that_the_other_gave(tmp_path):
     """Both go on from one moment; the clocks of one tell that it stood."""
     data, copy = tmp_path / "data", tmp_path / "copy"
     clocks, resumed = Clocks(), Clocks()
@@ -199,7 +195,7 @@ def test_a_resumed_machine_gives_no_name_that_the_other_gave(tmp_path: Path) -> 
     assert segment.incarnation_of(twin.log.synced.name) != opened.log.incarnation
 
 
-def test_a_word_is_said_of_who_has_acknowledged(tmp_path: Path) -> None:
+def test_a_word_is_said_of_who_has_acknowledged(tmp_path):
     """Of one whose first group has failed nothing is said; behind it the word names all."""
     first = Incarnation("a" * 10, 1, 0)
     lineage, bucket = Lineage(first, Catalog(tmp_path, RealDisk())), MemoryBucket()

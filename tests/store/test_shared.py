@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateway.store.system.shared import SharedDeque, SharedDict
 
 
-def test_a_snapshot_stays_as_it_was() -> None:
+def test_a_snapshot_stays_as_it_was():
     """Whoever goes through one sees neither what comes nor what goes meanwhile."""
     there, queue = SharedDict({1: "a", 2: "b"}), SharedDeque(["a", "b"], 3)
     for key in there.snapshot():

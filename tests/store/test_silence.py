@@ -43,7 +43,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def test_who_does_nothing_gets_nowhere(machine: Machine) -> None:
+def test_who_does_nothing_gets_nowhere(machine):
     """Stopped, in the disk, or in a loop: each second counts, until it is heard of."""
     for machine.now in (1.0, 3.0):
         machine.moved(0, calls=int(machine.now))  # that fail
@@ -53,7 +53,7 @@ def test_who_does_nothing_gets_nowhere(machine: Machine) -> None:
     assert machine.silence.look() == machine.silence.seconds == 1.5
 
 
-def test_who_waits_for_a_processor_does_not_hang(machine: Machine) -> None:
+def test_who_waits_for_a_processor_does_not_hang(machine):
     """What others take of the processors is no time of its own."""
     machine.now = 10.0
     machine.waited(main=9.0)
@@ -63,14 +63,14 @@ def test_who_waits_for_a_processor_does_not_hang(machine: Machine) -> None:
     assert machine.silence.look() == 7.0
 
 
-def test_several_that_wait_at_once_are_not_counted_twice(machine: Machine) -> None:
+def test_several_that_wait_at_once_are_not_counted_twice(machine):
     """One that works beside those that wait hangs all the same, if it is in a loop."""
     machine.now = 10.0
     machine.waited(main=4.0, writer=4.0, encoder=4.0)
     assert machine.silence.look() == 6.0
 
 
-def test_who_reads_or_writes_gets_on(machine: Machine) -> None:
+def test_who_reads_or_writes_gets_on(machine):
     """As one that imports its modules, for however long."""
     machine.now = 10.0
     machine.silence.look()
@@ -80,7 +80,7 @@ def test_who_reads_or_writes_gets_on(machine: Machine) -> None:
     assert machine.silence.look() == 2.0
 
 
-def test_where_the_kernel_says_nothing(tmp_path: Path) -> None:
+def test_where_the_kernel_says_nothing(tmp_path):
     """Every second counts, then."""
     silence = Silence(7, tmp_path, iter([0.0, 5.0, 6.0]).__next__)
     assert [silence.look(), silence.look()] == [5.0, 6.0]
@@ -108,7 +108,7 @@ def reading(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
-def test_a_real_one(reading: subprocess.Popen[str]) -> None:
+def test_a_real_one(reading):
     """While it reads it is heard of at each look; once it is stopped, never more."""
     silence = Silence(reading.pid)
     for _ in range(3):

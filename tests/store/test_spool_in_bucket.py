@@ -36,9 +36,7 @@ from small_s3 import small_s3
 pytestmark = pytest.mark.usefixtures("short_pauses")
 
 
-def test_an_acknowledgement_means_that_the_object_is_there(
-    tmp_path: Path, bucket: MemoryBucket
-) -> None:
+def test_an_acknowledgement_means_that_the_object_is_there(tmp_path, bucket):
     """With `ack: spool`; the machine and its disk may be gone a moment later."""
     node = Node(tmp_path / "one", bucket).start().sent(b"a", b"b")
     assert events(bucket) == {1: b"a", 2: b"b"}
@@ -57,9 +55,7 @@ def test_an_acknowledgement_means_that_the_object_is_there(
     again.stop()
 
 
-def test_a_new_disk_begins_anew_under_another_name(
-    tmp_path: Path, bucket: MemoryBucket
-) -> None:
+def test_a_new_disk_begins_anew_under_another_name(tmp_path, bucket):
     """It asks nobody where to begin: its files take no other one's place, and nothing waits."""
     Node(tmp_path / "one", bucket).start().sent(b"a", b"b").stop()
     again = Node(tmp_path / "two", bucket)
@@ -70,9 +66,7 @@ def test_a_new_disk_begins_anew_under_another_name(
     assert audit(Directories.under(tmp_path / "two"), bucket=bucket).complete
 
 
-def test_what_each_incarnation_says_of_itself(
-    tmp_path: Path, bucket: MemoryBucket
-) -> None:
+def test_what_each_incarnation_says_of_itself(tmp_path, bucket):
     """Before it gives an lsn, and at its end: how far it came, and that this is all."""
     node = Node(tmp_path, bucket).start()
     [word] = words(bucket).values()
@@ -87,9 +81,7 @@ def test_what_each_incarnation_says_of_itself(
     assert second.earlier == (first.incarnation,)
 
 
-def test_a_disk_that_is_lost_leaves_no_holes(
-    tmp_path: Path, bucket: MemoryBucket
-) -> None:
+def test_a_disk_that_is_lost_leaves_no_holes(tmp_path, bucket):
     """A file on its way was told nobody; those behind it are not there before it."""
     node = Node(tmp_path / "one", bucket).start().sent(b"a")
     asked = threading.Event()
@@ -116,9 +108,7 @@ def test_a_disk_that_is_lost_leaves_no_holes(
     assert audit(Directories.under(tmp_path / "two"), bucket=bucket).complete
 
 
-def test_a_new_disk_does_not_start_while_the_bucket_is_away(
-    tmp_path: Path, bucket: MemoryBucket
-) -> None:
+def test_a_new_disk_does_not_start_while_the_bucket_is_away(tmp_path, bucket):
     """If that were lost, too, nobody could miss what it had acknowledged.  One that was here
     before is known of.
     """
@@ -136,9 +126,7 @@ def test_a_new_disk_does_not_start_while_the_bucket_is_away(
     assert events(bucket) == {1: b"a", 2: b"b"}
 
 
-def test_with_ack_journal_a_bucket_that_is_away_fills_the_spool(
-    tmp_path: Path, bucket: MemoryBucket
-) -> None:
+def test_with_ack_journal_a_bucket_that_is_away_fills_the_spool(tmp_path, bucket):
     """Then senders are held back, as by a full disk, and go on when it is back."""
     bucket.away("500 Internal Server Error")
     with pytest.raises(BucketError):
@@ -162,9 +150,7 @@ def test_with_ack_journal_a_bucket_that_is_away_fills_the_spool(
 
 
 @pytest.mark.parametrize(("files", "rolls"), [(4, 1), (80, 10), (100_000, 60)])
-def test_files_grow_while_the_job_is_behind(
-    tmp_path: Path, bucket: MemoryBucket, files: int, rolls: int
-) -> None:
+def test_files_grow_while_the_job_is_behind(tmp_path, bucket, files, rolls):
     """As it says in the bucket, up to a bound: what is not there goes with a lost disk."""
     JobWriter(bucket)({"gw": files, "other": 1000})
     node = Node(tmp_path, bucket, ack="journal").start().sent(b"a")
@@ -172,7 +158,7 @@ def test_files_grow_while_the_job_is_behind(
     node.stop()
 
 
-def test_a_silent_job_is_behind_by_what_came_since(bucket: MemoryBucket) -> None:
+def test_a_silent_job_is_behind_by_what_came_since(bucket):
     """One that ended says nothing; nothing counts before that is sure."""
     now, uploaded = 0.0, 5
     backlog = JobBacklog(bucket, "gw", lambda: uploaded, lambda: now)
@@ -192,9 +178,7 @@ def test_a_silent_job_is_behind_by_what_came_since(bucket: MemoryBucket) -> None
     assert backlog.files == 0
 
 
-def test_a_clock_that_has_leapt_removes_no_object(
-    tmp_path: Path, bucket: MemoryBucket
-) -> None:
+def test_a_clock_that_has_leapt_removes_no_object(tmp_path, bucket):
     """Which consumers have read, and which stays for `spool.retention` all the same."""
     disk, name = RealDisk(), file_name("gw", A, 1, 1)
     journal = Directories.under(tmp_path).journal_of("gw")
@@ -216,9 +200,7 @@ def test_a_clock_that_has_leapt_removes_no_object(
     assert events(bucket) == {2: b"b"}
 
 
-def test_senders_wait_until_what_was_left_is_in_the_bucket(
-    tmp_path: Path, bucket: MemoryBucket
-) -> None:
+def test_senders_wait_until_what_was_left_is_in_the_bucket(tmp_path, bucket):
     """With `ack: spool`: who resumes is told how far it is, and that acknowledges it."""
     node = Node(tmp_path, bucket).start()
     bucket.away()
@@ -258,8 +240,8 @@ class Acknowledged:
 
 
 def test_what_waits_for_the_bucket_is_remembered_by_the_journal(
-    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, bucket, monkeypatch
+):
     """Checkpoints go on while the bucket is away, and lack what is not acknowledged: its
     segments stay until they have it, whatever became of the daemon meanwhile.
     """
@@ -315,9 +297,7 @@ def spool_of_another_time(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_files_from_before_the_bucket_go_there(
-    spool_of_another_time: Path, bucket: MemoryBucket
-) -> None:
+def test_files_from_before_the_bucket_go_there(spool_of_another_time, bucket):
     """Who configures one moves what no job has taken yet."""
     node = Node(spool_of_another_time, bucket).start()
     node.reactor.run(lambda: node.storage.spool.published_lsn == 1)
@@ -325,9 +305,7 @@ def test_files_from_before_the_bucket_go_there(
     assert events(bucket) == {1: b"a"}
 
 
-def test_copies_stay_in_the_archive_for_readers(
-    tmp_path: Path, bucket: MemoryBucket
-) -> None:
+def test_copies_stay_in_the_archive_for_readers(tmp_path, bucket):
     """Of old events, until retention or the disk's room says otherwise; with
     `spool.after: keep` too."""
     node = Node(tmp_path, bucket, after="keep").start().sent(b"a", b"b")
@@ -337,9 +315,7 @@ def test_copies_stay_in_the_archive_for_readers(
     assert list((tmp_path / "spool").iterdir()) == []
 
 
-def test_a_storm_of_faults_loses_and_doubles_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_storm_of_faults_loses_and_doubles_nothing(tmp_path, monkeypatch):
     """500, 503, hung up on before an object was stored and after, and credentials that
     end and are renewed later: what is acknowledged is in the bucket, once, and the audit
     says that all is there."""
@@ -378,9 +354,7 @@ def test_a_storm_of_faults_loses_and_doubles_nothing(
     assert server.keys[-1] == "NEW"
 
 
-def test_files_from_before_the_bucket_are_not_taken_for_copies(
-    tmp_path: Path, bucket: MemoryBucket
-) -> None:
+def test_files_from_before_the_bucket_are_not_taken_for_copies(tmp_path, bucket):
     """With `spool.after: keep` they went to the archive and are nowhere else: a disk that
     is short takes what is in the bucket."""
     node = Node(tmp_path, None, ack="journal", after="keep").start().sent(b"a")
@@ -399,9 +373,7 @@ def test_files_from_before_the_bucket_are_not_taken_for_copies(
     assert {path.name for path in archive.iterdir()} == kept
 
 
-def test_the_audit_counts_what_is_in_the_bucket(
-    tmp_path: Path, bucket: MemoryBucket
-) -> None:
+def test_the_audit_counts_what_is_in_the_bucket(tmp_path, bucket):
     """Beside what is on its way there; what is gone from both is missing."""
     Node(tmp_path, bucket).start().sent(b"a", b"b").stop()
     shutil.rmtree(tmp_path / "archive")  # those are copies
@@ -424,9 +396,7 @@ def test_the_audit_counts_what_is_in_the_bucket(
     assert problem.file == f"s3:/bucket/prefix/{names[0]}"
 
 
-def test_the_audit_finds_acknowledged_ids_in_the_bucket(
-    tmp_path: Path, bucket: MemoryBucket
-) -> None:
+def test_the_audit_finds_acknowledged_ids_in_the_bucket(tmp_path, bucket):
     """What senders count on."""
     payload = b'{"event": {"id": "e-1"}}'
     Node(tmp_path, bucket).start().sent(payload).stop()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 
 from gateway.store.system.disk import RealDisk
@@ -16,7 +14,7 @@ class Far(msgspec.Struct, frozen=True):
     lsn: int = 0
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_what_is_written_is_read(tmp_path):
     """In one file, whose hidden name is gone."""
     file = StateFile(tmp_path / "far", Far, RealDisk())
     assert file.read() == (None, None)
@@ -26,7 +24,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["far"]
 
 
-def test_damage_is_told_and_says_nothing(tmp_path: Path) -> None:
+def test_damage_is_told_and_says_nothing(tmp_path):
     """Of a file that is cut, or whose bits have changed; what is written anew is fine."""
     file = StateFile(tmp_path / "far", Far, RealDisk())
     file.write(Far(7))

@@ -59,9 +59,7 @@ def opened(
 
 
 @pytest.mark.parametrize("published", [True, False])
-def test_senders_wait_for_files_of_what_was_left(
-    tmp_path: Path, published: bool
-) -> None:
+def test_senders_wait_for_files_of_what_was_left(tmp_path, published):
     """With `ack: spool`: who resumes is told how far it is, and that acknowledges it."""
     reactor, disk = QueuedReactor(), NoRoomForFiles()
     before = opened(tmp_path, disk, reactor, published=published)
@@ -80,7 +78,7 @@ def test_senders_wait_for_files_of_what_was_left(
     reactor.wait(Deferred.fromCoroutine(storage.stop()))
 
 
-def test_with_nothing_left_nobody_waits(tmp_path: Path) -> None:
+def test_with_nothing_left_nobody_waits(tmp_path):
     """The first start of all, say."""
     reactor = QueuedReactor()
     storage = opened(tmp_path, RealDisk(), reactor, published=True)
@@ -89,7 +87,7 @@ def test_with_nothing_left_nobody_waits(tmp_path: Path) -> None:
     reactor.wait(Deferred.fromCoroutine(storage.stop()))
 
 
-def test_senders_wait_for_the_first_state_files(tmp_path: Path) -> None:
+def test_senders_wait_for_the_first_state_files(tmp_path):
     """A gateway that was killed before those, and goes on without the protocol, would let
     go of what only its memory can keep: batches without events."""
 
@@ -123,9 +121,7 @@ def test_senders_wait_for_the_first_state_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ack", ["journal", "spool"])
-def test_who_ends_well_vouches_for_a_journal_that_is_lost_then(
-    tmp_path: Path, ack: str
-) -> None:
+def test_who_ends_well_vouches_for_a_journal_that_is_lost_then(tmp_path, ack):
     """Also who had nothing to do after that.  Of one that is killed the last second is not
     known, unless nothing is acknowledged that is in no file."""
     root, killed = tmp_path / "gw", tmp_path / "killed"
@@ -149,9 +145,7 @@ def test_who_ends_well_vouches_for_a_journal_that_is_lost_then(
         again.start().stop()
 
 
-def test_nobody_is_served_while_the_mark_vouches_for_what_may_come(
-    tmp_path: Path,
-) -> None:
+def test_nobody_is_served_while_the_mark_vouches_for_what_may_come(tmp_path):
     """A disk that was full as the gateway started: if the journal were lost then, the next
     one would say that all of it is in files."""
     Node(tmp_path, None, ack="journal").start().sent(b"a").stop()
@@ -172,7 +166,7 @@ def test_nobody_is_served_while_the_mark_vouches_for_what_may_come(
     reactor.wait(Deferred.fromCoroutine(storage.stop()))
 
 
-def test_files_of_nodes_that_have_a_daemon_are_not_ours(tmp_path: Path) -> None:
+def test_files_of_nodes_that_have_a_daemon_are_not_ours(tmp_path):
     """It removes them itself, and keeps what its streams need.  A node that ran here has
     left its journal.
     """

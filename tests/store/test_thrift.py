@@ -27,12 +27,12 @@ def read(data: str, most: int = 100, longest: int = 10) -> Compact:
         "05 14 02 00",  # a number of its own for a field
     ],
 )
-def test_a_struct_is_read_to_its_end(data: str) -> None:
+def test_a_struct_is_read_to_its_end(data):
     """Whatever is in it."""
     assert read(data).length == len(bytes.fromhex(data))
 
 
-def test_an_element_weighs_eight_and_deep_in_lists_one() -> None:
+def test_an_element_weighs_eight_and_deep_in_lists_one():
     """As memory has it: what is in a list of a list of a list is small."""
     three = "19 1c 19 1c 19 25 02 04 00 00 00"
     assert read(three, most=18).length
@@ -40,7 +40,7 @@ def test_an_element_weighs_eight_and_deep_in_lists_one() -> None:
         read(three, most=17)
 
 
-def test_what_is_too_long() -> None:
+def test_what_is_too_long():
     """Before it is looked at."""
     with pytest.raises(TooMuch, match="a string of 11 bytes"):
         read("18 0b")
@@ -52,7 +52,7 @@ def test_what_is_too_long() -> None:
     "data",
     ["", "15", "18 03 61", "19 25 02", "1b 00", "15 02 05 02", "05 808004 02 00"],
 )
-def test_what_is_none(data: str) -> None:
+def test_what_is_none(data):
     """It ends early, or has what no Parquet has."""
     with pytest.raises(ValueError, match=r"no end|kind|in no order"):
         read(data)

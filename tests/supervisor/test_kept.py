@@ -99,7 +99,7 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return found
 
 
-def test_each_pause_is_longer_and_none_longer_than_a_minute() -> None:
+def test_each_pause_is_longer_and_none_longer_than_a_minute():
     """A sentence each time says how it ended, and when it is started again."""
     world = World()
     for wanted in (1, 2, 4, 8, 16, 32, 60, 60):
@@ -117,7 +117,7 @@ def test_each_pause_is_longer_and_none_longer_than_a_minute() -> None:
     assert not world.ended
 
 
-def test_who_was_up_for_a_minute_begins_anew() -> None:
+def test_who_was_up_for_a_minute_begins_anew():
     """One that dies once a day does not wait a minute for its next start."""
     world = World()
     world.children[-1].ends(status=1)
@@ -135,7 +135,7 @@ def test_who_was_up_for_a_minute_begins_anew() -> None:
     assert world.sentences[-1].endswith("started again in 1 s")
 
 
-def test_one_that_ends_as_if_all_were_done() -> None:
+def test_one_that_ends_as_if_all_were_done():
     """Nobody here asked it to: it is started again."""
     world = World()
     world.kept.up()
@@ -153,9 +153,7 @@ def test_one_that_ends_as_if_all_were_done() -> None:
         (True, 1, None, False),
     ],
 )
-def test_a_vital_one(
-    up: bool, status: int | None, by: signal.Signals | None, over: bool
-) -> None:
+def test_a_vital_one(up, status, by, over):
     """If it says itself that it can not begin, no other try helps; once it was up, or was
     killed, it is started again."""
     world = World(vital=True)
@@ -168,7 +166,7 @@ def test_a_vital_one(
 
 
 @pytest.mark.parametrize("up", [False, True])
-def test_stopped_cleanly(up: bool) -> None:
+def test_stopped_cleanly(up):
     """By one SIGTERM, however it takes that; nothing is pending after it."""
     for end in ({}, {"by": signal.SIGTERM}):
         world = World()
@@ -185,7 +183,7 @@ def test_stopped_cleanly(up: bool) -> None:
 
 
 @pytest.mark.parametrize("vital", [False, True])
-def test_no_memory_for_another_process(vital: bool) -> None:
+def test_no_memory_for_another_process(vital):
     """What killed it may keep the next one from being made: that is tried again, too, and
     who stops meanwhile waits for nobody."""
     world = World(vital=vital)
@@ -208,7 +206,7 @@ def test_no_memory_for_another_process(vital: bool) -> None:
     assert world.ended == [world.kept]
 
 
-def test_stopped_while_it_waits() -> None:
+def test_stopped_while_it_waits():
     """It is not started any more."""
     world = World()
     world.children[-1].ends(status=1)
@@ -219,7 +217,7 @@ def test_stopped_while_it_waits() -> None:
 
 
 @pytest.mark.parametrize("up", [False, True])
-def test_one_that_hangs(up: bool) -> None:
+def test_one_that_hangs(up):
     """Who was heard, and is not for 60 looks, is killed once, which is said, and started
     again; who has not been heard yet in this life may take its time."""
     world = World()
@@ -249,9 +247,7 @@ def test_one_that_hangs(up: bool) -> None:
         assert len(world.children) == life + 1
 
 
-def test_what_hangs_goes_with_all_that_it_has_started(
-    groups: list[tuple[int, int]],
-) -> None:
+def test_what_hangs_goes_with_all_that_it_has_started(groups):
     """The Java of a job that hangs may be what does, and would keep the next one waiting."""
     world = World()
     world.kept.heard()
@@ -263,7 +259,7 @@ def test_what_hangs_goes_with_all_that_it_has_started(
     assert world.children[-1].signals == ["KILL"]  # and if it leads no group yet
 
 
-def test_one_that_is_stopping_has_its_own_time() -> None:
+def test_one_that_is_stopping_has_its_own_time():
     """It may be silent while it publishes what it took."""
     world = World()
     world.kept.heard()
@@ -273,7 +269,7 @@ def test_one_that_is_stopping_has_its_own_time() -> None:
     assert world.children[-1].signals == ["TERM"]
 
 
-def test_one_that_does_not_stop() -> None:
+def test_one_that_does_not_stop():
     """It is killed after a while, which is said, and counts as a failure."""
     world = World()
     world.kept.stop()
@@ -285,7 +281,7 @@ def test_one_that_does_not_stop() -> None:
     assert world.kept.failed
 
 
-def test_killed_at_once() -> None:
+def test_killed_at_once():
     """Whoever is in a hurry waits for nothing."""
     world = World()
     world.kept.stop()
@@ -295,7 +291,7 @@ def test_killed_at_once() -> None:
     assert not world.getDelayedCalls()
 
 
-def test_its_last_words() -> None:
+def test_its_last_words():
     """What it wrote before it ended is read, though what it started holds its pipes open;
     a line without an end counts, and one without any end is cut."""
     world = World()

@@ -40,7 +40,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     return iter(())
 
 
-def test_each_line_says_whose_it_is() -> None:
+def test_each_line_says_whose_it_is():
     """And plays no tricks on a terminal.  Where nobody looks there is no line of state."""
     out = io.BytesIO()
     one = Log(out, as_json=False)
@@ -53,7 +53,7 @@ def test_each_line_says_whose_it_is() -> None:
     )
 
 
-def test_as_json() -> None:
+def test_as_json():
     """Objects stay what they are; other lines become some."""
     out = io.BytesIO()
     one = Log(out, as_json=True)
@@ -80,7 +80,7 @@ def screen(text: str) -> list[str]:
     return lines[:-1]
 
 
-def test_on_a_terminal() -> None:
+def test_on_a_terminal():
     """Below the last line stands how all are, cut to fit, as it was last said."""
     out = Terminal()
     one = Log(out, as_json=False)
@@ -105,7 +105,7 @@ def test_on_a_terminal() -> None:
     ]
 
 
-def test_a_full_disk_keeps_nobody() -> None:
+def test_a_full_disk_keeps_nobody():
     """Lines that it does not take are left out: the daemon that said them goes on."""
     with Path("/dev/full").open("wb", buffering=0) as full:
         one = Log(full, as_json=False)
@@ -115,7 +115,7 @@ def test_a_full_disk_keeps_nobody() -> None:
         one.close()
 
 
-def test_a_reader_who_does_not_read() -> None:
+def test_a_reader_who_does_not_read():
     """`| less`, or ^S: whoever says a line goes on, some MiB of lines are kept, the others
     are counted, and the count stands where they would have been."""
     reads, writes = os.pipe()
@@ -149,9 +149,7 @@ def test_a_reader_who_does_not_read() -> None:
     assert number == 40
 
 
-def test_a_reader_who_does_not_read_what_must_not_block(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_reader_who_does_not_read_what_must_not_block(monkeypatch):
     """Another program may have made the terminal so: there is no try before there is room."""
 
     class Full(io.BytesIO):
@@ -174,7 +172,7 @@ def test_a_reader_who_does_not_read_what_must_not_block(
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EPIPE])
-def test_a_terminal_that_was_closed(number: int) -> None:
+def test_a_terminal_that_was_closed(number):
     """As if nobody read: that is a reason to stop."""
 
     class Gone(io.BytesIO):

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -270,7 +269,7 @@ class Foreign(Contract):
     batches = [(b"GET a b\n", 3), (b"5:d e f", 3), (b"g\n", 1)]
 
 
-def test_it_goes_by_what_a_port_looks_for(tmp_path: Path) -> None:
+def test_it_goes_by_what_a_port_looks_for(tmp_path):
     """What a real port would refuse is refused here, and the key to it is named."""
     with pytest.raises(AssertionError, match=r"an HTTP request on .*Port.prefixes"):
         Foreign().test_any_slicing_of_the_stream_is_the_same(tmp_path)
@@ -281,7 +280,7 @@ def test_it_goes_by_what_a_port_looks_for(tmp_path: Path) -> None:
     Known().test_any_slicing_of_the_stream_is_the_same(tmp_path)
 
 
-def test_it_says_how_many_events_came(tmp_path: Path) -> None:
+def test_it_says_how_many_events_came(tmp_path):
     """Beside how many the subclass says."""
 
     class Wrong(Contract):
@@ -313,7 +312,7 @@ FAULTS: dict[str, Sound] = {
 
 
 @pytest.mark.parametrize("name", READY)
-def test_each_finds_its_fault(name: str, tmp_path: Path) -> None:
+def test_each_finds_its_fault(name, tmp_path):
     """A plug-in that breaks the promise fails the ready test of that name."""
 
     class Faulty(Contract):
@@ -325,7 +324,7 @@ def test_each_finds_its_fault(name: str, tmp_path: Path) -> None:
         ready(*arguments)
 
 
-def test_it_says_when_a_protocol_does_acknowledge(tmp_path: Path) -> None:
+def test_it_says_when_a_protocol_does_acknowledge(tmp_path):
     """`acknowledges = False` is no way round."""
 
     class Wrong(Contract):

@@ -36,7 +36,7 @@ def _served(accept: Accept = Echo) -> FakeConnection:
     return connection
 
 
-def test_it_holds_bytes_back_while_paused() -> None:
+def test_it_holds_bytes_back_while_paused():
     """A paused connection delivers nothing; a resumed one delivers it in order."""
     connection = _served()
     for data in (b"stop", b"a", b"stop", b"b"):
@@ -48,7 +48,7 @@ def test_it_holds_bytes_back_while_paused() -> None:
     assert connection.sent == b"stopastopb"
 
 
-def test_a_refusal_is_answered_and_ends_it() -> None:
+def test_a_refusal_is_answered_and_ends_it():
     """The reply goes out, later bytes and writes go nowhere."""
     connection = _served()
     connection.deliver(b"bad")
@@ -58,7 +58,7 @@ def test_a_refusal_is_answered_and_ends_it() -> None:
     assert connection.closed
 
 
-def test_a_bug_is_not_a_refusal() -> None:
+def test_a_bug_is_not_a_refusal():
     """Any other exception is kept for the test to see, and aborts."""
     connection = _served()
     connection.deliver(b"bug")
@@ -71,7 +71,7 @@ def _batch(count: int) -> Batch:
     return Batch(FakeConnection().origin, 0, count, b"", 0)
 
 
-def test_it_stores_in_order_of_submission() -> None:
+def test_it_stores_in_order_of_submission():
     """Each `store` makes the oldest batch durable and numbers its events."""
     journal = ManualJournal()
     firsts: list[int] = []
@@ -86,7 +86,7 @@ def test_it_stores_in_order_of_submission() -> None:
     assert journal.durable_lsn == 5
 
 
-def test_a_batch_it_refuses_is_nowhere() -> None:
+def test_a_batch_it_refuses_is_nowhere():
     """The Deferred fails with NotStored and no lsn is spent."""
     journal: ManualJournal = ManualJournal()
     failures: list[object] = []
@@ -100,7 +100,7 @@ def test_a_batch_it_refuses_is_nowhere() -> None:
         journal.store()
 
 
-def test_room_comes_when_the_test_says() -> None:
+def test_room_comes_when_the_test_says():
     """`when_room` waits for `full` to become false."""
     manual = ManualJournal()
     journal: Journal = manual

@@ -53,7 +53,7 @@ def one() -> Threads:
     return Threads(1)
 
 
-def test_a_backlog_goes_behind_whoever_comes(one: Threads) -> None:
+def test_a_backlog_goes_behind_whoever_comes(one):
     """An edge with many nodes, each with a step, has one before each of another's."""
     for number in range(4):
         one.take("large", f"node-{number}", f"large {number}")
@@ -68,7 +68,7 @@ def test_a_backlog_goes_behind_whoever_comes(one: Threads) -> None:
     assert one.over == order
 
 
-def test_one_that_always_has_more_does_not_keep_others_out(one: Threads) -> None:
+def test_one_that_always_has_more_does_not_keep_others_out(one):
     """As soon as a step is over its next one comes: behind the others' all the same."""
     steps = iter(range(100))
 
@@ -86,7 +86,7 @@ def test_one_that_always_has_more_does_not_keep_others_out(one: Threads) -> None
     assert order == ["busy 0", "edge 0", "edge 1", "edge 2", "busy 1", "busy 2"]
 
 
-def test_so_many_at_a_time_and_one_of_a_node() -> None:
+def test_so_many_at_a_time_and_one_of_a_node():
     """What waits for a node's lock would hold a thread; another node's goes first."""
     threads = Threads(3)
     for number in range(3):
@@ -100,7 +100,7 @@ def test_so_many_at_a_time_and_one_of_a_node() -> None:
     assert set(threads.running) == {"same 1", "other 0", "other 2"}
 
 
-def test_a_step_that_fails_is_over(one: Threads) -> None:
+def test_a_step_that_fails_is_over(one):
     """Whoever wanted it hears why, and the next one goes on."""
     one.take("a", "a", "fails")
     one.take("a", "a", "next")

@@ -111,7 +111,7 @@ def metered(make_reader: Make, monkeypatch: pytest.MonkeyPatch) -> Metered:
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_turns_and_the_journal_are_bounded(metered: Metered, attack: str) -> None:
+def test_turns_and_the_journal_are_bounded(metered, attack):
     """64 Ki events and 1 MiB a turn at most, and a journal of four times the input."""
     reader = metered.reader
     unit = ATTACKS[attack]()
@@ -132,7 +132,7 @@ def test_turns_and_the_journal_are_bounded(metered: Metered, attack: str) -> Non
     assert reader.server.held_bytes <= len(unit) + (16 << 20)
 
 
-def test_windows_without_events(make_reader: Make) -> None:
+def test_windows_without_events(make_reader):
     """So many are answered; whoever sends no end of them is refused, with the key."""
     reader = make_reader(control_messages=100)
     for _ in range(50):
@@ -148,7 +148,7 @@ def test_windows_without_events(make_reader: Make) -> None:
     assert refused.key == "limits.control_messages"
 
 
-def test_tiny_windows_are_one_batch(make_reader: Make) -> None:
+def test_tiny_windows_are_one_batch(make_reader):
     """Each is acknowledged, once all are stored; larger ones keep their own, and order."""
     reader = make_reader()
     reader.deliver(_window(b"{}") * 10 + _window(b'{"n":1}') + _window(b"[]", b"1"))

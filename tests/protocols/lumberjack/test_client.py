@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
@@ -94,7 +93,7 @@ def _result(deferred: Deferred[Any]) -> list[Any]:
     return seen
 
 
-def test_events_arrive(sender: _Sender, reader: Any) -> None:
+def test_events_arrive(sender, reader):
     """A send is done when all its windows are durable at the other end."""
     sender.client.start()
     events = [b'{"n":%d}' % n for n in range(35)]
@@ -107,7 +106,7 @@ def test_events_arrive(sender: _Sender, reader: Any) -> None:
     assert not sender.clock.getDelayedCalls()
 
 
-def test_nothing_is_done_before_its_ack(sender: _Sender, reader: Any) -> None:
+def test_nothing_is_done_before_its_ack(sender, reader):
     """… and not before."""
     sender.client.start()
     done = _result(sender.client.send([b"{}"]))
@@ -118,14 +117,12 @@ def test_nothing_is_done_before_its_ack(sender: _Sender, reader: Any) -> None:
     assert not done
 
 
-def test_sending_nothing_is_done(sender: _Sender) -> None:
+def test_sending_nothing_is_done(sender):
     """No events, nothing to wait for."""
     assert _result(sender.client.send([])) == [{}]
 
 
-def test_reconnects_and_sends_again(
-    sender: _Sender, make_reader: Callable[..., Any]
-) -> None:
+def test_reconnects_and_sends_again(sender, make_reader):
     """What the old connection left open goes out on the next one."""
     sender.client.start()
     done = _result(sender.client.send([b'{"n":%d}' % n for n in range(15)]))
@@ -142,7 +139,7 @@ def test_reconnects_and_sends_again(
     assert sender.client.writer.resent == 15
 
 
-def test_pauses_grow(sender: _Sender) -> None:
+def test_pauses_grow(sender):
     """A reader that is down is asked less and less often, and found when it is up."""
     sender.endpoint.up = False
     sender.client.start()
@@ -153,7 +150,7 @@ def test_pauses_grow(sender: _Sender) -> None:
     assert sender.client.connections == 1
 
 
-def test_a_silent_reader_is_left(sender: _Sender) -> None:
+def test_a_silent_reader_is_left(sender):
     """Without a sign of life for `timeout` we try another connection."""
     sender.client.start()
     _result(sender.client.send([b"{}"]))
@@ -168,7 +165,7 @@ def test_a_silent_reader_is_left(sender: _Sender) -> None:
     assert sender.client.connections == 2
 
 
-def test_a_wrong_ack_ends_the_connection(sender: _Sender) -> None:
+def test_a_wrong_ack_ends_the_connection(sender):
     """An acknowledgement of what was never sent proves nothing."""
     sender.client.start()
     first = _result(sender.client.send([b"{}"]))
@@ -180,7 +177,7 @@ def test_a_wrong_ack_ends_the_connection(sender: _Sender) -> None:
 
 
 @pytest.mark.parametrize("when", ["connected", "refused"])
-def test_stop(sender: _Sender, when: str) -> None:
+def test_stop(sender, when):
     """Stopping fails what is not acknowledged, and ends all there is."""
     sender.endpoint.up = when == "connected"
     sender.client.start()
@@ -195,7 +192,7 @@ def test_stop(sender: _Sender, when: str) -> None:
     assert not sender.clock.getDelayedCalls()
 
 
-def test_stop_while_it_connects() -> None:
+def test_stop_while_it_connects():
     """A connection attempt that nobody answers is given up, whatever it says to that."""
 
     class Waiting:
@@ -212,7 +209,7 @@ def test_stop_while_it_connects() -> None:
     unsent.addErrback(lambda why: why.trap(Unacknowledged))
 
 
-def test_websocket(reader: Any) -> None:
+def test_websocket(reader):
     """Windows and acknowledgements travel as binary messages; pings are answered."""
     sender = _Sender(websocket="//gw.example:443/lumberjack")
     sender.client.start()
@@ -238,7 +235,7 @@ def test_websocket(reader: Any) -> None:
 
 
 @pytest.mark.parametrize("answer", ["rejects", "nonsense", "silence"])
-def test_no_websocket(answer: str) -> None:
+def test_no_websocket(answer):
     """A server that does not upgrade is asked again later."""
     sender = _Sender(websocket="//gw.example/x")
     sender.client.start()
@@ -258,7 +255,7 @@ def test_no_websocket(answer: str) -> None:
     assert sender.endpoint.attempts == 2
 
 
-def test_made_up_events() -> None:
+def test_made_up_events():
     """Made-up events are JSON objects, about 530 bytes, each with its own id."""
     made = list(islice(access_log(1), 500))
     found = [json.loads(event) for _, event in made]

@@ -6,7 +6,6 @@ import json
 import random
 from array import array
 from functools import partial
-from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -55,7 +54,7 @@ def _rows(*bodies: bytes, **limits: int) -> Rows:
         (b'{"a":' + b"[" * 200_000, "too-deep"),
     ],
 )
-def test_flaws(body: bytes, flaw: str | None) -> None:
+def test_flaws(body, flaw):
     """An event that is not fine is kept as it was sent, and says what is wrong."""
     rows = _rows(b"{}", body, b"{}")
     assert rows.payloads == [b"{}", body, b"{}"]
@@ -82,7 +81,7 @@ _EVEN = (
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_flaws_among_others(seed: int) -> None:
+def test_flaws_among_others(seed):
     """An event has the flaw that it has alone, whatever comes before and after it."""
     chance = random.Random(seed)
     bodies = [chance.choice((*_EVEN, *_EVEN, *_ODD)) for _ in range(40)]
@@ -94,7 +93,7 @@ def test_flaws_among_others(seed: int) -> None:
     assert rows.flaws == expected
 
 
-def test_oversized() -> None:
+def test_oversized():
     """An event above the limit in force is whole, and flawed, whatever it holds."""
     fits, over = b'{"a":"%s"}' % (b"x" * 92), b'{"a":"%s"}' % (b"x" * 93)
     rows = _rows(fits, over, b"[" + b" " * 100 + b"]", message_bytes=100)
@@ -102,7 +101,7 @@ def test_oversized() -> None:
     assert rows.payloads[1] == over
 
 
-def test_deep_arrays_do_not_recurse() -> None:
+def test_deep_arrays_do_not_recurse():
     """An array that is too deep is one event."""
     rows = _rows(b"[" * 100_000 + b"]" * 100_000)
     assert rows.flaws == {0: "too-deep"}
@@ -113,7 +112,7 @@ def test_deep_arrays_do_not_recurse() -> None:
 
 
 @pytest.mark.parametrize("others", [0, 30])
-def test_events_that_are_gathered_are_not_too_deep(others: int) -> None:
+def test_events_that_are_gathered_are_not_too_deep(others):
     """Python and the kernel count the same."""
     for levels in (DEPTH, DEPTH + 1):
         body = b'{"a":' + b"[" * (levels - 1) + b"]" * (levels - 1) + b"}"
@@ -125,7 +124,7 @@ def test_events_that_are_gathered_are_not_too_deep(others: int) -> None:
 
 @pytest.mark.parametrize("letter", BARE)
 @pytest.mark.parametrize("place", range(4))
-def test_frames_without_an_event_are_skipped(letter: int, place: int) -> None:
+def test_frames_without_an_event_are_skipped(letter, place):
     """Wherever they stand in a compressed frame that is stored as it came."""
     frames = [wire.json(_V2, 1, b"{}"), wire.data(_V2, 2, []), wire.json(_V2, 3, b"5")]
     frames.insert(place, bytes((_V2, letter)) + b"\0\0\0\7")
@@ -134,13 +133,13 @@ def test_frames_without_an_event_are_skipped(letter: int, place: int) -> None:
     assert list(rows.seqs or ()) == [1, 2, 3]
 
 
-def test_frames_of_no_known_type_are_not_taken_for_others() -> None:
+def test_frames_of_no_known_type_are_not_taken_for_others():
     """What a decoder does not know is an error, and no event."""
     with pytest.raises(ValueError, match="has a frame 0x58"):
         decode(events.pack(_V2, 1, 100) + b"2X" + bytes(8))
 
 
-def test_data_frames() -> None:
+def test_data_frames():
     """Pairs become a JSON object; all of them, in order, even keys that are twice."""
     pairs = [(b"line", b'say "hi"\n'), (b"\xc3\xa4", b""), (b"", b"x")]
     twice = [(b"a", b"1"), (b"a", b"2")]
@@ -153,7 +152,7 @@ def test_data_frames() -> None:
     assert rows.attributes == {"version": "1", "window": "1"}
 
 
-def test_data_frames_that_are_no_text() -> None:
+def test_data_frames_that_are_no_text():
     """Pairs that are not UTF-8 are kept as they were sent."""
     frame = wire.data(_V1, 1, [(b"line", b"\xff\xfe")])
     [ready] = Session(Limits()).received(wire.window(_V1, 1) + frame)
@@ -164,7 +163,7 @@ def test_data_frames_that_are_no_text() -> None:
 
 
 @pytest.mark.parametrize("level", [0, 1, 9])
-def test_events_larger_than_a_piece(level: int) -> None:
+def test_events_larger_than_a_piece(level):
     """Compressed events come back whole however large they are."""
     big = [b'{"a":"%s"}' % (b"%08d" % n * (n // 8)) for n in (9, 300_000, 3_000_000)]
     pairs = [(b"%d" % n, b"v" * 200_000) for n in range(8)]
@@ -182,7 +181,7 @@ def test_events_larger_than_a_piece(level: int) -> None:
 
 
 @pytest.mark.parametrize("compress", [False, True])
-def test_a_body_that_is_cut_off(*, compress: bool) -> None:
+def test_a_body_that_is_cut_off(*, compress):
     """A body that no session made is an error, never an endless loop."""
     frames = wire.json(_V2, 1, b"{}") * 2 + wire.data(_V1, 1, [(b"a", b"b")])
     head = events.pack(_V2, 1, 100)
@@ -192,7 +191,7 @@ def test_a_body_that_is_cut_off(*, compress: bool) -> None:
             decode(head + (wire.compressed(_V2, rest) if compress else rest))
 
 
-def test_a_part_of_a_frame() -> None:
+def test_a_part_of_a_frame():
     """Of a frame that another batch has too, only the events that are meant come."""
     bodies = [b"{}", b"[{},5]", b"", b"{", b'{"a":1}']
     frame = wire.compressed(
@@ -207,7 +206,7 @@ def test_a_part_of_a_frame() -> None:
         decode(head + events.part(2, 5) + frame)
 
 
-def test_unknown_format() -> None:
+def test_unknown_format():
     """A body of a later form is not guessed at."""
     for form in (0, 2, 9):
         with pytest.raises(ValueError, match=f"unknown form {form}"):
@@ -229,13 +228,13 @@ def test_unknown_format() -> None:
         (b"[" + b"9" * 80_000 + b"]", None),  # larger than an event may be
     ],
 )
-def test_elements(body: bytes, count: int | None) -> None:
+def test_elements(body, count):
     """An array is split if it is sound and within bounds."""
     found = events.elements(body, message_bytes=70_000)
     assert (None if found is None else len(found)) == count
 
 
-def test_elements_are_bounded_before_they_are_split() -> None:
+def test_elements_are_bounded_before_they_are_split():
     """An array of a million numbers is not even parsed."""
     flood = b"[" + b"{}," * (1 << 17) + b"this is not JSON"
     assert events.elements(flood, message_bytes=1 << 30) is None
@@ -243,7 +242,7 @@ def test_elements_are_bounded_before_they_are_split() -> None:
 
 @given(st.data())
 @settings(max_examples=some_of(400, 100), deadline=None)
-def test_a_row_for_every_event(strategies: Any, data: st.DataObject) -> None:
+def test_a_row_for_every_event(strategies, data):
     """Whatever was submitted decodes, to exactly as many rows as were counted."""
     limits = Limits(
         message_bytes=data.draw(st.sampled_from([4, 30, 1 << 20])),
@@ -290,7 +289,7 @@ _BRACED = st.sampled_from(
 @given(st.lists(_BRACED, min_size=1, max_size=9), st.integers(0, 2**32 - 9))
 @example([b'{"a":[{}', b"{}]}", b"{}\n,\n{}"], 1)  # three elements, and not these
 @settings(max_examples=some_of(400, 100), deadline=None)
-def test_events_that_are_checked_at_once(bodies: list[bytes], first: int) -> None:
+def test_events_that_are_checked_at_once(bodies, first):
     """They are what they are when each is checked alone, flaws included."""
     frames = b"".join(
         wire.json(_V2, seq, body) for seq, body in enumerate(bodies, first)
@@ -307,7 +306,7 @@ def test_events_that_are_checked_at_once(bodies: list[bytes], first: int) -> Non
     assert bool(at_once.ends) <= (not alone.flaws)
 
 
-def test_a_window_of_many_events_is_one_piece(many_events: list[bytes]) -> None:
+def test_a_window_of_many_events_is_one_piece(many_events):
     """However its compressed frame is cut on its way; few, or large ones, are not."""
     frames = b"".join(wire.json(_V2, n + 1, e) for n, e in enumerate(many_events))
     stream = wire.window(_V2, len(many_events)) + wire.compressed(_V2, frames)
@@ -328,7 +327,7 @@ def test_a_window_of_many_events_is_one_piece(many_events: list[bytes]) -> None:
 
 @given(st.data())
 @settings(max_examples=60, deadline=None)
-def test_windows_of_many_events_in_any_frames(data: st.DataObject) -> None:
+def test_windows_of_many_events_in_any_frames(data):
     """What shares a compressed frame with them, or follows it, changes none of them."""
     count = data.draw(st.integers(64, 90))
     windows = data.draw(st.integers(1, 2))

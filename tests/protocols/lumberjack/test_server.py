@@ -11,7 +11,6 @@ import pytest
 from gateway.protocols.lumberjack import wire
 from gateway.protocols.lumberjack.events import decode
 from gateway.sdk.interfaces import Refusal
-from making import Make
 
 _V1, _V2 = b"12"
 _KEEPALIVE = b"2A\0\0\0\0"
@@ -22,7 +21,7 @@ def _window(*seqs: int, version: int = _V2, body: bytes = b"{}") -> bytes:
     return wire.window(version, len(seqs)) + wire.compressed(version, frames)
 
 
-def test_ack_follows_durability(reader: Any) -> None:
+def test_ack_follows_durability(reader):
     """No acknowledgement before the journal says that the window is on disk."""
     reader.deliver(_window(1, 2))
     [batch] = reader.journal.pending
@@ -36,7 +35,7 @@ def test_ack_follows_durability(reader: Any) -> None:
     assert not reader.connection.waiting
 
 
-def test_acks_leave_in_order(reader: Any) -> None:
+def test_acks_leave_in_order(reader):
     """Several windows in flight; a question in between waits for those before it."""
     reader.deliver(_window(1) + wire.window(_V2, 0) + _window(2) + wire.window(_V1, 0))
     assert reader.sent == b""
@@ -46,7 +45,7 @@ def test_acks_leave_in_order(reader: Any) -> None:
     assert reader.sent[12:] == wire.ack(_V2, 2) + wire.ack(_V1, 0)
 
 
-def test_nothing_to_store(reader: Any) -> None:
+def test_nothing_to_store(reader):
     """A window without events is acknowledged at once, without the journal."""
     reader.deliver(wire.window(_V2, 1) + wire.json(_V2, 4, b"[]"))
     assert reader.sent == wire.ack(_V2, 4)
@@ -54,7 +53,7 @@ def test_nothing_to_store(reader: Any) -> None:
     assert not reader.connection.waiting
 
 
-def test_a_journal_that_stores_at_once(reader: Any, store_at_once: Any) -> None:
+def test_a_journal_that_stores_at_once(reader, store_at_once):
     """Deferreds that have fired already are fine."""
     store_at_once(reader.journal)
     reader.deliver(_window(1) + wire.window(_V2, 0) + _window(2))
@@ -64,7 +63,7 @@ def test_a_journal_that_stores_at_once(reader: Any, store_at_once: Any) -> None:
 # Refusals
 
 
-def test_complete_windows_are_answered_before_a_refusal(reader: Any) -> None:
+def test_complete_windows_are_answered_before_a_refusal(reader):
     """A bomb behind a valid window: that one is acknowledged, then we hang up."""
     reader.deliver(_window(1) + wire.window(_V2, 9) + wire.json(_V2, 1, b"{}") + b"X")
     reader.deliver(_window(7))
@@ -76,14 +75,14 @@ def test_complete_windows_are_answered_before_a_refusal(reader: Any) -> None:
     assert len(reader.journal.submitted) == 1
 
 
-def test_refused_at_once_when_nothing_is_owed(reader: Any) -> None:
+def test_refused_at_once_when_nothing_is_owed(reader):
     """Without a window in flight a violation ends the connection right away."""
     reader.deliver(wire.window(_V2, 2**32 - 1))
     assert reader.connection.refused.key == "options.window_events"
     assert reader.sent == b""
 
 
-def test_a_window_that_is_sent_again_is_stored_again(reader: Any) -> None:
+def test_a_window_that_is_sent_again_is_stored_again(reader):
     """It says nothing by which to tell that it was here already: docs/guarantees.md."""
     reader.deliver(_window(1, 2))
     reader.journal.store()
@@ -95,7 +94,7 @@ def test_a_window_that_is_sent_again_is_stored_again(reader: Any) -> None:
     assert again.sent == wire.ack(_V2, 2)
 
 
-def test_not_stored(reader: Any) -> None:
+def test_not_stored(reader):
     """A window that can not be stored, and those behind it, are not acknowledged."""
     reader.deliver(_window(1) + _window(2))
     reader.journal.refuse()
@@ -108,7 +107,7 @@ def test_not_stored(reader: Any) -> None:
     assert reader.sent == b""
 
 
-def test_not_stored_at_once(reader: Any) -> None:
+def test_not_stored_at_once(reader):
     """… also when the journal says so within `submit`."""
     submit = reader.journal.submit
 
@@ -126,7 +125,7 @@ def test_not_stored_at_once(reader: Any) -> None:
 # Pressure
 
 
-def test_a_full_journal_stops_the_reading(reader: Any) -> None:
+def test_a_full_journal_stops_the_reading(reader):
     """While the journal is full nothing is read; when it has room again, all goes on."""
     reader.deliver(_window(1))
     reader.journal.full = True
@@ -139,7 +138,7 @@ def test_a_full_journal_stops_the_reading(reader: Any) -> None:
     assert len(reader.journal.submitted) == 3
 
 
-def test_a_full_journal_stops_new_connections(reader: Any) -> None:
+def test_a_full_journal_stops_new_connections(reader):
     """Of one that comes while the journal is full one read is taken, and stored later."""
     reader.journal.full = True
     connection, server = reader.connect()
@@ -152,7 +151,7 @@ def test_a_full_journal_stops_new_connections(reader: Any) -> None:
     assert len(reader.journal.submitted) == 1
 
 
-def test_unacknowledged_bytes(make_reader: Make) -> None:
+def test_unacknowledged_bytes(make_reader):
     """A connection that is owed too much is not read until half of it is settled."""
     reader = make_reader(unacknowledged_bytes=12_000)
     while not reader.connection.paused:
@@ -168,7 +167,7 @@ def test_unacknowledged_bytes(make_reader: Make) -> None:
     assert reader.server.unacknowledged_bytes == 0
 
 
-def test_a_connection_has_so_many_batches_under_way(make_reader: Make) -> None:
+def test_a_connection_has_so_many_batches_under_way(make_reader):
     """Each takes time in a group commit that others wait for, however small it is."""
     reader = make_reader(unacknowledged_bytes=32 << 20)
     while not reader.connection.paused:
@@ -178,7 +177,7 @@ def test_a_connection_has_so_many_batches_under_way(make_reader: Make) -> None:
     assert not reader.connection.paused
 
 
-def test_a_window_larger_than_the_debt_limit(make_reader: Make) -> None:
+def test_a_window_larger_than_the_debt_limit(make_reader):
     """One window may be larger than what may be unacknowledged: it is not stuck."""
     reader = make_reader(unacknowledged_bytes=1000)
     event = wire.json(_V2, 1, b"{%s}" % (b" " * 900))
@@ -197,7 +196,7 @@ def test_a_window_larger_than_the_debt_limit(make_reader: Make) -> None:
 # Keepalive
 
 
-def test_keepalive(reader: Any) -> None:
+def test_keepalive(reader):
     """A v2 writer that waits hears from us every interval, and not after its ack."""
     reader.deliver(_window(1))
     reader.clock.advance(2.9)
@@ -212,7 +211,7 @@ def test_keepalive(reader: Any) -> None:
     assert not reader.clock.getDelayedCalls()
 
 
-def test_no_keepalive_for_half_a_window(reader: Any) -> None:
+def test_no_keepalive_for_half_a_window(reader):
     """A writer that has not finished does not wait for us."""
     reader.deliver(_window(1, 2)[:-1])
     reader.clock.pump([1.0] * 30)
@@ -220,7 +219,7 @@ def test_no_keepalive_for_half_a_window(reader: Any) -> None:
 
 
 @pytest.mark.parametrize("body", [b"{}", b'[{"a":1}]'])
-def test_no_keepalive_for_v1(reader: Any, body: bytes) -> None:
+def test_no_keepalive_for_v1(reader, body):
     """A v1 writer would take it for success and lose its window."""
     reader.deliver(_window(1, version=_V1, body=body))
     reader.deliver(_window(2, version=_V2))
@@ -231,7 +230,7 @@ def test_no_keepalive_for_v1(reader: Any, body: bytes) -> None:
     assert reader.sent == wire.ack(_V1, 1) + _KEEPALIVE
 
 
-def test_keepalive_is_each_connections_own(reader: Any) -> None:
+def test_keepalive_is_each_connections_own(reader):
     """One timer serves all connections, each at its own time."""
     other, _ = reader.connect()
     reader.deliver(_window(1))
@@ -244,7 +243,7 @@ def test_keepalive_is_each_connections_own(reader: Any) -> None:
     assert (reader.sent, other.sent) == (_KEEPALIVE, _KEEPALIVE)
 
 
-def test_a_keepalive_that_finds_the_peer_gone(reader: Any) -> None:
+def test_a_keepalive_that_finds_the_peer_gone(reader):
     """Writing may be what shows that the peer is gone: then nobody is reminded."""
     reader.deliver(_window(1))
     reader.connection.write = lambda _: reader.connection.lose()
@@ -254,7 +253,7 @@ def test_a_keepalive_that_finds_the_peer_gone(reader: Any) -> None:
 
 
 @pytest.mark.parametrize("version", [_V1, _V2])
-def test_stalled(make_reader: Make, version: int) -> None:
+def test_stalled(make_reader, version):
     """Without progress for `stall_timeout` we hang up: others may be healthier."""
     reader = make_reader(stall_timeout=10.0)
     reader.deliver(_window(1, version=version) + _window(2, version=version))
@@ -271,7 +270,7 @@ def test_stalled(make_reader: Make, version: int) -> None:
     assert reader.sent == b""
 
 
-def test_nobody_is_stalled_while_it_is_known_why(make_reader: Make) -> None:
+def test_nobody_is_stalled_while_it_is_known_why(make_reader):
     """While the spool is full, others are no healthier; the time begins after that."""
     reader = make_reader(stall_timeout=10.0)
     reader.deliver(_window(1))
@@ -289,13 +288,13 @@ def test_nobody_is_stalled_while_it_is_known_why(make_reader: Make) -> None:
 # The end
 
 
-def test_drain_when_idle(reader: Any) -> None:
+def test_drain_when_idle(reader):
     """Nothing pending: drained connections close at once."""
     reader.server.drain()
     assert reader.connection.closed
 
 
-def test_drain_answers_what_is_pending(reader: Any) -> None:
+def test_drain_answers_what_is_pending(reader):
     """Complete windows are acknowledged, and what is whole of the open one, then FIN."""
     frames = wire.json(_V2, 5, b"{}") + wire.json(_V2, 6, b"{}")
     reader.deliver(_window(1) + wire.window(_V2, 3) + frames[:-1])
@@ -311,7 +310,7 @@ def test_drain_answers_what_is_pending(reader: Any) -> None:
 
 
 @pytest.mark.parametrize("left", [8, 1])
-def test_drain_leaves_half_a_compressed_frame(reader: Any, left: int) -> None:
+def test_drain_leaves_half_a_compressed_frame(reader, left):
     """Its checksum covers all of it, so nothing of it is whole."""
     reader.deliver(_window(1, 2)[:-left])
     reader.server.drain()
@@ -319,7 +318,7 @@ def test_drain_leaves_half_a_compressed_frame(reader: Any, left: int) -> None:
     assert not reader.journal.submitted
 
 
-def test_drain_while_the_journal_is_full(reader: Any) -> None:
+def test_drain_while_the_journal_is_full(reader):
     """It takes nothing: what came of a window is left to its writer."""
     reader.deliver(_part(1, 2))
     reader.journal.full = True
@@ -332,7 +331,7 @@ def test_drain_while_the_journal_is_full(reader: Any) -> None:
 # Age
 
 
-def test_an_old_connection_ends_when_idle(reader: Any) -> None:
+def test_an_old_connection_ends_when_idle(reader):
     """Between two windows there is nothing to wait for."""
     reader.deliver(_window(1))
     reader.journal.store()
@@ -342,7 +341,7 @@ def test_an_old_connection_ends_when_idle(reader: Any) -> None:
 
 
 @pytest.mark.parametrize("begun", [6, 20, -1])
-def test_an_old_connection_ends_behind_its_window(reader: Any, begun: int) -> None:
+def test_an_old_connection_ends_behind_its_window(reader, begun):
     """However much of that is here, and after its acknowledgement."""
     whole = _window(1, 2)
     reader.deliver(whole[:begun])
@@ -356,7 +355,7 @@ def test_an_old_connection_ends_behind_its_window(reader: Any, begun: int) -> No
     assert reader.connection.closed
 
 
-def test_an_old_connection_in_full_swing(make_reader: Make) -> None:
+def test_an_old_connection_in_full_swing(make_reader):
     """There is always a next window: it is not taken, and its writer sends it again."""
     reader = make_reader(unacknowledged_bytes=64 << 20)
     reader.connection.stepwise = True
@@ -374,7 +373,7 @@ def test_an_old_connection_in_full_swing(make_reader: Make) -> None:
     assert len(reader.journal.submitted) == taken
 
 
-def test_a_part_does_not_end_an_old_connection(reader: Any) -> None:
+def test_a_part_does_not_end_an_old_connection(reader):
     """Its writer may take an acknowledgement for its whole window."""
     reader.deliver(_part(1, 2, of=3))
     reader.clock.advance(1)
@@ -387,7 +386,7 @@ def test_a_part_does_not_end_an_old_connection(reader: Any) -> None:
     assert reader.sent == wire.ack(_V1, 2) + wire.ack(_V1, 3)
 
 
-def test_the_peer_leaves(reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_peer_leaves(reader, monkeypatch):
     """What the journal has taken becomes durable all the same, and is counted."""
     reader.deliver(_window(1))
     monkeypatch.setattr(reader.journal, "withdraw", lambda batch: False)
@@ -399,7 +398,7 @@ def test_the_peer_leaves(reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not reader.clock.getDelayedCalls()
 
 
-def test_windows_of_a_peer_that_leaves_are_withdrawn(reader: Any) -> None:
+def test_windows_of_a_peer_that_leaves_are_withdrawn(reader):
     """It sends them elsewhere: what the journal has not taken is not stored here too."""
     reader.deliver(_window(1) + wire.window(_V2, 0) + _window(2))
     reader.connection.lose()
@@ -407,7 +406,7 @@ def test_windows_of_a_peer_that_leaves_are_withdrawn(reader: Any) -> None:
     assert not reader.journal.pending
 
 
-def test_a_peer_that_leaves_while_the_journal_is_full(reader: Any) -> None:
+def test_a_peer_that_leaves_while_the_journal_is_full(reader):
     """… does not come back to life when there is room."""
     reader.journal.full = True
     reader.deliver(_window(1))
@@ -416,7 +415,7 @@ def test_a_peer_that_leaves_while_the_journal_is_full(reader: Any) -> None:
     assert reader.connection.paused
 
 
-def test_idle_connections_are_small(reader: Any) -> None:
+def test_idle_connections_are_small(reader):
     """A connection between windows holds less than 2 KiB of ours."""
     reader.deliver(_window(*range(1, 500)))
     reader.journal.store()
@@ -439,7 +438,7 @@ def test_idle_connections_are_small(reader: Any) -> None:
     assert reader.server.held_bytes == 0
 
 
-def test_what_is_stored_is_what_was_sent(reader: Any, many_events: list[bytes]) -> None:
+def test_what_is_stored_is_what_was_sent(reader, many_events):
     """Some thousand events through everything, in network-sized pieces."""
     frames = b"".join(wire.json(_V2, n + 1, e) for n, e in enumerate(many_events))
     stream = wire.window(_V2, len(many_events)) + wire.compressed(_V2, frames)
@@ -452,7 +451,7 @@ def test_what_is_stored_is_what_was_sent(reader: Any, many_events: list[bytes]) 
     assert reader.sent == wire.ack(_V2, len(many_events))
 
 
-def test_a_writer_whose_window_is_not_read_hears_that_we_live(reader: Any) -> None:
+def test_a_writer_whose_window_is_not_read_hears_that_we_live(reader):
     """Half a v2 window read when the journal filled up: keepalives, then all goes on."""
     whole = _window(1, 2)
     reader.deliver(whole[:10])
@@ -473,7 +472,7 @@ def test_a_writer_whose_window_is_not_read_hears_that_we_live(reader: Any) -> No
 
 
 @pytest.mark.parametrize("version", [_V1, _V2])
-def test_a_window_in_the_kernel_waits_too(reader: Any, version: int) -> None:
+def test_a_window_in_the_kernel_waits_too(reader, version):
     """Read to its end, then paused: the next window is there, and nobody has read it."""
     reader.deliver(_window(1, version=version))
     reader.journal.store()
@@ -492,9 +491,7 @@ def test_a_window_in_the_kernel_waits_too(reader: Any, version: int) -> None:
 
 @pytest.mark.parametrize("version", [_V1, _V2])
 @pytest.mark.parametrize("begun", [0, 10])
-def test_who_waits_for_room_hears_that_we_live(
-    reader: Any, version: int, begun: int
-) -> None:
+def test_who_waits_for_room_hears_that_we_live(reader, version, begun):
     """Others go first, and the rest of its window, or all of it, is in the kernel."""
     reader.deliver(_window(1, version=version))
     reader.journal.store()
@@ -513,9 +510,7 @@ def test_who_waits_for_room_hears_that_we_live(
     assert not reader.connection.waiting
 
 
-def test_a_connection_let_go_while_it_is_acknowledged(
-    reader: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_connection_let_go_while_it_is_acknowledged(reader, monkeypatch):
     """The write finds that output takes too much memory: acknowledged, then refused."""
     too_much = Refusal("too much is held", limit=1, key="journal.memory_bytes")
     write = reader.connection.write
@@ -534,7 +529,7 @@ def test_a_connection_let_go_while_it_is_acknowledged(
 
 
 @pytest.mark.parametrize("version", [_V1, _V2])
-def test_a_new_writer_hears_that_we_live(reader: Any, version: int) -> None:
+def test_a_new_writer_hears_that_we_live(reader, version):
     """One that came while the journal was full waits as the others do."""
     reader.journal.full = True
     connection, _ = reader.connect()
@@ -548,7 +543,7 @@ def test_a_new_writer_hears_that_we_live(reader: Any, version: int) -> None:
     assert connection.sent.endswith(wire.ack(version, 1))
 
 
-def test_an_idle_connection_is_not_stalled(make_reader: Make) -> None:
+def test_an_idle_connection_is_not_stalled(make_reader):
     """It is paused with all the others, and waits for nothing."""
     reader = make_reader(stall_timeout=10.0)
     reader.deliver(_window(1))
@@ -561,7 +556,7 @@ def test_an_idle_connection_is_not_stalled(make_reader: Make) -> None:
 # Turns
 
 
-def test_a_turn_ends_between_two_windows(reader: Any) -> None:
+def test_a_turn_ends_between_two_windows(reader):
     """Others are served before the rest is; nothing is lost or twice."""
     reader.connection.stepwise = True
     reader.deliver(_window(1) * 900)
@@ -576,7 +571,7 @@ def test_a_turn_ends_between_two_windows(reader: Any) -> None:
     assert reader.server.held_bytes == 0
 
 
-def test_the_limit_holds_within_one_read(make_reader: Make) -> None:
+def test_the_limit_holds_within_one_read(make_reader):
     """`unacknowledged_bytes` is looked at after every window, not after every read."""
     reader = make_reader(unacknowledged_bytes=8000)
     reader.deliver(_window(1) * 1000)
@@ -588,7 +583,7 @@ def test_the_limit_holds_within_one_read(make_reader: Make) -> None:
     assert not reader.connection.paused
 
 
-def test_what_is_left_of_a_turn_goes_with_its_peer(reader: Any) -> None:
+def test_what_is_left_of_a_turn_goes_with_its_peer(reader):
     """Input that waits for its turn is dropped when the connection ends."""
     reader.connection.stepwise = True
     reader.deliver(_window(1) * 1000)
@@ -599,7 +594,7 @@ def test_what_is_left_of_a_turn_goes_with_its_peer(reader: Any) -> None:
     assert reader.journal.reserved == 0
 
 
-def test_an_old_writer_whose_window_is_not_read_hears_nothing(reader: Any) -> None:
+def test_an_old_writer_whose_window_is_not_read_hears_nothing(reader):
     """v1 takes any six bytes for success, so it gets none before its own are safe."""
     reader.deliver(_window(1, 2, version=_V1)[:10])
     reader.journal.full = True
@@ -608,7 +603,7 @@ def test_an_old_writer_whose_window_is_not_read_hears_nothing(reader: Any) -> No
     assert reader.sent == b""
 
 
-def test_unfinished_windows_are_bounded_together(reader: Any) -> None:
+def test_unfinished_windows_are_bounded_together(reader):
     """When all open windows are too large together, the largest is refused."""
     reader.journal.reservable = 100
     head = wire.window(_V2, 1) + wire.json(_V2, 1, b"{%s}" % (b" " * 90))
@@ -632,7 +627,7 @@ def _part(*seqs: int, of: int = 1000, version: int = _V1) -> bytes:
 
 
 @pytest.mark.parametrize("version", [_V1, _V2])
-def test_a_pause_is_answered(reader: Any, version: int) -> None:
+def test_a_pause_is_answered(reader, version):
     """What came of a window is stored after a pause, and acknowledged once it is on disk."""
     reader.deliver(_part(1, 2, version=version))
     reader.clock.advance(0.9)
@@ -652,7 +647,7 @@ def test_a_pause_is_answered(reader: Any, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [_V1, _V2])
-def test_a_writer_that_never_pauses_is_answered(reader: Any, version: int) -> None:
+def test_a_writer_that_never_pauses_is_answered(reader, version):
     """Each part a second after its first frame, so that a kill costs a second of them."""
     reader.deliver(_part(1, version=version))
     for seq in range(2, 101):
@@ -666,7 +661,7 @@ def test_a_writer_that_never_pauses_is_answered(reader: Any, version: int) -> No
     assert reader.sent.endswith(wire.ack(version, stored))
 
 
-def test_frames_that_come_in_pieces_are_answered_too(reader: Any) -> None:
+def test_frames_that_come_in_pieces_are_answered_too(reader):
     """Each has to be whole, but its writer has not to be silent at the right moment."""
     reader.deliver(_part(1))
     for seq in range(2, 60):
@@ -678,7 +673,7 @@ def test_frames_that_come_in_pieces_are_answered_too(reader: Any) -> None:
     assert len(reader.journal.submitted) == 4
 
 
-def test_a_window_that_fills_its_line_is_stored_whole(reader: Any) -> None:
+def test_a_window_that_fills_its_line_is_stored_whole(reader):
     """Half a frame is here all the while, but for a moment now and then: a line that is
     cut doubles nothing of it.
     """
@@ -694,7 +689,7 @@ def test_a_window_that_fills_its_line_is_stored_whole(reader: Any) -> None:
 
 
 @pytest.mark.parametrize("rest", [_part(3)[6:-1], b"2C\0\0\1\0"])
-def test_a_frame_that_has_begun_is_no_pause(reader: Any, rest: bytes) -> None:
+def test_a_frame_that_has_begun_is_no_pause(reader, rest):
     """The network gives up who does not go on with it; nothing of that is stored."""
     reader.deliver(_part(1, 2) + rest)
     reader.clock.pump([1.0] * 40)
@@ -704,7 +699,7 @@ def test_a_frame_that_has_begun_is_no_pause(reader: Any, rest: bytes) -> None:
     assert not reader.journal.submitted
 
 
-def test_whoever_is_not_read_makes_no_pause(reader: Any) -> None:
+def test_whoever_is_not_read_makes_no_pause(reader):
     """What it has sent may lie in its socket, or with us."""
     reader.deliver(_part(1))
     reader.connection.unread_input = True
@@ -720,7 +715,7 @@ def test_whoever_is_not_read_makes_no_pause(reader: Any) -> None:
     assert [batch.count for batch in reader.journal.submitted] == [1]
 
 
-def test_who_goes_on_before_its_turn(reader: Any) -> None:
+def test_who_goes_on_before_its_turn(reader):
     """The next frame is stored with what came before it."""
     reader.deliver(_part(1))
     reader.connection.stepwise = True
@@ -734,7 +729,7 @@ def test_who_goes_on_before_its_turn(reader: Any) -> None:
     assert [batch.count for batch in reader.journal.submitted] == [2]
 
 
-def test_a_pause_waits_for_its_turn(reader: Any) -> None:
+def test_a_pause_waits_for_its_turn(reader):
     """A thousand writers that pause at once cost a thousand turns, not one long one."""
     connections = [reader.connect()[0] for _ in range(1000)]
     for connection in connections:
@@ -748,9 +743,7 @@ def test_a_pause_waits_for_its_turn(reader: Any) -> None:
 
 
 @pytest.mark.parametrize(("how", "stored"), [("lose", [2]), ("drain", [2, 1])])
-def test_a_line_that_is_cut_leaves_what_was_acknowledged(
-    reader: Any, how: str, stored: list[int]
-) -> None:
+def test_a_line_that_is_cut_leaves_what_was_acknowledged(reader, how, stored):
     """Of what came since the last acknowledgement nothing is stored, unless we stop; what
     was is counted.
     """
@@ -765,7 +758,7 @@ def test_a_line_that_is_cut_leaves_what_was_acknowledged(
     assert figures.parts == len(stored)
 
 
-def test_whole_windows_are_no_parts(reader: Any) -> None:
+def test_whole_windows_are_no_parts(reader):
     """Who sends what it announced sees no pause, and is not counted."""
     for piece in (_window(1, 2)[:9], _window(1, 2)[9:], _window(1)):
         reader.deliver(piece)
@@ -775,7 +768,7 @@ def test_whole_windows_are_no_parts(reader: Any) -> None:
     assert (reader.figures.parts, reader.figures.cut_events) == (0, 0)
 
 
-def test_idle_windows_may_not_flood(make_reader: Make) -> None:
+def test_idle_windows_may_not_flood(make_reader):
     """`W` again, of a window of which nothing came, is no fault; without end it is."""
     reader = make_reader(control_messages=100)
     reader.deliver(_part(1, 2, of=2) + wire.window(_V1, 2) * 3)
@@ -786,7 +779,7 @@ def test_idle_windows_may_not_flood(make_reader: Make) -> None:
     assert reader.connection.refused.key == "limits.control_messages"
 
 
-def test_no_keepalive_before_a_large_frame_of_v1_is_stored(make_reader: Make) -> None:
+def test_no_keepalive_before_a_large_frame_of_v1_is_stored(make_reader):
     """Its pieces are acknowledged with the last one, and nothing is said before."""
     reader = make_reader(inflated_bytes=1 << 20, unacknowledged_bytes=64 << 20)
     body = b"0123456789" * 100
@@ -801,7 +794,7 @@ def test_no_keepalive_before_a_large_frame_of_v1_is_stored(make_reader: Make) ->
     assert reader.sent == wire.ack(_V1, 4000)
 
 
-def test_a_large_frame_waits_for_the_disk(make_reader: Make) -> None:
+def test_a_large_frame_waits_for_the_disk(make_reader):
     """No more of its pieces is made than may be unacknowledged; a v2 writer hears of each."""
     reader = make_reader(inflated_bytes=1 << 20, unacknowledged_bytes=200_000)
     chance = random.Random(1)

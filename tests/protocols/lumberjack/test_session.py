@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import tracemalloc
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +14,6 @@ from gateway.protocols.lumberjack.events import decode, head
 from gateway.protocols.lumberjack.session import Figures, Limits, Session
 from gateway.sdk.batches import Ready
 from gateway.sdk.interfaces import Refusal
-from making import Make
 from samples import some_of
 
 _V1, _V2 = b"12"
@@ -28,7 +26,7 @@ def _events(*seqs: int) -> bytes:
 
 @given(st.data())
 @settings(max_examples=some_of(400, 100), deadline=None)
-def test_any_slicing(outcome: Make, strategies: Any, data: st.DataObject) -> None:
+def test_any_slicing(outcome, strategies, data):
     """However the network slices a stream: same events, same acknowledgements."""
     pieces = data.draw(strategies.sliced(strategies.streams))
     assert outcome(pieces) == outcome([b"".join(pieces)])
@@ -36,9 +34,7 @@ def test_any_slicing(outcome: Make, strategies: Any, data: st.DataObject) -> Non
 
 @given(st.data())
 @settings(max_examples=some_of(400, 100), deadline=None)
-def test_any_slicing_of_broken_streams(
-    outcome: Make, strategies: Any, data: st.DataObject
-) -> None:
+def test_any_slicing_of_broken_streams(outcome, strategies, data):
     """… same refusal too, when bytes of it are wrong."""
     stream = bytearray(data.draw(strategies.streams))
     for _ in range(data.draw(st.integers(1, 3))):
@@ -53,9 +49,7 @@ def test_any_slicing_of_broken_streams(
 
 @given(st.data())
 @settings(max_examples=some_of(300, 75), deadline=None)
-def test_compression_changes_nothing(
-    outcome: Make, strategies: Any, data: st.DataObject
-) -> None:
+def test_compression_changes_nothing(outcome, strategies, data):
     """A window comes to the same events compressed, bare, or half and half."""
     frames = data.draw(st.lists(strategies.frames, min_size=1, max_size=8))
     cut = data.draw(st.integers(0, len(frames)))
@@ -76,7 +70,7 @@ def test_compression_changes_nothing(
         assert found.events == bare.events * times
 
 
-def test_compressed_frames_are_stored_as_they_came(many_events: list[bytes]) -> None:
+def test_compressed_frames_are_stored_as_they_came(many_events):
     """A window of whole compressed frames costs the journal their bytes, no more."""
     frames = [wire.json(_V2, n + 1, event) for n, event in enumerate(many_events)]
     first = wire.compressed(_V2, b"".join(frames[:1000]))
@@ -93,7 +87,7 @@ def test_compressed_frames_are_stored_as_they_came(many_events: list[bytes]) -> 
     assert not rows.flaws
 
 
-def test_a_window_waits_for_the_checksum() -> None:
+def test_a_window_waits_for_the_checksum():
     """The last event of a window may be there: it counts when its frame is verified."""
     stream = wire.window(_V2, 1) + wire.compressed(_V2, _events(1))
     session = Session(Limits())
@@ -102,14 +96,14 @@ def test_a_window_waits_for_the_checksum() -> None:
     assert ready.ack == wire.ack(_V2, 1)
 
 
-def test_loose_events_share_a_batch() -> None:
+def test_loose_events_share_a_batch():
     """Events without a window that lie together are stored at once, acknowledged each."""
     [ready] = Session(Limits()).received(_events(5, 6, 7))
     assert ready.count == 3
     assert ready.ack == b"".join(wire.ack(_V2, seq) for seq in (5, 6, 7))
 
 
-def test_loose_events_before_a_refusal_are_kept() -> None:
+def test_loose_events_before_a_refusal_are_kept():
     """What is complete is owed, whatever follows it."""
     for bad in (b"X", wire.window(_V2, 2**32 - 1), wire.compressed(_V2, b"X")):
         windows = Session(Limits()).received(_events(5) + bad)
@@ -118,7 +112,7 @@ def test_loose_events_before_a_refusal_are_kept() -> None:
             next(windows)
 
 
-def test_arrays_may_not_flood() -> None:
+def test_arrays_may_not_flood():
     """The events of arrays count as those of the window, and of the compressed frame."""
     limits = Limits(window_events=12)
     six = wire.json(_V2, 1, b"[" + b",".join([b"{}"] * 6) + b"]")
@@ -146,7 +140,7 @@ def test_arrays_may_not_flood() -> None:
         (wire.envelope(_V2, bytes(101)), "options.compressed_bytes"),
     ],
 )
-def test_limits(stream: bytes, key: str) -> None:
+def test_limits(stream, key):
     """Windows, events in a compressed frame, bytes of a frame: each has its limit."""
     limits = Limits(window_events=100, inflated_bytes=10_000, compressed_bytes=100)
     with pytest.raises(Refusal) as refused:
@@ -156,7 +150,7 @@ def test_limits(stream: bytes, key: str) -> None:
     assert refused.value.limit == most
 
 
-def test_a_frame_that_is_too_large_says_what_to_change() -> None:
+def test_a_frame_that_is_too_large_says_what_to_change():
     """On both sides, as its writer is told nothing and sends it again; with a half and a
     quarter as many events it gets through.
     """
@@ -185,7 +179,7 @@ def test_a_frame_that_is_too_large_says_what_to_change() -> None:
     assert refusals[0].endswith("(options.compressed_bytes)")
 
 
-def test_compressed_padding_does_not_pile_up() -> None:
+def test_compressed_padding_does_not_pile_up():
     """Compressed bytes that inflate to next to nothing are stored before they are many."""
     limits = Limits(inflated_bytes=100_000)
     empty_blocks = b"\0\0\0\xff\xff" * 10_000
@@ -198,7 +192,7 @@ def test_compressed_padding_does_not_pile_up() -> None:
         assert session.held_bytes == 0
 
 
-def test_a_window_of_four_billion_allocates_nothing() -> None:
+def test_a_window_of_four_billion_allocates_nothing():
     """Announcing much costs nothing."""
     session = Session(Limits(window_events=2**32 - 1))
     tracemalloc.start()
@@ -208,7 +202,7 @@ def test_a_window_of_four_billion_allocates_nothing() -> None:
     assert peak < 100_000
 
 
-def test_a_bomb_holds_little_memory() -> None:
+def test_a_bomb_holds_little_memory():
     """A megabyte that would inflate to a gigabyte is cut off near the limit."""
     limits = Limits(inflated_bytes=8 << 20)
     squeeze = wire.zlib.compressobj(9)
@@ -228,7 +222,7 @@ def test_a_bomb_holds_little_memory() -> None:
     assert peak < 4 << 20
 
 
-def test_a_window_counts_as_it_is_stored() -> None:
+def test_a_window_counts_as_it_is_stored():
     """What Filebeat sends of long lines: more than `inflated_bytes` once inflated."""
     line = b'{"message":"%s"}' % (b"0123456789" * 1000)
     frames = b"".join(wire.json(_V2, n, line) for n in range(1, 1301))
@@ -240,7 +234,7 @@ def test_a_window_counts_as_it_is_stored() -> None:
     assert len(ready.body) < len(frames) // 10
 
 
-def test_windows_that_share_a_compressed_frame_are_stored_once() -> None:
+def test_windows_that_share_a_compressed_frame_are_stored_once():
     """Those that end in it are one batch; what goes on after it refers to its part."""
     frame = wire.compressed(
         _V2,
@@ -270,7 +264,7 @@ def test_windows_that_share_a_compressed_frame_are_stored_once() -> None:
     assert session.held_bytes == 0
 
 
-def test_held_bytes() -> None:
+def test_held_bytes():
     """What is buffered for the open window is known, bare or compressed."""
     session = Session(Limits())
     assert session.held_bytes == 0
@@ -283,7 +277,7 @@ def test_held_bytes() -> None:
     assert session.held_bytes == 0
 
 
-def test_windows_are_numbered() -> None:
+def test_windows_are_numbered():
     """Each window of a connection has an id, in its events' attributes."""
     session = Session(Limits())
     stream = (wire.window(_V2, 1) + _events(1)) * 3
@@ -300,7 +294,7 @@ def _pause(session: Session) -> list[Ready]:
     return [ready for ready in session.pause() if ready.ack]
 
 
-def test_a_pause_ends_what_came() -> None:
+def test_a_pause_ends_what_came():
     """What came of a window is stored and acknowledged by its last number, then the rest."""
     session = Session(Limits())
     assert not _pause(session)
@@ -331,7 +325,7 @@ def test_a_pause_ends_what_came() -> None:
         wire.window(_V2, 9)[:-1],
     ],
 )
-def test_nobody_pauses_inside_a_frame(begun: bytes) -> None:
+def test_nobody_pauses_inside_a_frame(begun):
     """Of a window whose next frame has begun nothing is stored until that is here."""
     session = Session(Limits())
     list(session.received(wire.window(_V2, 5) + _events(1, 2) + begun))
@@ -340,7 +334,7 @@ def test_nobody_pauses_inside_a_frame(begun: bytes) -> None:
     assert session.held_bytes >= len(_events(1, 2) + begun)
 
 
-def test_a_compressed_frame_is_a_part_of_its_window() -> None:
+def test_a_compressed_frame_is_a_part_of_its_window():
     """It is stored as it came, whole, when the writer pauses behind it."""
     frame = wire.compressed(_V2, _events(1, 2, 3))
     session = Session(Limits())
@@ -350,7 +344,7 @@ def test_a_compressed_frame_is_a_part_of_its_window() -> None:
     assert part.body[head(part.body)[-1] :] == frame
 
 
-def test_a_part_that_makes_no_event() -> None:
+def test_a_part_that_makes_no_event():
     """It is acknowledged in a pause, too; nothing is stored."""
     session = Session(Limits())
     list(session.received(wire.window(_V2, 5) + wire.json(_V2, 7, b"[]")))
@@ -358,7 +352,7 @@ def test_a_part_that_makes_no_event() -> None:
     assert (part.count, part.body, part.ack) == (0, b"", wire.ack(_V2, 7))
 
 
-def test_zeros_are_counted_over_pauses() -> None:
+def test_zeros_are_counted_over_pauses():
     """In v2 `A 0` is the keepalive: the writer hears how much came of all that it said."""
     session = Session(Limits())
     list(session.received(wire.window(_V2, 4) + _events(0, 0)))
@@ -373,9 +367,7 @@ def test_zeros_are_counted_over_pauses() -> None:
 
 @given(st.data())
 @settings(max_examples=some_of(200, 50), deadline=None)
-def test_pauses_change_no_event(
-    outcome: Make, strategies: Any, data: st.DataObject
-) -> None:
+def test_pauses_change_no_event(outcome, strategies, data):
     """Wherever a writer pauses: same events, and the same acknowledgement at the end."""
     pieces = data.draw(strategies.sliced(strategies.streams))
     found, whole = outcome(pieces, pauses=True), outcome(pieces)
@@ -385,7 +377,7 @@ def test_pauses_change_no_event(
         assert found.acks[-6:] == whole.acks[-6:]
 
 
-def test_what_a_cut_line_doubles_is_counted() -> None:
+def test_what_a_cut_line_doubles_is_counted():
     """Events of parts count if the rest of their window does not come; parts always do."""
     figures = Figures()
     for more in (b"", _events(3), _events(3, 4), wire.window(_V2, 1)):
@@ -405,7 +397,7 @@ def _long_events(count: int, size: int = 1000) -> bytes:
     return b"".join(wire.json(_V2, n, body) for n in range(1, count + 1))
 
 
-def test_bare_windows_are_stored_in_parts() -> None:
+def test_bare_windows_are_stored_in_parts():
     """However much a window has, no more is held of it than a part, or one frame."""
     limits = Limits(inflated_bytes=40_000)
     session = Session(limits)
@@ -424,7 +416,7 @@ def test_bare_windows_are_stored_in_parts() -> None:
     ]
 
 
-def test_a_large_frame_needs_its_window_stored() -> None:
+def test_a_large_frame_needs_its_window_stored():
     """One that does not fit beside what is held goes after that; alone it does."""
     limits = Limits(inflated_bytes=40_000)
     for version, large in (
@@ -442,7 +434,7 @@ def test_a_large_frame_needs_its_window_stored() -> None:
 
 
 @pytest.mark.parametrize("slices", [1, 50])
-def test_large_compressed_frames_are_cut(slices: int) -> None:
+def test_large_compressed_frames_are_cut(slices):
     """Nothing of one is stored before its checksum; then no batch is larger than a piece."""
     limits = Limits(inflated_bytes=4 << 20)
     frames = _long_events(10_000)
@@ -467,7 +459,7 @@ def test_large_compressed_frames_are_cut(slices: int) -> None:
     assert session.held_bytes == 0
 
 
-def test_a_large_frame_of_v1_is_acknowledged_at_its_end() -> None:
+def test_a_large_frame_of_v1_is_acknowledged_at_its_end():
     """Some v1 writers take whatever comes for the acknowledgement of all."""
     limits = Limits(inflated_bytes=40_000)
     frames = wire.data(_V1, 3, [(b"line", b"x" * 990)]) * 200
@@ -478,7 +470,7 @@ def test_a_large_frame_of_v1_is_acknowledged_at_its_end() -> None:
     assert sum(ready.count for ready in found) == 200
 
 
-def test_what_shares_a_large_frame() -> None:
+def test_what_shares_a_large_frame():
     """Windows before, inside and behind it, arrays, what makes no event: all is there."""
     limits = Limits(inflated_bytes=40_000)
     array = wire.json(_V2, 8, b'[{"a":1},2]')
@@ -509,7 +501,7 @@ def test_what_shares_a_large_frame() -> None:
     assert (last.count, last.ack) == (1, wire.ack(_V2, 9))
 
 
-def test_windows_over_many_large_frames() -> None:
+def test_windows_over_many_large_frames():
     """A window of several compressed frames is stored frame by frame."""
     limits = Limits(inflated_bytes=40_000)
     one = wire.compressed(_V2, _long_events(70))

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from making import Make
-
 pytestmark = pytest.mark.usefixtures("each_way")
 
 
@@ -39,21 +37,21 @@ def _check(found: Any, vector: dict[str, Any]) -> None:
         assert found.refusal is None
 
 
-def test_whole(outcome: Make, vectors: list[dict[str, Any]]) -> None:
+def test_whole(outcome, vectors):
     """Each stream, in one piece, is acknowledged, stored or refused as wanted."""
     assert len(vectors) > 70
     for vector in vectors:
         _check(outcome([bytes.fromhex(vector["hex"])]), vector)
 
 
-def test_byte_by_byte(outcome: Make, vectors: list[dict[str, Any]]) -> None:
+def test_byte_by_byte(outcome, vectors):
     """… byte by byte as well."""
     for vector in vectors:
         stream = bytes.fromhex(vector["hex"])
         _check(outcome([stream[at : at + 1] for at in range(len(stream))]), vector)
 
 
-def test_every_split(outcome: Make, vectors: list[dict[str, Any]]) -> None:
+def test_every_split(outcome, vectors):
     """… and in two pieces, cut anywhere."""
     for vector in vectors:
         stream = bytes.fromhex(vector["hex"])
@@ -61,16 +59,14 @@ def test_every_split(outcome: Make, vectors: list[dict[str, Any]]) -> None:
             _check(outcome([stream[:cut], stream[cut:]]), vector)
 
 
-def test_the_rows_are_all_there(vectors: list[dict[str, Any]]) -> None:
+def test_the_rows_are_all_there(vectors):
     """No row of the research is forgotten (25 is about encoding: test_wire)."""
     rows = {vector["row"] for vector in vectors}
     assert rows >= {str(row) for row in range(1, 25)}
 
 
 @pytest.mark.parametrize("cut", ["whole", "bytes"])
-def test_through_the_server(
-    make_reader: Make, vectors: list[dict[str, Any]], cut: str
-) -> None:
+def test_through_the_server(make_reader, vectors, cut):
     """The server sends those acknowledgements once all is durable, then refuses."""
     for vector in vectors:
         reader = make_reader()

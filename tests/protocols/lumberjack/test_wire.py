@@ -37,7 +37,7 @@ def _c(payload: bytes) -> bytes:
     return b"2C" + len(payload).to_bytes(4) + payload
 
 
-def test_encoding() -> None:
+def test_encoding():
     """Frames are what other implementations' tests say they are (research, row 25)."""
     assert wire.ack(_V1, 4).hex() == "314100000004"
     assert wire.window(_V1, 5000).hex() == "315700001388"
@@ -51,7 +51,7 @@ def test_encoding() -> None:
         assert b"".join(wire.inflated(frame)) == inner
 
 
-def test_a_run_is_one_token() -> None:
+def test_a_run_is_one_token():
     """However many like frames lie together, they make one token."""
     frames = b"".join(wire.json(_V2, seq, _BODY) for seq in range(1000))
     [run] = _drain(Decoder(Limits()), frames)
@@ -59,7 +59,7 @@ def test_a_run_is_one_token() -> None:
     assert (run.count, run.seq, run.frames) == (1000, 999, frames)
 
 
-def test_a_run_has_room_for() -> None:
+def test_a_run_has_room_for():
     """A run ends where the caller's window does."""
     decoder = Decoder(Limits())
     decoder.feed(b"".join(wire.json(_V2, seq, _BODY) for seq in range(10)))
@@ -82,7 +82,7 @@ def test_a_run_has_room_for() -> None:
         (b"2C\xff\xff\xff\xff", "options.compressed_bytes"),
     ],
 )
-def test_refused_on_the_declared_length(header: bytes, key: str) -> None:
+def test_refused_on_the_declared_length(header, key):
     """A length over its limit is refused before a byte of it arrives."""
     decoder = Decoder(Limits(inflated_bytes=8 << 20, compressed_bytes=4 << 20))
     assert not _drain(decoder, header[:-1])
@@ -92,7 +92,7 @@ def test_refused_on_the_declared_length(header: bytes, key: str) -> None:
     assert decoder.held_bytes < 64
 
 
-def test_compressed_frames_are_inflated_as_they_arrive() -> None:
+def test_compressed_frames_are_inflated_as_they_arrive():
     """Events are seen before a large compressed frame has ended; steps may cut any of
     them.
     """
@@ -117,7 +117,7 @@ def test_compressed_frames_are_inflated_as_they_arrive() -> None:
 
 
 @pytest.mark.parametrize("behind", [0, 1, 20])
-def test_a_compressed_frame_that_goes_on_behind_its_zlib_stream(behind: int) -> None:
+def test_a_compressed_frame_that_goes_on_behind_its_zlib_stream(behind):
     """It is refused, also where a step ends with the stream."""
     body = b"{%s}" % (b" " * (2 * wire._DEFLATED_STEP - 23))
     payload = zlib.compress(wire.json(_V2, 1, body), 0)
@@ -128,7 +128,7 @@ def test_a_compressed_frame_that_goes_on_behind_its_zlib_stream(behind: int) -> 
         assert isinstance(_drain(decoder, frame)[-1], wire.Compressed)
 
 
-def test_a_bomb_is_not_inflated() -> None:
+def test_a_bomb_is_not_inflated():
     """A compressed frame over the limit is refused with little in memory."""
     limits = Limits(inflated_bytes=2 << 20)
     flood = b"".join(wire.json(_V2, 1, b"{" + b" " * 100_000 + b"}") for _ in range(80))
@@ -147,7 +147,7 @@ def test_a_bomb_is_not_inflated() -> None:
 
 @given(st.data())
 @settings(max_examples=100, deadline=None)
-def test_pending_output_is_not_forgotten(data: st.DataObject) -> None:
+def test_pending_output_is_not_forgotten(data):
     """What zlib still holds when it has eaten all its input comes out too."""
     size = data.draw(st.sampled_from([1 << 18, (1 << 18) - 20, 1 << 19, 700_001]))
     body = b"{" + b" " * (size + data.draw(st.integers(-40, 40))) + b"}"
@@ -170,13 +170,13 @@ def test_pending_output_is_not_forgotten(data: st.DataObject) -> None:
         b"\xff" * 20,
     ],
 )
-def test_bad_zlib(payload: bytes) -> None:
+def test_bad_zlib(payload):
     """Truncated, continued, foreign: a compressed frame is one whole zlib stream."""
     with pytest.raises(Refusal):
         _drain(Decoder(Limits()), _c(payload))
 
 
-def test_a_frame_in_crumbs_is_not_scanned_again() -> None:
+def test_a_frame_in_crumbs_is_not_scanned_again():
     """A data frame of many pairs, byte by byte, costs what it has bytes."""
     frame = wire.data(_V1, 3, [(b"k%d" % n, b"v") for n in range(1000)])
     decoder = Decoder(Limits())
@@ -198,7 +198,7 @@ def test_a_frame_in_crumbs_is_not_scanned_again() -> None:
 
 
 @pytest.mark.parametrize("reads", [[1], [10, 70_000], [1000], [1 << 16], [1 << 20]])
-def test_a_compressed_frame_is_held_in_few_pieces(reads: list[int]) -> None:
+def test_a_compressed_frame_is_held_in_few_pieces(reads):
     """However small the reads; asking for its size looks at none of the pieces."""
 
     class Pieces(list[bytes | bytearray]):
@@ -229,7 +229,7 @@ def test_a_compressed_frame_is_held_in_few_pieces(reads: list[int]) -> None:
     assert last.frame == frame
 
 
-def test_an_inflater_is_not_held_for_little() -> None:
+def test_an_inflater_is_not_held_for_little():
     """It is larger than most compressed frames, and a thousand peers may begin one each."""
     frame = wire.compressed(_V2, wire.json(_V2, 1, b"{}") * 1000)
     decoder = Decoder(Limits())
@@ -240,7 +240,7 @@ def test_an_inflater_is_not_held_for_little() -> None:
     assert sum(run.count for run in runs if isinstance(run, wire.Frames)) == 1000
 
 
-def test_what_was_taken_is_released() -> None:
+def test_what_was_taken_is_released():
     """Between windows a connection holds next to nothing."""
     decoder = Decoder(Limits())
     big = wire.json(_V2, 1, b"{" + b" " * 500_000 + b"}")
@@ -253,7 +253,7 @@ def test_what_was_taken_is_released() -> None:
 
 @given(st.data())
 @settings(max_examples=300, deadline=None)
-def test_only_refusals_come_out(data: st.DataObject) -> None:
+def test_only_refusals_come_out(data):
     """Of random bytes, whatever they are, comes nothing but tokens or a `Refusal`."""
     head = data.draw(st.sampled_from([b"", b"2J", b"1D", b"2C", b"2W", b"2J\0\0\0\1"]))
     decoder = Decoder(Limits(inflated_bytes=1 << 20, compressed_bytes=1 << 20))

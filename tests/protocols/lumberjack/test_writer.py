@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -34,9 +32,7 @@ def _sizes(writer: Writer) -> list[int]:
 
 @pytest.mark.parametrize("v1", [False, True])
 @pytest.mark.parametrize("compression", [0, 1, 9])
-def test_what_is_sent(
-    outcome: Callable[..., Any], *, v1: bool, compression: int
-) -> None:
+def test_what_is_sent(outcome, *, v1, compression):
     """A reader gets the events back, under both versions, compressed or not."""
     writer = Writer(v1=v1, compression=compression, slow_start=False)
     events = [b'{"a":{"b":"text","n":5},"c":[1]}', b"no JSON", b'{"e":""}']
@@ -55,7 +51,7 @@ def test_what_is_sent(
     assert found.acks == wire.ack(_V1 if v1 else _V2, 3)
 
 
-def test_pipelining() -> None:
+def test_pipelining():
     """So many windows are in flight, and no more."""
     writer = Writer(window=10, pipelining=3, slow_start=False)
     writer.add(_batch(35))
@@ -69,7 +65,7 @@ def test_pipelining() -> None:
     assert not writer.waiting
 
 
-def test_slow_start() -> None:
+def test_slow_start():
     """Windows begin with 10 events, grow by half, and halve when a connection ends."""
     writer = Writer(window=40, pipelining=1)
     writer.add(_batch(1000))
@@ -84,7 +80,7 @@ def test_slow_start() -> None:
     assert _sizes(writer) == [20]
 
 
-def test_unacknowledged_windows_are_sent_again() -> None:
+def test_unacknowledged_windows_are_sent_again():
     """After a reconnect everything that is not safe goes out again, in order."""
     writer = Writer(window=2, pipelining=3, slow_start=False, compression=0)
     first, second = _batch(3, "a"), _batch(2, "b")
@@ -99,7 +95,7 @@ def test_unacknowledged_windows_are_sent_again() -> None:
     assert list(writer.received(acks)) == [first, second]
 
 
-def test_v1_numbers_never_restart() -> None:
+def test_v1_numbers_never_restart():
     """v1 sequences go on from window to window and over reconnects."""
     writer = Writer(v1=True, window=2, slow_start=False)
     writer.add(_batch(4))
@@ -111,7 +107,7 @@ def test_v1_numbers_never_restart() -> None:
 
 
 @pytest.mark.parametrize("v1", [False, True])
-def test_keepalives(*, v1: bool) -> None:
+def test_keepalives(*, v1):
     """v2 takes `A 0` for a sign of life; v1 knows no such thing."""
     writer = Writer(v1=v1, slow_start=False)
     writer.add(_batch(5))
@@ -136,7 +132,7 @@ def test_keepalives(*, v1: bool) -> None:
         b"2A\xff" * 2,
     ],
 )
-def test_wrong_acks(answer: bytes) -> None:
+def test_wrong_acks(answer):
     """What was not asked for acknowledges nothing."""
     writer = Writer(slow_start=False)
     writer.add(_batch(5))
@@ -146,7 +142,7 @@ def test_wrong_acks(answer: bytes) -> None:
     assert writer.waiting
 
 
-def test_acks_before_a_wrong_one_count() -> None:
+def test_acks_before_a_wrong_one_count():
     """… but what came before it does."""
     writer = Writer(slow_start=False)
     batch = _batch(5)
@@ -166,9 +162,7 @@ def test_acks_before_a_wrong_one_count() -> None:
     slow_start=st.booleans(),
 )
 @settings(max_examples=80, deadline=None)
-def test_every_event_arrives(
-    *, seed: int, v1: bool, window: int, pipelining: int, slow_start: bool
-) -> None:
+def test_every_event_arrives(*, seed, v1, window, pipelining, slow_start):
     """Whatever breaks, every event arrives, and its batch is done only after that."""
     chance = random.Random(seed)
     writer = Writer(v1=v1, window=window, pipelining=pipelining, slow_start=slow_start)
@@ -197,7 +191,7 @@ def _ids(body: bytes) -> list[str]:
     return [json.loads(payload)["id"] for payload in decode(body).payloads]
 
 
-def test_one_by_one_and_what_is_set_aside() -> None:
+def test_one_by_one_and_what_is_set_aside():
     """So many events are in flight at the most; the one that is set aside is sent no more."""
     writer = Writer(window=10, pipelining=3, slow_start=False)
     writer.add(_batch(4))

@@ -64,7 +64,7 @@ def shop(make_reader: Make) -> Shop:
     return Shop(make_reader)
 
 
-def test_a_request_is_durable_before_the_service_sees_it(shop: Shop) -> None:
+def test_a_request_is_durable_before_the_service_sees_it(shop):
     """Then it is put to it, with who asks and where it is stored; its answer goes out."""
     shop.reader.deliver(
         wire.notify("x", b"{}") + wire.request(7, "shop.buy", b'{"item": 1.50}')
@@ -96,7 +96,7 @@ def test_a_request_is_durable_before_the_service_sees_it(shop: Shop) -> None:
     assert shop.answering.outcomes["answered"] == 1
 
 
-def test_others_are_answered_as_ever(shop: Shop) -> None:
+def test_others_are_answered_as_ever(shop):
     """In the same batch, at once; a notify on the route is only stored."""
     shop.reader.deliver(
         wire.request(1, "a", b"{}")
@@ -110,7 +110,7 @@ def test_others_are_answered_as_ever(shop: Shop) -> None:
     assert [one["id"] for one in shop.agent.asked[0]["requests"]] == [2]
 
 
-def test_what_waits_goes_together(make_reader: Make) -> None:
+def test_what_waits_goes_together(make_reader):
     """A batch in a post, so many posts at once; answers may overtake each other."""
     shop = Shop(make_reader, batch=3, requests=2)
     for number in range(1, 9):
@@ -127,7 +127,7 @@ def test_what_waits_goes_together(make_reader: Make) -> None:
     assert shop.sent() == found
 
 
-def test_time_is_over(shop: Shop) -> None:
+def test_time_is_over(shop):
     """The client hears so, once; an answer that comes later goes nowhere."""
     shop.buy(1)
     shop.turn()
@@ -154,7 +154,7 @@ def test_time_is_over(shop: Shop) -> None:
         (200, b'{"answers":{}}'),
     ],
 )
-def test_an_answer_of_no_use(shop: Shop, code: int, said: bytes) -> None:
+def test_an_answer_of_no_use(shop, code, said):
     """… is none."""
     shop.buy(1)
     shop.turn()
@@ -163,7 +163,7 @@ def test_an_answer_of_no_use(shop: Shop, code: int, said: bytes) -> None:
     assert shop.answering.outcomes["failed"] == 1
 
 
-def test_a_service_that_is_away(shop: Shop) -> None:
+def test_a_service_that_is_away(shop):
     """Requests are stored, and answered as the configuration says."""
     shop.buy(1)
     shop.turn()
@@ -175,7 +175,7 @@ def test_a_service_that_is_away(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("repeat", [False, True])
-def test_what_may_be_asked_twice(make_reader: Make, repeat: bool) -> None:
+def test_what_may_be_asked_twice(make_reader, repeat):
     """Only if the configuration says so is it."""
     shop = Shop(make_reader, repeat=repeat)
     shop.buy(1)
@@ -185,7 +185,7 @@ def test_what_may_be_asked_twice(make_reader: Make, repeat: bool) -> None:
     assert shop.sent() == (b"" if repeat else wire.response(1, LATE))
 
 
-def test_too_many_wait(make_reader: Make) -> None:
+def test_too_many_wait(make_reader):
     """A service that is slow holds back its own route, and nothing else."""
     shop = Shop(make_reader, waiting=2, late={"code": 503})
     for number in (1, 2, 3):
@@ -196,7 +196,7 @@ def test_too_many_wait(make_reader: Make) -> None:
     assert shop.answering.outcomes["refused"] == 1
 
 
-def test_a_client_that_leaves(shop: Shop) -> None:
+def test_a_client_that_leaves(shop):
     """Nothing is kept for it; others are answered."""
     shop.buy(1)
     shop.turn()
@@ -217,7 +217,7 @@ def test_a_client_that_leaves(shop: Shop) -> None:
     assert other.sent == wire.response(1, b'"hello"')
 
 
-def test_a_client_that_leaves_before_it_is_stored(shop: Shop) -> None:
+def test_a_client_that_leaves_before_it_is_stored(shop):
     """Its request is forgotten; the service never hears of it."""
     shop.reader.deliver(wire.request(1, "shop.buy", b"{}"))
     shop.reader.connection.lose()
@@ -227,7 +227,7 @@ def test_a_client_that_leaves_before_it_is_stored(shop: Shop) -> None:
     assert shop.journal.reserved == 0
 
 
-def test_a_request_that_can_not_be_stored(shop: Shop) -> None:
+def test_a_request_that_can_not_be_stored(shop):
     """It is answered 500, and not put to the service."""
     shop.reader.deliver(wire.request(1, "shop.buy", b"{}"))
     shop.journal.refuse()
@@ -237,7 +237,7 @@ def test_a_request_that_can_not_be_stored(shop: Shop) -> None:
     assert shop.journal.reserved == 0
 
 
-def test_a_stop(make_reader: Make) -> None:
+def test_a_stop(make_reader):
     """What is asked is waited for, but not beyond the drain."""
     shop = Shop(make_reader, timeout="5m")
     shop.buy(1)
@@ -259,7 +259,7 @@ def test_a_stop(make_reader: Make) -> None:
     )
 
 
-def test_a_kick_waits_for_answers(shop: Shop) -> None:
+def test_a_kick_waits_for_answers(shop):
     """They are sent first, as responses are."""
     shop.buy(1)
     shop.turn()
@@ -269,7 +269,7 @@ def test_a_kick_waits_for_answers(shop: Shop) -> None:
     assert shop.sent() == wire.response(1, b'"fine"') + wire.kick("go")
 
 
-def test_a_body_that_is_no_json(shop: Shop) -> None:
+def test_a_body_that_is_no_json(shop):
     """… goes to the service as base64."""
     shop.buy(1, b"\xff{")
     shop.turn()
@@ -277,7 +277,7 @@ def test_a_body_that_is_no_json(shop: Shop) -> None:
     assert (asked["body"], asked["base64"]) == (None, "/3s=")
 
 
-def test_what_a_browser_writes(shop: Shop) -> None:
+def test_what_a_browser_writes(shop):
     """Its CESU-8 (two halves, each encoded) reaches the service as it does the table."""
     shop.buy(1, b'{"text":"\xed\xa0\xbd\xed\xb1\x8b"}')
     shop.turn()
@@ -296,7 +296,7 @@ def test_what_a_browser_writes(shop: Shop) -> None:
         b'{"name":"\\ud800"}',
     ],
 )
-def test_a_body_that_some_libraries_refuse(shop: Shop, body: bytes) -> None:
+def test_a_body_that_some_libraries_refuse(shop, body):
     """… goes as base64 too, so that it can not fail the requests of others."""
     shop.buy(1, body)
     shop.buy(2, b"[" * 32 + b"7" * 300 + b"]" * 32)
@@ -307,7 +307,7 @@ def test_a_body_that_some_libraries_refuse(shop: Shop, body: bytes) -> None:
     assert "base64" not in two
 
 
-def test_one_that_fails_a_whole_post(make_reader: Make) -> None:
+def test_one_that_fails_a_whole_post(make_reader):
     """If it may be asked again, each of them is, alone: only the bad one has no answer."""
     shop = Shop(make_reader, repeat=True)
     for number in (1, 2, 3):
@@ -388,7 +388,7 @@ class Crowd:
         return sizes
 
 
-def test_one_that_fails_the_posts_of_others(make_reader: Make) -> None:
+def test_one_that_fails_the_posts_of_others(make_reader):
     """Whoever shared a post with a bad request is asked about alone, once if all is well:
     so he fails one post of others, however often he tries.
     """
@@ -405,7 +405,7 @@ def test_one_that_fails_the_posts_of_others(make_reader: Make) -> None:
     assert sorted(sizes[-1]) == [1, 9], "all others share a post again"
 
 
-def test_one_that_behaves_in_between(make_reader: Make) -> None:
+def test_one_that_behaves_in_between(make_reader):
     """Each time he is asked about alone for twice as long."""
     crowd = Crowd(Shop(make_reader, requests=1))
     posts = 0
@@ -421,7 +421,7 @@ def test_one_that_behaves_in_between(make_reader: Make) -> None:
     assert crowd.failed["player"] == posts < 10
 
 
-def test_a_service_that_was_away_for_a_moment(make_reader: Make) -> None:
+def test_a_service_that_was_away_for_a_moment(make_reader):
     """Each client is asked about alone once, and then they share posts as before, however
     often that happened long ago.
     """
@@ -435,7 +435,7 @@ def test_a_service_that_was_away_for_a_moment(make_reader: Make) -> None:
         shop.clock.advance(601)
 
 
-def test_what_is_owed_lapses(make_reader: Make) -> None:
+def test_what_is_owed_lapses(make_reader):
     """Ten minutes after the last failure all share posts again, whatever came before."""
     shop = Shop(make_reader, requests=1)
     crowd = Crowd(shop)
@@ -451,7 +451,7 @@ def test_what_is_owed_lapses(make_reader: Make) -> None:
     assert crowd.serve_each(4) == [4]
 
 
-def test_a_service_without_a_connection_blames_nobody(make_reader: Make) -> None:
+def test_a_service_without_a_connection_blames_nobody(make_reader):
     """It has seen none of them."""
     shop = Shop(make_reader, requests=1)
     crowd = Crowd(shop)
@@ -460,7 +460,7 @@ def test_a_service_without_a_connection_blames_nobody(make_reader: Make) -> None
     assert crowd.serve_each(4) == [4]
 
 
-def test_the_order_of_one_client_is_kept(make_reader: Make) -> None:
+def test_the_order_of_one_client_is_kept(make_reader):
     """With one post at a time his requests are asked about as they came, alone or not."""
     shop = Shop(make_reader, requests=1, batch=2)
     crowd = Crowd(shop)
@@ -472,7 +472,7 @@ def test_the_order_of_one_client_is_kept(make_reader: Make) -> None:
     assert [body for body in bodies if body != "bad"] == list(range(6))
 
 
-def test_who_leaves_before_being_asked_alone(make_reader: Make) -> None:
+def test_who_leaves_before_being_asked_alone(make_reader):
     """Nobody is asked for him."""
     shop = Shop(make_reader, repeat=True)
     shop.buy(1)
@@ -485,7 +485,7 @@ def test_who_leaves_before_being_asked_alone(make_reader: Make) -> None:
     assert shop.answering.waiting == 0
 
 
-def test_answers_of_no_use_are_told(shop: Shop, logged: list[Any]) -> None:
+def test_answers_of_no_use_are_told(shop, logged):
     """Once a minute, with how many they were and why."""
     for number in range(5):
         shop.buy(number + 1)
@@ -500,7 +500,7 @@ def test_answers_of_no_use_are_told(shop: Shop, logged: list[Any]) -> None:
     assert told[0]["why"] == "answers 500"
 
 
-def test_answers_that_do_not_fit_are_told(make_reader: Make, logged: list[Any]) -> None:
+def test_answers_that_do_not_fit_are_told(make_reader, logged):
     """… in the same way."""
     protos = {"shop.buy": {"required uInt32 code": 1}}
     shop = Shop(make_reader, {"server_protos": protos})
@@ -512,7 +512,7 @@ def test_answers_that_do_not_fit_are_told(make_reader: Make, logged: list[Any]) 
     assert "on shop.buy it can not be sent" in told["why"]
 
 
-def test_a_service_that_is_away_now_and_then(shop: Shop, logged: list[Any]) -> None:
+def test_a_service_that_is_away_now_and_then(shop, logged):
     """The log has a line a minute about it, not two for each time-out."""
     for number in range(1, 41):
         shop.buy(number)
@@ -525,7 +525,7 @@ def test_a_service_that_is_away_now_and_then(shop: Shop, logged: list[Any]) -> N
     assert len(told) == 4
 
 
-def test_one_client_leaves_room_for_others(make_reader: Make) -> None:
+def test_one_client_leaves_room_for_others(make_reader):
     """He has no more waiting than there are places left, whatever his connections are;
     and the others do not wait behind him.
     """
@@ -545,7 +545,7 @@ def test_one_client_leaves_room_for_others(make_reader: Make) -> None:
     assert asked == [1, 70, 2, 70]
 
 
-def test_compressed_bodies(shop: Shop) -> None:
+def test_compressed_bodies(shop):
     """They are inflated for the service; one that inflates to very much is not put to it."""
 
     def zipped(number: int, body: bytes) -> bytes:
@@ -562,7 +562,7 @@ def test_compressed_bodies(shop: Shop) -> None:
     assert len(two["body"]) == 65_530
 
 
-def test_one_that_inflates_to_very_much(make_reader: Make) -> None:
+def test_one_that_inflates_to_very_much(make_reader):
     """It is stored, and answered as if there was no answer."""
     shop = Shop(make_reader, {"message_bytes": 1 << 20})
     body = zlib.compress(b'"' + b"x" * 500_000 + b'"')
@@ -573,7 +573,7 @@ def test_one_that_inflates_to_very_much(make_reader: Make) -> None:
     assert len(shop.journal.stored) == 1
 
 
-def test_no_room_to_keep_it(shop: Shop) -> None:
+def test_no_room_to_keep_it(shop):
     """With all memory taken it is stored, and not put to the service."""
     shop.journal.reservable = 3
     shop.buy(1)
@@ -581,7 +581,7 @@ def test_no_room_to_keep_it(shop: Shop) -> None:
     assert shop.journal.reserved == 0
 
 
-def test_definitions_and_codes(make_reader: Make) -> None:
+def test_definitions_and_codes(make_reader):
     """A request by code, in protobuf, is JSON for the service; so is its answer."""
     more = {
         "routes": ["shop.buy"],
@@ -607,7 +607,7 @@ def test_definitions_and_codes(make_reader: Make) -> None:
     assert shop.sent() == encoded + late
 
 
-def test_pitaya(make_reader: Make, pomelo: Any) -> None:
+def test_pitaya(make_reader, pomelo):
     """Its clients are told by its own code that there is no answer."""
     shop = Shop(make_reader)
     connection, _ = shop.reader.connect()
@@ -619,7 +619,7 @@ def test_pitaya(make_reader: Make, pomelo: Any) -> None:
     assert b'{"code":"PIT-504","msg":"no answer"}' in connection.sent
 
 
-def test_two_listeners_of_memory(make_reader: Make) -> None:
+def test_two_listeners_of_memory(make_reader):
     """Without backends a connection keeps nothing for them."""
     reader = make_reader()
     _, one = reader.connect()
@@ -631,7 +631,7 @@ def test_two_listeners_of_memory(make_reader: Make) -> None:
 # Answers that come as rows
 
 
-def test_rows_of_the_outbox_answer(make_reader: Make) -> None:
+def test_rows_of_the_outbox_answer(make_reader):
     """By session and id, once, within the time; the oldest first where ids are equal."""
     shop = Shop(make_reader, url=None)
     registry = shop.reader.listener.registry
@@ -657,7 +657,7 @@ def test_rows_of_the_outbox_answer(make_reader: Make) -> None:
     assert shop.journal.reserved == 0
 
 
-def test_a_row_does_not_answer_for_a_service(shop: Shop) -> None:
+def test_a_row_does_not_answer_for_a_service(shop):
     """What was put to a service is answered by it."""
     shop.buy(1)
     session = shop.reader.connection.origin.session
@@ -665,7 +665,7 @@ def test_a_row_does_not_answer_for_a_service(shop: Shop) -> None:
     assert shop.sent() == b""
 
 
-def test_too_many_wait_for_rows(make_reader: Make) -> None:
+def test_too_many_wait_for_rows(make_reader):
     """There is an end to those, too."""
     shop = Shop(make_reader, url=None, waiting=1)
     shop.buy(1)

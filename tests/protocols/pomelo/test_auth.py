@@ -19,7 +19,7 @@ def _token(key: str = _KEY, **claims: Any) -> str:
     return jwt.encode({"sub": "alice", "exp": time.time() + 60} | claims, key)
 
 
-def test_nobody_is_asked() -> None:
+def test_nobody_is_asked():
     """Without a rule everyone may come, and the uid is what the client says."""
     admit = admission(None, None)
     assert admit({}).uid is None
@@ -29,13 +29,13 @@ def test_nobody_is_asked() -> None:
 
 
 @pytest.mark.parametrize("uid", ["", "x" * 256, [], {}, 1.5])
-def test_bad_uids(uid: Any) -> None:
+def test_bad_uids(uid):
     """A uid is a short string."""
     with pytest.raises(Denied, match="uid"):
         admission(None, None)({"uid": uid})
 
 
-def test_shared_token() -> None:
+def test_shared_token():
     """The token opens; it says nothing about who has it."""
     admit = admission("geheim-ü", None)
     admitted = admit({"token": "geheim-ü", "uid": "bob"})
@@ -45,7 +45,7 @@ def test_shared_token() -> None:
             admit(user)
 
 
-def test_jwt() -> None:
+def test_jwt():
     """The claim is the principal and the uid, whatever the client says besides."""
     admit = admission(None, Jwt(key=_KEY))
     admitted = admit({"token": _token(), "uid": "root"})
@@ -67,13 +67,13 @@ def test_jwt() -> None:
     ],
     ids=range(9),
 )
-def test_bad_jwts(token: str) -> None:
+def test_bad_jwts(token):
     """Forged, expired, unsigned, without an end, without a subject."""
     with pytest.raises(Denied):
         admission(None, Jwt(key=_KEY))({"token": token})
 
 
-def test_audience_issuer_claim() -> None:
+def test_audience_issuer_claim():
     """What the options ask for must be there."""
     rule = Jwt(key=_KEY, audience="game", issuer="login", claim="player")
     admit = admission(None, rule)
@@ -84,7 +84,7 @@ def test_audience_issuer_claim() -> None:
             admit({"token": _token(**good | wrong)})
 
 
-def test_either_will_do() -> None:
+def test_either_will_do():
     """With both rules a client needs to satisfy one."""
     admit = admission("shared", Jwt(key=_KEY))
     assert admit({"token": "shared", "uid": "bot"}).uid == "bot"
@@ -101,13 +101,13 @@ def test_either_will_do() -> None:
         (["RS256", "ES256"], "is no key for RS256 or ES256"),
     ],
 )
-def test_signatures_that_none_can_have(algorithms: list[str], why: str) -> None:
+def test_signatures_that_none_can_have(algorithms, why):
     """Else everybody would be refused, and nobody who starts the gateway told."""
     with pytest.raises(Unavailable, match=why):
         admission(None, Jwt(key=_KEY, algorithms=algorithms))
 
 
-def test_without_pyjwt(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyjwt(monkeypatch):
     """Only who asks for JWT needs the library, and is told which."""
     monkeypatch.setitem(sys.modules, "jwt", None)
     assert admission("shared", None)({"token": "shared"})

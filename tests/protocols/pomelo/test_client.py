@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -97,7 +96,7 @@ def peer() -> Peer:
     return peer
 
 
-def test_against_the_server(make_reader: Callable[..., Any], pomelo: Any) -> None:
+def test_against_the_server(make_reader, pomelo):
     """Requests are answered when they are durable; pushes arrive."""
     reader = make_reader(routes=pomelo.routes, server_protos=pomelo.server_protos)
     peer = Peer(user={"uid": "alice"})
@@ -127,7 +126,7 @@ def test_against_the_server(make_reader: Callable[..., Any], pomelo: Any) -> Non
     assert peer.pushes == [("onMove", b'{"id":1}')]
 
 
-def test_answers_find_their_requests(peer: Peer) -> None:
+def test_answers_find_their_requests(peer):
     """In whatever order they come."""
     answers = [_state(peer.client.request("a", b"{}")) for _ in range(3)]
     assert peer.client.waiting == 3
@@ -135,7 +134,7 @@ def test_answers_find_their_requests(peer: Peer) -> None:
     assert answers == [[b"1"], [], [b"3"]]
 
 
-def test_what_is_not_answered_fails(peer: Peer) -> None:
+def test_what_is_not_answered_fails(peer):
     """With the reason why the connection ended: a kick's, if there was one."""
     answer = _state(peer.client.request("a", b"{}"))
     peer.say(wire.kick("shutdown"))
@@ -148,7 +147,7 @@ def test_what_is_not_answered_fails(peer: Peer) -> None:
     assert peer.clock.getDelayedCalls() == []
 
 
-def test_nothing_before_the_handshake() -> None:
+def test_nothing_before_the_handshake():
     """The server would refuse it."""
     peer = Peer()
     assert "not connected" in _why(_state(peer.client.request("a", b"{}")))
@@ -160,7 +159,7 @@ def test_nothing_before_the_handshake() -> None:
     assert peer.heard() == b""
 
 
-def test_a_refused_handshake() -> None:
+def test_a_refused_handshake():
     """`connect` fails with what the server said."""
     peer = Peer()
     connected = _state(peer.client.connect())
@@ -171,7 +170,7 @@ def test_a_refused_handshake() -> None:
     assert "wrong token" in _why(connected)
 
 
-def test_nobody_there() -> None:
+def test_nobody_there():
     """`connect` fails with the endpoint's reason."""
     peer = Peer()
     peer.refuse = ConnectionDone("nobody")
@@ -181,7 +180,7 @@ def test_nobody_there() -> None:
 
 
 @pytest.mark.parametrize("hang", [True, False])
-def test_a_server_that_says_nothing(hang: bool) -> None:
+def test_a_server_that_says_nothing(hang):
     """Neither a connection nor a handshake is waited for beyond the timeout."""
     peer = Peer(timeout=5.0)
     peer.hang = hang
@@ -194,7 +193,7 @@ def test_a_server_that_says_nothing(hang: bool) -> None:
     assert peer.clock.getDelayedCalls() == []
 
 
-def test_stop_while_connecting() -> None:
+def test_stop_while_connecting():
     """Then there is no connection."""
     peer = Peer()
     peer.hang = True
@@ -204,7 +203,7 @@ def test_stop_while_connecting() -> None:
     assert peer.clock.getDelayedCalls() == []
 
 
-def test_stop(peer: Peer) -> None:
+def test_stop(peer):
     """It fires when the connection is closed; what waits fails."""
     answer = _state(peer.client.request("a", b"{}"))
     stopped = _state(peer.client.stop())
@@ -215,7 +214,7 @@ def test_stop(peer: Peer) -> None:
     assert _why(answer) == "stopped"
 
 
-def test_heartbeats(peer: Peer) -> None:
+def test_heartbeats(peer):
     """Often enough for any server, until the server is silent for twice its interval."""
     for _ in range(10):
         peer.clock.advance(1.5)
@@ -230,7 +229,7 @@ def test_heartbeats(peer: Peer) -> None:
     assert peer.ended == ["the server gives no sign of life"]
 
 
-def test_garbage(peer: Peer) -> None:
+def test_garbage(peer):
     """A server that speaks something else is left."""
     peer.say(b"\xff")
     assert peer.transport.aborted
@@ -258,7 +257,7 @@ class Socket(Peer):
         self.say(self.frames.send(event))
 
 
-def test_one_package_per_message() -> None:
+def test_one_package_per_message():
     """Handshake, acknowledgement, request: a binary message each."""
     socket = Socket()
     assert isinstance(socket.request, events.Request)
@@ -277,7 +276,7 @@ def test_one_package_per_message() -> None:
     assert answer == [b"{}"]
 
 
-def test_websocket_controls() -> None:
+def test_websocket_controls():
     """Pings are answered, closes too; a server that is no WebSocket is left."""
     socket = Socket()
     socket.send(events.AcceptConnection())

@@ -39,7 +39,7 @@ def client() -> ClientSession:
     return client
 
 
-def test_the_whole_way(pomelo: Any) -> None:
+def test_the_whole_way(pomelo):
     """Handshake, codes, protobuf, answers: against a session with definitions."""
     client = ClientSession({"uid": "alice"})
     session = pomelo.session(pomelo.definitions)
@@ -66,7 +66,7 @@ def test_the_whole_way(pomelo: Any) -> None:
     assert client.waiting == 0
 
 
-def test_ids_are_free_before_they_are_used_again(client: ClientSession) -> None:
+def test_ids_are_free_before_they_are_used_again(client):
     """After the last id comes the first that waits for nothing."""
     assert [client.request("a", b"{}")[0] for _ in range(3)] == [1, 2, 3]
     list(client.received(wire.response(2, b"{}")))
@@ -74,7 +74,7 @@ def test_ids_are_free_before_they_are_used_again(client: ClientSession) -> None:
     assert [client.request("a", b"{}")[0] for _ in range(3)] == [2**32 - 1, 2, 4]
 
 
-def test_answers_to_nothing(client: ClientSession) -> None:
+def test_answers_to_nothing(client):
     """A response that nobody waits for says nothing."""
     assert list(client.received(wire.response(9, b"{}"))) == []
 
@@ -82,7 +82,7 @@ def test_answers_to_nothing(client: ClientSession) -> None:
 @pytest.mark.parametrize(
     ("body", "reason"), [(b'{"reason":"bye"}', "bye"), (b"", ""), (b"[", "[")]
 )
-def test_kicked(client: ClientSession, body: bytes, reason: str) -> None:
+def test_kicked(client, body, reason):
     """With a reason, or, by pitaya, without one."""
     assert list(client.received(wire.package(wire.KICK, body))) == [Kicked(reason)]
 
@@ -102,7 +102,7 @@ def test_kicked(client: ClientSession, body: bytes, reason: str) -> None:
         wire.push(7, b"{}"),
     ],
 )
-def test_servers_of_another_kind(stream: bytes) -> None:
+def test_servers_of_another_kind(stream):
     """Whatever a client can not understand ends it."""
     with pytest.raises(Unexpected):
         list(ClientSession().received(stream))
@@ -110,7 +110,7 @@ def test_servers_of_another_kind(stream: bytes) -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.binary(max_size=40), max_size=4))
-def test_garbage(pieces: list[bytes]) -> None:
+def test_garbage(pieces):
     """Of any bytes comes something said, or `Unexpected`."""
     client = ClientSession()
     stream = [_answer({"dict": {"a": 1}}), *pieces]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import Any
 
 import pytest
 
@@ -21,7 +20,7 @@ from gateway.protocols.pomelo.events import (
 pytestmark = pytest.mark.usefixtures("each_way")
 
 
-def test_a_uniform_batch_needs_no_overrides() -> None:
+def test_a_uniform_batch_needs_no_overrides():
     """One route and one kind: the row says so once."""
     body = plain_head(100) + wire.notify("a", b"{}") * 3
     rows = decode(body)
@@ -32,7 +31,7 @@ def test_a_uniform_batch_needs_no_overrides() -> None:
 
 
 @pytest.mark.parametrize("odd", [b'{"n":1}', b"[]", b"", b'{"n":"\xff"}', b"{"])
-def test_many_messages(odd: bytes) -> None:
+def test_many_messages(odd):
     """Each has its body, number, route, kind and flaw, however many there are."""
     bodies = [b'{"n":%d}' % number for number in range(99)]
     bodies[50] = odd
@@ -51,7 +50,7 @@ def test_many_messages(odd: bytes) -> None:
     assert set(rows.flaws) == (set() if odd == b'{"n":1}' else {50})
 
 
-def test_rows_that_differ() -> None:
+def test_rows_that_differ():
     """Other routes, other kinds, in the order in which they came."""
     packages = (
         wire.request(9, "a", b"1") + wire.notify("b", b"2") + wire.notify(7, b"3")
@@ -64,13 +63,13 @@ def test_rows_that_differ() -> None:
     assert rows.seqs == [9, 0, 0]
 
 
-def test_codes_keep_their_meaning() -> None:
+def test_codes_keep_their_meaning():
     """What a code stood for is in the batch, whatever the dictionary says today."""
     found = decode(head(100, {1: "x.y.z", 2: "你好"}, ()) + wire.notify(2, b"{}"))
     assert found.channel == "你好"
 
 
-def test_the_limit_is_that_of_its_time() -> None:
+def test_the_limit_is_that_of_its_time():
     """A body that was let in is not oversized because the limit has changed since."""
     body = b'{"a":"' + b"x" * 100 + b'"}'
     assert decode(plain_head(200) + wire.notify("a", body)).flaws == {}
@@ -79,7 +78,7 @@ def test_the_limit_is_that_of_its_time() -> None:
     assert flawed.flaws == {0: "oversized"}
 
 
-def test_flaws_of_the_edge() -> None:
+def test_flaws_of_the_edge():
     """What could not be made JSON is octets, and is not judged again."""
     packages = repacked(0, "a", b"{}") + repacked(3, "a", b"\x78\x9c")
     rows = decode(head(100, {}, [(1, UNDECODABLE_ZLIB)]) + packages)
@@ -99,7 +98,7 @@ def test_flaws_of_the_edge() -> None:
         (b"[" * 200_000, b"[" * 200_000, "too-deep"),
     ],
 )
-def test_text(payload: bytes, mended: bytes, flaw: str | None) -> None:
+def test_text(payload, mended, flaw):
     """What browsers write for characters beyond the BMP is mended; no more."""
     rows = decode(plain_head(1 << 20) + wire.notify("a", payload))
     assert rows.payloads == [mended]
@@ -107,7 +106,7 @@ def test_text(payload: bytes, mended: bytes, flaw: str | None) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"\x02" + bytes(10), plain_head(9) + b"\x04"])
-def test_a_damaged_body(body: bytes) -> None:
+def test_a_damaged_body(body):
     """It is an error, for the spool to keep the body as it is."""
     with pytest.raises(Exception):  # noqa: B017, PT011 - whichever
         decode(body)
@@ -128,7 +127,7 @@ SOUND = [WITH_CODE] + [
 ]
 
 
-def test_batches_together(pomelo: Any) -> None:
+def test_batches_together(pomelo):
     """They are what they are alone: routes, kinds, numbers, flaws, mended text."""
     several = ALIKE[0] + wire.notify("b", b"{}") + wire.request(7, "a", b"[]")
     coded = [WITH_CODE, WITH_ANOTHER, *ALIKE, several, WITH_ANOTHER, several, WITH_CODE]
@@ -157,7 +156,7 @@ def test_batches_together(pomelo: Any) -> None:
         b"",
     ],
 )
-def test_what_is_not_alike_ends_them(odd: bytes) -> None:
+def test_what_is_not_alike_ends_them(odd):
     """It is left to be decoded alone, and so is what follows."""
     for before in ([WITH_CODE, *ALIKE], SOUND):
         bodies = [*before, odd, *ALIKE]
@@ -166,7 +165,7 @@ def test_what_is_not_alike_ends_them(odd: bytes) -> None:
             assert decode.together(bodies, counts).count == len(before)
 
 
-def test_a_large_batch(pomelo: Any) -> None:
+def test_a_large_batch(pomelo):
     """Rows come back in order, each with its own."""
     packages = [
         wire.request(n, f"r{n % 3}", b"%d" % n) if n % 2 else wire.notify("n", b"{}")

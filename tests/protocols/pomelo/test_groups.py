@@ -67,7 +67,7 @@ def rooms(make_reader: Make, pomelo: Any) -> Rooms:
     return Rooms(make_reader, pomelo)
 
 
-def test_who_joins_is_pushed_to(rooms: Rooms) -> None:
+def test_who_joins_is_pushed_to(rooms):
     """By session, or all of a user; until he leaves."""
     assert rooms.change(join="room", session=rooms.session(3)) == (200, {"changed": 1})
     assert rooms.push(group="room") == [3]
@@ -79,7 +79,7 @@ def test_who_joins_is_pushed_to(rooms: Rooms) -> None:
     assert rooms.push(group="other") == []
 
 
-def test_who_is_gone_is_in_no_group(rooms: Rooms) -> None:
+def test_who_is_gone_is_in_no_group(rooms):
     """A group is there while somebody is in it."""
     rooms.change(join="a", uid="alice")
     rooms.change(join=7, uid="bob")
@@ -95,7 +95,7 @@ def test_who_is_gone_is_in_no_group(rooms: Rooms) -> None:
     assert rooms.registry.groups._of == {}
 
 
-def test_joining_and_leaving_in_any_order(rooms: Rooms) -> None:
+def test_joining_and_leaving_in_any_order(rooms):
     """The groups have those who joined and have not left, whatever came between."""
     chance, groups = random.Random(7), rooms.registry.groups
     members, inside = rooms.registry.all(), set[tuple[int, str]]()
@@ -111,7 +111,7 @@ def test_joining_and_leaving_in_any_order(rooms: Rooms) -> None:
     assert dict(groups.sizes()) == Counter(name for _, name in inside)
 
 
-def test_sessions_of_a_group(rooms: Rooms) -> None:
+def test_sessions_of_a_group(rooms):
     """`GET /api/sessions?group=…`."""
     rooms.change(join="room", uid="alice")
     answer = sessions_page(rooms.registry)({"group": "room", "limit": "1"})
@@ -133,7 +133,7 @@ def test_sessions_of_a_group(rooms: Rooms) -> None:
         {"join": "a", "all": True},
     ],
 )
-def test_what_changes_no_group(rooms: Rooms, asked: Any) -> None:
+def test_what_changes_no_group(rooms, asked):
     """400, with a sentence; nobody is anywhere."""
     code, found = rooms.change(**asked)
     assert code == 400
@@ -141,21 +141,21 @@ def test_what_changes_no_group(rooms: Rooms, asked: Any) -> None:
     assert len(rooms.registry.groups) == 0
 
 
-def test_one_client_in_many_groups(rooms: Rooms) -> None:
+def test_one_client_in_many_groups(rooms):
     """There is an end to them."""
     changed = [rooms.change(join=n, uid="bob")[1]["changed"] for n in range(300)]
     assert sum(changed) == 256
     assert len(rooms.registry.groups) == 256
 
 
-def test_who_only_claims_a_uid(make_reader: Make, pomelo: Any) -> None:
+def test_who_only_claims_a_uid(make_reader, pomelo):
     """… is not put into that user's groups."""
     rooms = Rooms(make_reader, pomelo, trust_uid=False)
     assert rooms.change(join="room", uid="alice") == (200, {"changed": 0})
     assert rooms.change(join="room", session=rooms.session(0)) == (200, {"changed": 1})
 
 
-def test_a_backends_answer_changes_groups(make_reader: Make, pomelo: Any) -> None:
+def test_a_backends_answer_changes_groups(make_reader, pomelo):
     """Before the answers go out; one that asks for what is no change is of no use."""
     backend = BackendOptions.model_validate(
         {"routes": ["room.join"], "url": "http://game.test/"}
@@ -196,7 +196,7 @@ class Looked(dict[str, str]):
         return super().items()
 
 
-def test_ten_thousand_clients() -> None:
+def test_ten_thousand_clients():
     """Whoever has an attribute is found without looking at the others."""
     registry = Registry()
     members = []
@@ -226,7 +226,7 @@ class Hashed:
         self.origin, self.uid = of.origin, of.uid
 
 
-def test_many_names() -> None:
+def test_many_names():
     """Sixteen are indexed; by others everybody is looked at, with the same result."""
     registry = Registry()
     for n in range(5):

@@ -64,19 +64,19 @@ def handshaker(pomelo: Any) -> Handshaker:
         (PITAYA, "pitaya"),
     ],
 )
-def test_profiles(handshaker: Handshaker, sys: Any, profile: str) -> None:
+def test_profiles(handshaker, sys, profile):
     """Each published client is known by what it says of itself."""
     assert _answer(handshaker, sys).terms.profile is PROFILES[profile]
 
 
-def test_profiles_by_configuration() -> None:
+def test_profiles_by_configuration():
     """The configuration knows better, by type, by platform, or for all."""
     handshaker = _handshaker(profiles={"js-websocket": "py", "mac": "c2", "*": "c"})
     for sys, profile in ((BROWSER, "py"), (PITAYA, "c2"), (C2, "c"), ({}, "c")):
         assert _answer(handshaker, sys).terms.profile.name == profile
 
 
-def test_everything(handshaker: Handshaker, pomelo: Any) -> None:
+def test_everything(handshaker, pomelo):
     """A new client of Pomelo's own kind is told all keys, always together."""
     told = _told(_answer(handshaker, BROWSER))
     assert told["code"] == 200
@@ -97,7 +97,7 @@ def test_everything(handshaker: Handshaker, pomelo: Any) -> None:
     }
 
 
-def test_nothing_to_tell() -> None:
+def test_nothing_to_tell():
     """Without definitions and heartbeats the answer is as short as the original's."""
     handshake = _answer(_handshaker(heartbeat=0), NODE)
     assert handshake.reply.hex() == (
@@ -105,7 +105,7 @@ def test_nothing_to_tell() -> None:
     )  # byte for byte the transcript in plain mode
 
 
-def test_what_a_game_tells_its_clients(pomelo: Any) -> None:
+def test_what_a_game_tells_its_clients(pomelo):
     """All are told the same `user`, with and without cached definitions; one may be told
     another, and nobody else is.
     """
@@ -126,13 +126,7 @@ def test_what_a_game_tells_its_clients(pomelo: Any) -> None:
 @pytest.mark.parametrize("has_dictionary", [False, True])
 @pytest.mark.parametrize("has_protos", [False, True])
 @pytest.mark.parametrize("profile", ["js", "c2"])
-def test_caches(
-    handshaker: Handshaker,
-    pomelo: Any,
-    has_dictionary: bool,
-    has_protos: bool,
-    profile: str,
-) -> None:
+def test_caches(handshaker, pomelo, has_dictionary, has_protos, profile):
     """Who has a version already is not told it again, and still that it is used."""
     sys: dict[str, Any] = dict(BROWSER if profile == "js" else C2)
     if has_dictionary:
@@ -147,13 +141,13 @@ def test_caches(
     assert told["useProto"]
 
 
-def test_other_versions_are_told_anew(handshaker: Handshaker) -> None:
+def test_other_versions_are_told_anew(handshaker):
     """A version that is not ours is worth nothing."""
     sys = BROWSER | {"dictVersion": "x", "protoVersion": "y"}
     assert {"dict", "protos"} <= _told(_answer(handshaker, sys))["sys"].keys()
 
 
-def test_a_browser_forgets_what_another_server_told() -> None:
+def test_a_browser_forgets_what_another_server_told():
     """A browser that cached definitions is told that there are none (others forget)."""
     handshaker = _handshaker()
     told = _told(_answer(handshaker, BROWSER | {"protoVersion": "old"}))["sys"]
@@ -164,7 +158,7 @@ def test_a_browser_forgets_what_another_server_told() -> None:
     )
 
 
-def test_pitaya(handshaker: Handshaker) -> None:
+def test_pitaya(handshaker):
     """Its clients abort on a dictionary of Pomelo's kind."""
     assert _told(_answer(handshaker, PITAYA))["sys"] == {
         "heartbeat": 3,
@@ -172,7 +166,7 @@ def test_pitaya(handshaker: Handshaker) -> None:
     }
 
 
-def test_small_codes_for_c() -> None:
+def test_small_codes_for_c():
     """libpomelo reads one byte of a code: it is told no larger ones."""
     handshaker = _handshaker(load({"a": 255, "b": 256}))
     assert _told(_answer(handshaker, C))["sys"]["dict"] == {"a": 255}
@@ -182,7 +176,7 @@ def test_small_codes_for_c() -> None:
     assert set(_told(_answer(handshaker, NODE))["sys"]["dict"]) == {"a", "b"}
 
 
-def test_terms_are_shared_and_kept(handshaker: Handshaker) -> None:
+def test_terms_are_shared_and_kept(handshaker):
     """A reload changes what the next ones are told, and nothing for those before."""
     first, second = (
         _answer(handshaker, NODE),
@@ -200,7 +194,7 @@ def test_terms_are_shared_and_kept(handshaker: Handshaker) -> None:
 # Responses and pushes
 
 
-def test_responses(handshaker: Handshaker) -> None:
+def test_responses(handshaker):
     """In protobuf for routes that have a definition, unless libpomelo2 asks."""
     route = "area.player.move"
     terms = _answer(handshaker, NODE).terms
@@ -214,14 +208,14 @@ def test_responses(handshaker: Handshaker) -> None:
     assert not _answer(handshaker, C2).terms.routes[1].answer
 
 
-def test_a_response_that_its_definition_does_not_allow() -> None:
+def test_a_response_that_its_definition_does_not_allow():
     """It is empty, as the original's is."""
     source = {"a": {"required uInt32 score": 1}}
     terms = _answer(_handshaker(load(None, None, source)), NODE).terms
     assert terms.ok("a") == b""
 
 
-def test_a_heartbeat_for_pitaya() -> None:
+def test_a_heartbeat_for_pitaya():
     """Always a positive one: its Go client panics otherwise.  Others are told none."""
     silent = _handshaker(heartbeat=0)
     told = json.loads(_answer(silent, PITAYA).reply[4:])["sys"]
@@ -229,14 +223,14 @@ def test_a_heartbeat_for_pitaya() -> None:
     assert "heartbeat" not in json.loads(_answer(silent, NODE).reply[4:])["sys"]
 
 
-def test_errors_for_pitaya(handshaker: Handshaker) -> None:
+def test_errors_for_pitaya(handshaker):
     """Its clients know an error by a bit, and its code is text."""
     message = wire.message(_answer(handshaker, PITAYA).terms.failed(7, None, "no")[4:])
     assert message.error
     assert json.loads(message.body) == {"code": "PIT-500", "msg": "no"}
 
 
-def test_pushes(handshaker: Handshaker) -> None:
+def test_pushes(handshaker):
     """By code where there is one and the client can read it; protobuf where told."""
     body = '{"id":7,"name":"ü😀"}'.encode()
     browser, c2, python, pitaya = (
@@ -262,7 +256,7 @@ def test_pushes(handshaker: Handshaker) -> None:
     [b"", b"{", b"\xff", b"{}", b"null", b"[]", b"7", b'"x"', b'{"sys":1}',
      b'{"sys":null}', b'{"sys":[]}', b'{"user":{}}', b"[" * 5000],
 )  # fmt: skip
-def test_not_a_handshake(handshaker: Handshaker, body: bytes) -> None:
+def test_not_a_handshake(handshaker, body):
     """It is answered with 500 and a reason, in a handshake."""
     with pytest.raises(Refusal) as caught:
         handshaker.answer(body)
@@ -272,13 +266,13 @@ def test_not_a_handshake(handshaker: Handshaker, body: bytes) -> None:
     assert json.loads(reply[4:])["msg"] == caught.value.rule
 
 
-def test_user_data_may_be_anything(handshaker: Handshaker) -> None:
+def test_user_data_may_be_anything(handshaker):
     """Absent, or no object: it is nothing."""
     for user in (None, 1, [], "x"):
         assert _answer(handshaker, NODE, user).admitted.uid is None
 
 
-def test_a_handshake_of_a_browser(handshaker: Handshaker) -> None:
+def test_a_handshake_of_a_browser(handshaker):
     """Its surrogate halves are characters."""
     handshake = handshaker.answer(
         b'{"sys":{"type":"js-websocket"},"user":{"n":"\xed\xa0\xbd\xed\xb8\x80"}}'
@@ -299,7 +293,7 @@ def test_a_handshake_of_a_browser(handshaker: Handshaker) -> None:
         ({"*": "1"}, {"type": "x"}, False),
     ],
 )
-def test_versions(clients: Any, sys: Any, fine: bool) -> None:
+def test_versions(clients, sys, fine):
     """Clients that are too old, or not on the list, get 501."""
     handshaker = _handshaker(clients=clients)
     if fine:
@@ -310,7 +304,7 @@ def test_versions(clients: Any, sys: Any, fine: bool) -> None:
     assert json.loads(caught.value.reply[4:])["code"] == 501
 
 
-def test_who_is_not_admitted() -> None:
+def test_who_is_not_admitted():
     """It is told why; the log too."""
     handshaker = _handshaker(token="secret")
     with pytest.raises(Refusal, match="not admitted: wrong token") as caught:
@@ -321,7 +315,7 @@ def test_who_is_not_admitted() -> None:
 # What is kept
 
 
-def test_attributes(handshaker: Handshaker) -> None:
+def test_attributes(handshaker):
     """Who the client is, and its user data, flat and as text, without the token."""
     user = {
         "uid": "alice",
@@ -340,7 +334,7 @@ def test_attributes(handshaker: Handshaker) -> None:
     }
 
 
-def test_attributes_are_bounded() -> None:
+def test_attributes_are_bounded():
     """What does not fit is left out, and that is said."""
     handshaker = _handshaker(user_bytes=20)
     user = {"a": "x" * 10, "b": "y" * 10, "c": "z"}
@@ -353,7 +347,7 @@ def test_attributes_are_bounded() -> None:
     assert len(attributes["client"]) == len(attributes["client_version"]) == 64
 
 
-def test_depth_of_user_data(handshaker: Handshaker) -> None:
+def test_depth_of_user_data(handshaker):
     """Nesting costs no recursion."""
     deep: Any = 1
     for _ in range(400):
@@ -362,7 +356,7 @@ def test_depth_of_user_data(handshaker: Handshaker) -> None:
     assert attributes["user_cut_off"] == "true"
 
 
-def test_the_plain_profile(pomelo: Any) -> None:
+def test_the_plain_profile(pomelo):
     """Neither dictionary nor definitions, for clients that would ignore them: it is pushed
     to, and answered, by names and in JSON.
     """

@@ -46,7 +46,7 @@ def login(make_reader: Make) -> Login:
     return Login(make_reader)
 
 
-def test_who_is_admitted(login: Login, pomelo: Any) -> None:
+def test_who_is_admitted(login, pomelo):
     """The service says whose it is; what the client sent behind is taken then."""
     user = {"uid": "mallory", "token": "t0k"}
     login.connection.deliver(pomelo.hello(user=user) + ASK)
@@ -75,9 +75,7 @@ def test_who_is_admitted(login: Login, pomelo: Any) -> None:
         (b"{}", b'{"motd":"hi"}'),
     ],
 )
-def test_what_it_tells_the_client(
-    make_reader: Make, pomelo: Any, said: bytes, user: bytes
-) -> None:
+def test_what_it_tells_the_client(make_reader, pomelo, said, user):
     """Its `user`, as it is, in ASCII, in place of the one for all."""
     login = Login(make_reader, handshake_user={"motd": "hi"})
     login.connection.deliver(pomelo.handshake())
@@ -86,7 +84,7 @@ def test_what_it_tells_the_client(
     assert login.connection.sent == wire.package(wire.HANDSHAKE, expected)
 
 
-def test_it_may_tell_as_much_as_the_options_say(make_reader: Make, pomelo: Any) -> None:
+def test_it_may_tell_as_much_as_the_options_say(make_reader, pomelo):
     """However long the answer is that has it."""
     login = Login(make_reader, handshake_bytes=1 << 18)
     backend = _backend(login.reader.listener.options, login.reader.clock)
@@ -98,7 +96,7 @@ def test_it_may_tell_as_much_as_the_options_say(make_reader: Make, pomelo: Any) 
     assert json.loads(login.connection.sent[4:])["user"] == user
 
 
-def test_somebody_without_a_name(login: Login, pomelo: Any) -> None:
+def test_somebody_without_a_name(login, pomelo):
     """What the client claims is dropped."""
     login.connection.deliver(pomelo.hello(user={"uid": "alice"}))
     login.agent.answer(200, {})
@@ -111,9 +109,7 @@ def test_somebody_without_a_name(login: Login, pomelo: Any) -> None:
     ("code", "body", "said"),
     [(401, {"msg": "banned"}, "banned"), (403, b"no", "denied"), (403, {}, "denied")],
 )
-def test_who_is_denied(
-    login: Login, pomelo: Any, code: int, body: Any, said: str
-) -> None:
+def test_who_is_denied(login, pomelo, code, body, said):
     """He is told why, counted as one with wrong credentials, and not stored."""
     login.connection.deliver(pomelo.hello() + ASK)
     login.agent.answer(code, body)
@@ -140,7 +136,7 @@ def test_who_is_denied(
         (200, b'{"msg":"' + b"x" * (1 << 16) + b'"}'),
     ],
 )
-def test_an_answer_of_no_use(login: Login, pomelo: Any, code: int, body: Any) -> None:
+def test_an_answer_of_no_use(login, pomelo, code, body):
     """… admits nobody, and the client is not blamed."""
     login.connection.deliver(pomelo.hello())
     login.agent.answer(code, body)
@@ -150,7 +146,7 @@ def test_an_answer_of_no_use(login: Login, pomelo: Any, code: int, body: Any) ->
     assert login.hook.outcomes["failed"] == 1
 
 
-def test_no_answer_in_time(login: Login, pomelo: Any, logged: list[Any]) -> None:
+def test_no_answer_in_time(login, pomelo, logged):
     """Nobody waits longer, and the log has one line until there is an answer again."""
     for _ in range(3):
         connection, _ = login.reader.connect()
@@ -167,7 +163,7 @@ def test_no_answer_in_time(login: Login, pomelo: Any, logged: list[Any]) -> None
     assert login.hook.waiting == 0
 
 
-def test_a_service_that_is_away(login: Login, pomelo: Any) -> None:
+def test_a_service_that_is_away(login, pomelo):
     """Its clients hear at once; none is asked about twice for that."""
     login.connection.deliver(pomelo.hello())
     login.agent.fail(Refused())
@@ -178,9 +174,7 @@ def test_a_service_that_is_away(login: Login, pomelo: Any) -> None:
     assert login.hook.trouble is None, "nobody has asked since"
 
 
-def test_a_connection_that_the_service_has_just_closed(
-    login: Login, pomelo: Any
-) -> None:
+def test_a_connection_that_the_service_has_just_closed(login, pomelo):
     """The question is put once more, and not a third time."""
     login.connection.deliver(pomelo.hello())
     login.agent.fail(ResponseNeverReceived([]))
@@ -190,7 +184,7 @@ def test_a_connection_that_the_service_has_just_closed(
     assert len(login.agent.asked) == 2
 
 
-def test_many_at_once(make_reader: Make, pomelo: Any) -> None:
+def test_many_at_once(make_reader, pomelo):
     """So many are asked about as the option says; the others wait, and are not read."""
     login = Login(make_reader, requests=2)
     clients = [login.reader.connect()[0] for _ in range(6)]
@@ -209,7 +203,7 @@ def test_many_at_once(make_reader: Make, pomelo: Any) -> None:
     assert login.hook.outcomes["admitted"] == 5
 
 
-def test_one_address_with_many(make_reader: Make, pomelo: Any) -> None:
+def test_one_address_with_many(make_reader, pomelo):
     """Those who wait take turns by address: nobody waits behind all of another's."""
     login = Login(make_reader, requests=1)
     for number in range(6):
@@ -226,7 +220,7 @@ def test_one_address_with_many(make_reader: Make, pomelo: Any) -> None:
     assert login.reader.listener.registry.user("alice")
 
 
-def test_a_client_who_is_not_waited_for(login: Login, pomelo: Any) -> None:
+def test_a_client_who_is_not_waited_for(login, pomelo):
     """… is no fault of the service: it is not asked again, and the log has no line."""
     login.connection.deliver(pomelo.hello())
     login.connection.lose()
@@ -234,7 +228,7 @@ def test_a_client_who_is_not_waited_for(login: Login, pomelo: Any) -> None:
     assert not login.hook._backend._away
 
 
-def test_who_leaves_meanwhile(login: Login, pomelo: Any) -> None:
+def test_who_leaves_meanwhile(login, pomelo):
     """His question is called off; what he sent is nowhere, nor is his session."""
     login.connection.deliver(pomelo.hello() + ASK)
     assert login.connection.held_bytes > 0
@@ -245,7 +239,7 @@ def test_who_leaves_meanwhile(login: Login, pomelo: Any) -> None:
     assert login.reader.journal.submitted == []
 
 
-def test_a_stop_meanwhile(login: Login, pomelo: Any) -> None:
+def test_a_stop_meanwhile(login, pomelo):
     """The daemon does not wait for the service."""
     login.connection.deliver(pomelo.hello())
     login.connection.drain()
@@ -253,7 +247,7 @@ def test_a_stop_meanwhile(login: Login, pomelo: Any) -> None:
     assert login.agent.cancelled == 1
 
 
-def test_a_session_that_expires(login: Login, pomelo: Any) -> None:
+def test_a_session_that_expires(login, pomelo):
     """The service may say when."""
     login.reader.listener.wall_clock = lambda: 1000.0
     login.connection.deliver(pomelo.hello())
@@ -262,7 +256,7 @@ def test_a_session_that_expires(login: Login, pomelo: Any) -> None:
     assert login.connection.sent.endswith(wire.kick("token expired"))
 
 
-def test_a_token_comes_first(make_reader: Make, pomelo: Any) -> None:
+def test_a_token_comes_first(make_reader, pomelo):
     """Who does not know it is not asked about."""
     reader = make_reader(authenticate=URL, token="t0k")
     agent = FakeAgent()
@@ -282,9 +276,7 @@ def test_a_token_comes_first(make_reader: Make, pomelo: Any) -> None:
         ({"uid": "a-1", "expires_at": 90}, "a-1", 60.0),
     ],
 )
-def test_what_a_token_proved_stays(
-    make_reader: Make, pomelo: Any, said: Any, uid: str, end: float
-) -> None:
+def test_what_a_token_proved_stays(make_reader, pomelo, said, uid, end):
     """The service may name another uid; whichever of the two ends first, ends it."""
     reader = make_reader(authenticate=URL, jwt=Jwt(key="k" * 32))
     agent = FakeAgent()
@@ -302,7 +294,7 @@ def test_what_a_token_proved_stays(
     assert server._admitted.expires_at == now + end
 
 
-def test_unreachable_says_why() -> None:
+def test_unreachable_says_why():
     """For the log."""
     agent, clock = FakeAgent(), Clock()
     backend = Backend(URL, clock, seconds=5, requests=1, agent=agent)

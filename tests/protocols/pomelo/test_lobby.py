@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -205,7 +204,7 @@ def net() -> Net:
 PUSH = {"route": "onScore", "body": {"n": 1}}
 
 
-def test_everybody_hears_a_push_once(net: Net) -> None:
+def test_everybody_hears_a_push_once(net):
     """Wherever they are; the answer adds up, and says who did what.  A gateway finds
     itself in its list, and one that has two addresses there does it once.
     """
@@ -229,7 +228,7 @@ def test_everybody_hears_a_push_once(net: Net) -> None:
     assert net.requests.count(("gw-1", "http://gw-1:8080")) == 1, "it knows itself"
 
 
-def test_nothing_is_passed_on_twice(net: Net) -> None:
+def test_nothing_is_passed_on_twice(net):
     """Three gateways that all list each other: two calls, and no more."""
     gateways = [net.gateway(f"gw-{n}") for n in range(3)]
     net.connect()
@@ -242,7 +241,7 @@ def test_nothing_is_passed_on_twice(net: Net) -> None:
     assert sorted(net.requests) == [("gw-1", f"http://gw-{n}:8080") for n in range(3)]
 
 
-def test_a_session_that_is_here_concerns_nobody_else(net: Net) -> None:
+def test_a_session_that_is_here_concerns_nobody_else(net):
     """One that is elsewhere is found there."""
     one, two = net.gateway("gw-1"), net.gateway("gw-2")
     net.connect()
@@ -254,7 +253,7 @@ def test_a_session_that_is_here_concerns_nobody_else(net: Net) -> None:
     assert (heard(here), heard(there)) == (1, 1)
 
 
-def test_groups_and_kicks(net: Net) -> None:
+def test_groups_and_kicks(net):
     """A group has members on all gateways; a kick finds a user wherever he is."""
     one, two = net.gateway("gw-1"), net.gateway("gw-2")
     net.connect()
@@ -270,7 +269,7 @@ def test_groups_and_kicks(net: Net) -> None:
     assert [b"maintenance" in one.sent for one in clients] == [True, True, False]
 
 
-def test_a_backend_changes_groups_everywhere(net: Net) -> None:
+def test_a_backend_changes_groups_everywhere(net):
     """By uid; who is away is not waited for."""
     one, two = net.gateway("gw-1"), net.gateway("gw-2")
     net.connect()
@@ -281,7 +280,7 @@ def test_a_backend_changes_groups_everywhere(net: Net) -> None:
     assert [m.uid for m in two.registry.groups.members("room")] == ["alice"]
 
 
-def test_an_answer_from_a_row_finds_its_session(net: Net) -> None:
+def test_an_answer_from_a_row_finds_its_session(net):
     """A job may put it into any gateway's outbox."""
     backends = [{"routes": ["shop.buy"], "timeout": "1m"}]
     one, two = net.gateway("gw-1"), net.gateway("gw-2", backends=backends)
@@ -303,7 +302,7 @@ def result(coroutine: Any) -> Any:
     return done.result
 
 
-def test_a_lost_answer_is_asked_for_again(net: Net) -> None:
+def test_a_lost_answer_is_asked_for_again(net):
     """The push was sent, and is not sent again; its figures arrive."""
     one, two = net.gateway("gw-1"), net.gateway("gw-2")
     net.connect()
@@ -314,7 +313,7 @@ def test_a_lost_answer_is_asked_for_again(net: Net) -> None:
     assert two.taken.outcomes == {"done": 1, "repeated": 1, "refused": 0}
 
 
-def test_who_loses_every_answer(net: Net) -> None:
+def test_who_loses_every_answer(net):
     """… is told as one of whom nobody knows; its clients hear it once."""
     one, two = net.gateway("gw-1"), net.gateway("gw-2")
     net.connect()
@@ -327,7 +326,7 @@ def test_who_loses_every_answer(net: Net) -> None:
     assert "error" in other
 
 
-def test_who_is_away_or_has_another_token(net: Net) -> None:
+def test_who_is_away_or_has_another_token(net):
     """It is told which one and why, and the others hear it."""
     one, two = net.gateway("gw-1"), net.gateway("gw-2")
     net.gateway("gw-3", token="other").client("alice")
@@ -370,7 +369,7 @@ def test_who_is_away_or_has_another_token(net: Net) -> None:
         (200, b" " * (1 << 21), "answers with more than 1048576 B"),
     ],
 )
-def test_an_answer_of_no_use(net: Net, code: int, body: bytes, why: str) -> None:
+def test_an_answer_of_no_use(net, code, body, why):
     """From what is no gateway, or will not be one of the lobby: it is told, and why."""
     one, two = net.gateway("gw-1"), net.gateway("gw-2")
     net.connect()
@@ -381,7 +380,7 @@ def test_an_answer_of_no_use(net: Net, code: int, body: bytes, why: str) -> None
     assert len(error) < 300
 
 
-def test_who_is_slow_holds_back_nobody(net: Net) -> None:
+def test_who_is_slow_holds_back_nobody(net):
     """One waits for it as long as is allowed, then no more for a while."""
     one, two = net.gateway("gw-1"), net.gateway("gw-2")
     net.connect(timeout="3s")
@@ -400,7 +399,7 @@ def test_who_is_slow_holds_back_nobody(net: Net) -> None:
     assert (heard(here), heard(there)) == (3, 1)
 
 
-def test_what_waits_for_one_is_bounded(net: Net) -> None:
+def test_what_waits_for_one_is_bounded(net):
     """Calls run at once and wait, up to so many bytes; the others are told so."""
     one = net.gateway("gw-1")
     net.gateway("gw-2")
@@ -417,7 +416,7 @@ def test_what_waits_for_one_is_bounded(net: Net) -> None:
     assert all(each.called for each in waiting), "nobody waits for ever"
 
 
-def test_what_is_too_long_for_a_call(net: Net) -> None:
+def test_what_is_too_long_for_a_call(net):
     """It is pushed here, and told of the others."""
     one = net.gateway("gw-1")
     net.gateway("gw-2")
@@ -430,7 +429,7 @@ def test_what_is_too_long_for_a_call(net: Net) -> None:
     assert "limit 1048576" in told["gateways"][-1]["error"]
 
 
-def test_what_can_not_be_sent_here_is_asked_of_nobody(net: Net) -> None:
+def test_what_can_not_be_sent_here_is_asked_of_nobody(net):
     """One whose definitions differ says so for itself."""
     protos = {"onScore": {"required uInt32 n": 1}}
     one, two = net.gateway("gw-1"), net.gateway("gw-2", server_protos=protos)
@@ -445,7 +444,7 @@ def test_what_can_not_be_sent_here_is_asked_of_nobody(net: Net) -> None:
     assert one.lobby.outcomes["refused"] == 1
 
 
-def test_what_is_no_call(net: Net) -> None:
+def test_what_is_no_call(net):
     """400, and nothing is done; a row from a later version is refused by itself."""
     two = net.gateway("gw-2")
     client = two.client("alice")
@@ -460,7 +459,7 @@ def test_what_is_no_call(net: Net) -> None:
     assert client.sent == b""
 
 
-def test_calls_are_remembered_and_forgotten(net: Net) -> None:
+def test_calls_are_remembered_and_forgotten(net):
     """Longer than anybody may wait, and not for ever."""
     longest = LobbyOptions(gateways=["http://a"], timeout="30s").timeout
     two = net.gateway("gw-2")
@@ -475,7 +474,7 @@ def test_calls_are_remembered_and_forgotten(net: Net) -> None:
     assert len(two.taken._known) == 1
 
 
-def test_a_call_that_comes_again_while_it_is_done(net: Net) -> None:
+def test_a_call_that_comes_again_while_it_is_done(net):
     """It waits for the answer of the first."""
     two = net.gateway("gw-2")
     clients = [two.client("alice") for _ in range(300)]
@@ -491,7 +490,7 @@ def test_a_call_that_comes_again_while_it_is_done(net: Net) -> None:
     assert {heard(one) for one in clients} == {1}
 
 
-def test_other_gateways_from_now_on(net: Net) -> None:
+def test_other_gateways_from_now_on(net):
     """A reload changes the list; the same one changes nothing."""
     one, two = net.gateway("gw-1"), net.gateway("gw-2")
     options = LobbyOptions(gateways=["http://gw-2:8080"], token=SecretStr("t0k"))
@@ -506,7 +505,7 @@ def test_other_gateways_from_now_on(net: Net) -> None:
     assert one.ask("push", **PUSH, uid="alice") == {"sent": 0, "dropped": 0}
 
 
-def test_a_ca_that_is_none(net: Net, tmp_path: Path) -> None:
+def test_a_ca_that_is_none(net, tmp_path):
     """It is told, and the lobby stays as it was."""
     one = net.gateway("gw-1")
     net.gateway("gw-2")
@@ -520,7 +519,7 @@ def test_a_ca_that_is_none(net: Net, tmp_path: Path) -> None:
     assert [each.address for each in one.lobby.others][1:] == ["http://gw-2:8080"]
 
 
-def test_an_authority_that_changes(net: Net, authority: Any) -> None:
+def test_an_authority_that_changes(net, authority):
     """A reload believes the new one; without its file the lobby stays as it was."""
     one = net.gateway("gw-1")
     options = LobbyOptions(gateways=["https://a"], ca=authority.ca)
@@ -536,7 +535,7 @@ def test_an_authority_that_changes(net: Net, authority: Any) -> None:
     assert one.lobby.others == after
 
 
-def test_portions() -> None:
+def test_portions():
     """Each fits in a call; what is larger than one goes alone."""
     to = Addressee(everyone=True)
     sizes = [10, 300_000, 300_000, 2_000_000, 10, 10]
@@ -547,7 +546,7 @@ def test_portions() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_at_most_once_whatever_the_network_does(net: Net, seed: int) -> None:
+def test_at_most_once_whatever_the_network_does(net, seed):
     """Every client hears each push at most once; exactly once, and counted, if its
     gateway is told without an error.
     """
@@ -584,7 +583,7 @@ def test_at_most_once_whatever_the_network_does(net: Net, seed: int) -> None:
     assert errors > 0
 
 
-def test_what_is_left_of_a_kick() -> None:
+def test_what_is_left_of_a_kick():
     """All that it says arrives."""
     rows = [Kick("maintenance", uid="alice"), Kick("x", session="s")]
 
@@ -600,7 +599,7 @@ def listed(gateway: Gateway, name: str, **query: str) -> Any:
     return json.loads(answered.result.body)
 
 
-def test_who_is_connected_anywhere(net: Net) -> None:
+def test_who_is_connected_anywhere(net):
     """In one list, each with its gateway, by the same filters; who is away is named."""
     one, two = net.gateway("gw-1"), net.gateway("gw-2")
     net.gateways["http://gw-3:8080"] = one
@@ -623,7 +622,7 @@ def test_who_is_connected_anywhere(net: Net) -> None:
     assert "uiid" in listed(one, "sessions", uiid="1")["error"]
 
 
-def test_the_groups_of_all(net: Net) -> None:
+def test_the_groups_of_all(net):
     """How many are in each, where; without `everywhere` this gateway's own alone."""
     one, two = net.gateway("gw-1"), net.gateway("gw-2")
     net.connect()
@@ -639,7 +638,7 @@ def test_the_groups_of_all(net: Net) -> None:
     assert json.loads(own.body)["groups"] == [{"group": "room", "members": 1}]
 
 
-def test_a_gateway_that_lists_nobody(net: Net) -> None:
+def test_a_gateway_that_lists_nobody(net):
     """One of before answers, and has no list: it is named as too old."""
     one, two = net.gateway("gw-1"), net.gateway("gw-2")
     net.connect()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from pydantic import ValidationError
 
@@ -28,9 +26,7 @@ NO_END = float("inf")
         ),
     ],
 )
-def test_what_clients_could_not_be_sent(
-    given: dict[str, Any], place: str, why: str
-) -> None:
+def test_what_clients_could_not_be_sent(given, place, why):
     """It is refused at the start, and not when the first client comes."""
     with pytest.raises(ValidationError, match=why) as caught:
         Options.model_validate(given)
@@ -38,7 +34,7 @@ def test_what_clients_could_not_be_sent(
     assert at == (place,)
 
 
-def test_all_that_fits_may_be_told() -> None:
+def test_all_that_fits_may_be_told():
     """Up to the limit, as JSON in ASCII."""
     told = {"a": "ü" * 48}
     options = Options(handshake_user=told, handshake_bytes="296B")
@@ -50,14 +46,14 @@ def test_all_that_fits_may_be_told() -> None:
     "address",
     ["gw-2:8080", "tcp:gw-2:8080", "http://a/path", "http://u@a", "unix:a.sock", 7, ""],
 )
-def test_what_is_no_address_of_an_admin_port(address: Any) -> None:
+def test_what_is_no_address_of_an_admin_port(address):
     """It is refused by its place in the list."""
     with pytest.raises(ValidationError, match="must be like https://") as caught:
         Lobby.model_validate({"gateways": ["http://fine:1/", address]})
     assert caught.value.errors()[0]["loc"] == ("gateways", 1)
 
 
-def test_addresses_that_give_the_token_away() -> None:
+def test_addresses_that_give_the_token_away():
     """Those to other machines, without TLS; a token that is none can not be."""
     near = ["http://localhost:1", "http://127.0.0.1", "http://[::1]:1", "unix:/a"]
     far = ["http://gw-2:8080", "http://127.example:1", "http://10.0.0.1"]

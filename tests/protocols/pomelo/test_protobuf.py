@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import struct
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,8 +18,6 @@ from gateway.protocols.pomelo.protobuf import (
     Unusable,
     parse,
 )
-
-Vectors = Callable[[str], list[dict[str, Any]]]
 
 _ALL: dict[str, Any] = {
     "all": {
@@ -52,13 +49,13 @@ def everything() -> Schema:
     return _schema(source)
 
 
-def test_parsed_form(vectors: Vectors) -> None:
+def test_parsed_form(vectors):
     """Definitions are parsed as the original does: clients depend on every key."""
     first = vectors("protobuf")[0]
     assert parse(first["source"]) == first["parsed"]
 
 
-def test_values(vectors: Vectors) -> None:
+def test_values(vectors):
     """All types, nested, repeated, in any order: the same bytes, the same values."""
     first, *cases = vectors("protobuf")
     schema = Schema(first["parsed"])
@@ -69,7 +66,7 @@ def test_values(vectors: Vectors) -> None:
         assert schema.decode(case["route"], encoded) == case["decoded"], case
 
 
-def test_browsers(vectors: Vectors) -> None:
+def test_browsers(vectors):
     """What the build for browsers encodes, with wire types and strings of its own, is
     the same value.
     """
@@ -85,14 +82,14 @@ def test_browsers(vectors: Vectors) -> None:
             assert encoded.hex() == case["browser"]
 
 
-def test_nothing_to_say() -> None:
+def test_nothing_to_say():
     """A message without fields is no bytes, and the other way round."""
     schema = _schema({"a": {"optional uInt32 x": 1, "repeated uInt32 y": 2}})
     assert schema.encode("a", {"y": [], "unknown": 1, "x": None}) == b""
     assert schema.decode("a", b"") == {}
 
 
-def test_strings_for_browsers() -> None:
+def test_strings_for_browsers():
     """A browser's client wants the halves of a surrogate pair, and sends them."""
     source = {"a": {"optional string s": 1}}
     browser, other = _schema(source, surrogates=True), _schema(source)
@@ -103,7 +100,7 @@ def test_strings_for_browsers() -> None:
     assert browser.encode("a", {"s": "ü你"}) == other.encode("a", {"s": "ü你"})
 
 
-def test_types_of_pinus() -> None:
+def test_types_of_pinus():
     """bool, uInt64 and sInt64, alone and repeated."""
     source = {
         "a": {"optional bool b": 1, "repeated bool bs": 2, "optional sInt64 n": 3}
@@ -134,13 +131,13 @@ def test_types_of_pinus() -> None:
         ("ff ff ff ff ff ff ff ff ff ff 01", "64 bits"),
     ],
 )
-def test_undecodable(everything: Schema, body: str, why: str) -> None:
+def test_undecodable(everything, body, why):
     """What makes an original throw, hang or hand out garbage is named."""
     with pytest.raises(Undecodable, match=why):
         everything.decode("all", bytes.fromhex(body))
 
 
-def test_a_number_that_reaches_out_of_its_message() -> None:
+def test_a_number_that_reaches_out_of_its_message():
     """What belongs to the next field is not read as the rest of the last."""
     source = {
         "a": {
@@ -154,7 +151,7 @@ def test_a_number_that_reaches_out_of_its_message() -> None:
         _schema(source).decode("a", body)
 
 
-def test_bombs(everything: Schema) -> None:
+def test_bombs(everything):
     """Depth and number of values are bounded."""
     body = b""
     for _ in range(100):
@@ -188,13 +185,13 @@ def test_bombs(everything: Schema) -> None:
         [],
     ],
 )
-def test_unencodable(everything: Schema, value: Any) -> None:
+def test_unencodable(everything, value):
     """A value that does not fit is refused, not sent half."""
     with pytest.raises(Unencodable):
         everything.encode("all", value)
 
 
-def test_required() -> None:
+def test_required():
     """A required field must be there to encode; to decode the original asks for none."""
     schema = _schema({"a": {"required uInt32 x": 1, "optional uInt32 y": 2}})
     with pytest.raises(Unencodable, match="x is required"):
@@ -223,7 +220,7 @@ def test_required() -> None:
         ),
     ],
 )
-def test_unusable_definitions(source: Any, why: str) -> None:
+def test_unusable_definitions(source, why):
     """What the original leaves out without a word is an error with its place."""
     with pytest.raises(Unusable, match=why):
         _schema(source)
@@ -250,21 +247,21 @@ _values = st.fixed_dictionaries(
 
 
 @given(_values)
-def test_round_trip(everything: Schema, value: dict[str, Any]) -> None:
+def test_round_trip(everything, value):
     """What was encoded is decoded again."""
     assert everything.decode("all", everything.encode("all", value)) == value
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=80))
-def test_garbage(everything: Schema, body: bytes) -> None:
+def test_garbage(everything, body):
     """Any bytes are a value or `Undecodable`."""
     with contextlib.suppress(Undecodable):
         assert isinstance(everything.decode("all", body), dict)
 
 
 @given(_values, st.data())
-def test_damage(everything: Schema, value: dict[str, Any], data: st.DataObject) -> None:
+def test_damage(everything, value, data):
     """… and so is every prefix of a good message, and every message with a byte wrong."""
     body = bytearray(everything.encode("all", value))
     if body:
@@ -276,7 +273,7 @@ def test_damage(everything: Schema, value: dict[str, Any], data: st.DataObject) 
 
 @pytest.mark.parametrize("name", ["NaN", "Infinity", "-Infinity"])
 @pytest.mark.parametrize("kind", ["float", "double"])
-def test_numbers_that_json_does_not_have(name: str, kind: str) -> None:
+def test_numbers_that_json_does_not_have(name, kind):
     """They are told by their names, and read by them again; null would say nothing."""
     schema = _schema({"m": {f"optional {kind} d": 1, f"repeated {kind} ds": 2}})
     value = {"d": name, "ds": [1.5, name]}

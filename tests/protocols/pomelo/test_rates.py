@@ -13,7 +13,6 @@ from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.options import Rate as RateOptions
 from gateway.protocols.pomelo.options import Rates
 from gateway.protocols.pomelo.rates import Bucket, Buckets, Rate, Verdict, judge
-from making import Make
 
 OK = b'{"code":200}'
 TOO_MANY = b'{"code":429,"msg":"too many messages"}'
@@ -38,7 +37,7 @@ def rates(burst: float = 2.0, **of: int) -> dict[str, Any]:
 # Buckets
 
 
-def test_a_burst_and_then_the_rate() -> None:
+def test_a_burst_and_then_the_rate():
     """Twenty at once, then ten a second, whenever they come."""
     bucket, taken = Bucket(TEN), 0
     for tenth in range(300):
@@ -50,7 +49,7 @@ def test_a_burst_and_then_the_rate() -> None:
     assert taken == 20 + 299
 
 
-def test_more_than_a_burst_at_once() -> None:
+def test_more_than_a_burst_at_once():
     """… is taken whole, and paid back."""
     bucket = Bucket(TEN)
     bucket.take(1000, 100, 0)
@@ -61,7 +60,7 @@ def test_more_than_a_burst_at_once() -> None:
 
 
 @pytest.mark.parametrize(("per_second", "kicked"), [(19, False), (40, True)])
-def test_who_goes_on(per_second: int, kicked: bool) -> None:
+def test_who_goes_on(per_second, kicked):
     """Up to twice the rate only what is too much is refused; beyond that he must go."""
     bucket, found = Bucket(TEN), set()
     for n in range(per_second * 30):
@@ -72,7 +71,7 @@ def test_who_goes_on(per_second: int, kicked: bool) -> None:
     assert (Verdict.KICKED in found) is kicked
 
 
-def test_bytes_count_for_themselves() -> None:
+def test_bytes_count_for_themselves():
     """A few large messages are as much as many small ones."""
     bucket = Bucket(Rate(1000, 100, 1.0, ""))
     assert judge([bucket], 1000, 1, 150)[0] is Verdict.TAKEN
@@ -80,7 +79,7 @@ def test_bytes_count_for_themselves() -> None:
     assert judge([bucket], 1000.6, 1, 1)[0] is Verdict.TAKEN
 
 
-def test_what_comes_late_because_it_was_not_read() -> None:
+def test_what_comes_late_because_it_was_not_read():
     """A pause is made up for, once: no more is taken than a burst and the rate's worth."""
     for pauses in ([(1000, 1030)], [(1000, 1010), (1011, 1030)]):
         bucket, taken = Bucket(TEN), 0
@@ -98,7 +97,7 @@ def test_what_comes_late_because_it_was_not_read() -> None:
         assert bucket.is_empty(1050)
 
 
-def test_what_is_refused_costs_nobody_else() -> None:
+def test_what_is_refused_costs_nobody_else():
     """A message that one bucket refuses is not taken from another."""
     full, empty = Bucket(TEN), Bucket(TEN)
     empty.take(1000, 20, 0)
@@ -106,7 +105,7 @@ def test_what_is_refused_costs_nobody_else() -> None:
     assert full.is_full(1000)
 
 
-def test_ten_thousand_users() -> None:
+def test_ten_thousand_users():
     """Those who have sent nothing of late are forgotten; there is an end to the others."""
     users = Buckets(TEN, most=5000)
     for n in range(20_000):
@@ -121,7 +120,7 @@ def test_ten_thousand_users() -> None:
 # Connections
 
 
-def test_requests_that_are_too_many(make_reader: Make) -> None:
+def test_requests_that_are_too_many(make_reader):
     """They are answered 429 at once, and not stored; later ones are."""
     reader = make_reader(**rates())
     reader.greet()
@@ -138,7 +137,7 @@ def test_requests_that_are_too_many(make_reader: Make) -> None:
     assert not reader.connection.closed
 
 
-def test_a_notify_that_is_too_many(make_reader: Make) -> None:
+def test_a_notify_that_is_too_many(make_reader):
     """It has no answer, and later answers would speak for it: its client is kicked."""
     reader = make_reader(**rates())
     reader.greet()
@@ -152,7 +151,7 @@ def test_a_notify_that_is_too_many(make_reader: Make) -> None:
     assert reader.listener.rates.kicked == 1
 
 
-def test_a_client_that_goes_on_is_kicked(make_reader: Make) -> None:
+def test_a_client_that_goes_on_is_kicked(make_reader):
     """What it was owed is answered first, and it costs one line of the log."""
     reader = make_reader(**rates())
     reader.greet()
@@ -165,7 +164,7 @@ def test_a_client_that_goes_on_is_kicked(make_reader: Make) -> None:
     assert reader.connection.closed
 
 
-def test_a_user_with_many_connections(make_reader: Make, pomelo: Any) -> None:
+def test_a_user_with_many_connections(make_reader, pomelo):
     """… has one rate for all of them, also after he has connected again."""
     reader = make_reader(**rates(uid=10))
 
@@ -189,7 +188,7 @@ def test_a_user_with_many_connections(make_reader: Make, pomelo: Any) -> None:
     assert other.sent.count(OK) == 1
 
 
-def test_who_only_claims_to_be_a_user(make_reader: Make, pomelo: Any) -> None:
+def test_who_only_claims_to_be_a_user(make_reader, pomelo):
     """… can not use up what that user may send."""
     reader = make_reader(trust_uid=False, **rates(uid=1, connection=100))
     mallory, _ = reader.connect()
@@ -200,9 +199,7 @@ def test_who_only_claims_to_be_a_user(make_reader: Make, pomelo: Any) -> None:
 
 
 @pytest.mark.parametrize("of", ["connection", "uid"])
-def test_a_full_journal_costs_nobody_his_rate(
-    make_reader: Make, pomelo: Any, of: str
-) -> None:
+def test_a_full_journal_costs_nobody_his_rate(make_reader, pomelo, of):
     """What a client sent in time, and the gateway did not read, is taken when it does."""
     reader = make_reader(**rates(**{of: 10}))
     reader.greet(user={"uid": "alice"})
@@ -222,7 +219,7 @@ def test_a_full_journal_costs_nobody_his_rate(
     assert reader.sent == wire.response(1000, TOO_MANY)
 
 
-def test_compressed_messages(make_reader: Make) -> None:
+def test_compressed_messages(make_reader):
     """They count as many bytes as they inflate to."""
     limits = Rates(connection=RateOptions(bytes="10KiB"), burst="2s")
     reader = make_reader(rates=limits, heartbeat=0)
@@ -235,7 +232,7 @@ def test_compressed_messages(make_reader: Make) -> None:
     assert reader.sent == wire.response(1, TOO_MANY)
 
 
-def test_over_websocket_and_to_pitaya(make_reader: Make, pomelo: Any) -> None:
+def test_over_websocket_and_to_pitaya(make_reader, pomelo):
     """Each answer is a message of its own; pitaya's clients get its code."""
     reader = make_reader(**rates())
     connection, _ = reader.connect(framed=True)
@@ -247,7 +244,7 @@ def test_over_websocket_and_to_pitaya(make_reader: Make, pomelo: Any) -> None:
     assert b'{"code":"PIT-429","msg":"too many messages"}' in connection.written[0]
 
 
-def test_without_rates(make_reader: Make) -> None:
+def test_without_rates(make_reader):
     """As much as there is."""
     reader = make_reader()
     reader.greet()
@@ -279,7 +276,7 @@ def _begins(reader: Any, pomelo: Any, peer: str) -> bool:
     return False
 
 
-def test_who_connects_again_and_again(make_reader: Make, pomelo: Any) -> None:
+def test_who_connects_again_and_again(make_reader, pomelo):
     """Ten at once and then two a second of an address get a session, and write its rows;
     who gets none is told why, and leaves no row.
     """
@@ -294,7 +291,7 @@ def test_who_connects_again_and_again(make_reader: Make, pomelo: Any) -> None:
     assert sum(begun) == 10
 
 
-def test_addresses_count_apart(make_reader: Make, pomelo: Any) -> None:
+def test_addresses_count_apart(make_reader, pomelo):
     """One that is over its rate takes nothing from others; a /64 is one address."""
     reader = make_reader(**SESSIONS)
     while _begins(reader, pomelo, "198.51.100.7:1"):
@@ -306,9 +303,7 @@ def test_addresses_count_apart(make_reader: Make, pomelo: Any) -> None:
     assert _begins(reader, pomelo, "198.51.100.8:1")
 
 
-def test_nobody_is_asked_about_who_is_turned_away(
-    make_reader: Make, pomelo: Any
-) -> None:
+def test_nobody_is_asked_about_who_is_turned_away(make_reader, pomelo):
     """A service that authenticates hears of those only who may begin a session."""
     reader = make_reader(authenticate="http://login.test/", **SESSIONS)
     agent = FakeAgent()

@@ -42,7 +42,7 @@ def crowd(make_reader: Any, pomelo: Any) -> Crowd:
     return Crowd(make_reader, pomelo)
 
 
-def test_by_uid(crowd: Crowd) -> None:
+def test_by_uid(crowd):
     """All connections of a user, and nobody else's."""
     first, second = crowd.join(uid="alice"), crowd.join(uid="alice")
     other = crowd.join(uid="bob")
@@ -57,7 +57,7 @@ def test_by_uid(crowd: Crowd) -> None:
     assert registry.user("alice") == []
 
 
-def test_a_route_that_is_too_long(crowd: Crowd) -> None:
+def test_a_route_that_is_too_long(crowd):
     """… is refused, whether somebody is there or not."""
     registry = crowd.registry
     for _ in range(2):
@@ -68,7 +68,7 @@ def test_a_route_that_is_too_long(crowd: Crowd) -> None:
     assert registry.outcomes["refused"] == 2
 
 
-def test_a_push_to_nobody_is_judged(crowd: Crowd) -> None:
+def test_a_push_to_nobody_is_judged(crowd):
     """… as one to somebody is: by the definition of its route."""
     registry = crowd.registry
     for _ in range(2):
@@ -80,7 +80,7 @@ def test_a_push_to_nobody_is_judged(crowd: Crowd) -> None:
     assert registry.outcomes["nobody"] == 1
 
 
-def test_outcomes_are_counted(crowd: Crowd) -> None:
+def test_outcomes_are_counted(crowd):
     """Each message to a client; and pushes that were for nobody, or no pushes."""
     alice, _ = crowd.join(uid="alice"), crowd.join()
     registry = crowd.registry
@@ -94,7 +94,7 @@ def test_outcomes_are_counted(crowd: Crowd) -> None:
     assert registry.outcomes == {**outcomes, "unproven": 0}
 
 
-def test_by_session(crowd: Crowd) -> None:
+def test_by_session(crowd):
     """The name that the client's events have."""
     first, second = crowd.join(), crowd.join()
     registry = crowd.registry
@@ -104,7 +104,7 @@ def test_by_session(crowd: Crowd) -> None:
     assert registry.session("gone") == []
 
 
-def test_by_attributes(crowd: Crowd) -> None:
+def test_by_attributes(crowd):
     """Everyone, or those whose events have these attributes."""
     red, blue = crowd.join(team="red", level=3), crowd.join(team="blue", level=3)
     registry = crowd.registry
@@ -118,9 +118,7 @@ def test_by_attributes(crowd: Crowd) -> None:
     assert blue.sent
 
 
-def test_encoded_once_per_kind_of_client(
-    crowd: Crowd, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_encoded_once_per_kind_of_client(crowd, monkeypatch):
     """However many there are; each kind gets what it can read."""
     clients = [crowd.join() for _ in range(20)]
     pitaya = crowd.join(PITAYA)
@@ -148,7 +146,7 @@ def test_encoded_once_per_kind_of_client(
         ("onMove", b'{"id":"x"}'),
     ],
 )
-def test_bad_pushes_reach_nobody(crowd: Crowd, route: str, body: bytes) -> None:
+def test_bad_pushes_reach_nobody(crowd, route, body):
     """Not even those clients that it would have suited."""
     pitaya, node = crowd.join(PITAYA), crowd.join()
     registry = crowd.registry
@@ -157,7 +155,7 @@ def test_bad_pushes_reach_nobody(crowd: Crowd, route: str, body: bytes) -> None:
     assert pitaya.sent == node.sent == b""
 
 
-def test_kick(crowd: Crowd) -> None:
+def test_kick(crowd):
     """With its reason, and FIN."""
     alice, bob = crowd.join(uid="alice"), crowd.join(uid="bob")
     registry = crowd.registry
@@ -168,7 +166,7 @@ def test_kick(crowd: Crowd) -> None:
     assert len(registry) == 1
 
 
-def test_one_registry_for_several_listeners(make_reader: Any, pomelo: Any) -> None:
+def test_one_registry_for_several_listeners(make_reader, pomelo):
     """A gateway may have it so."""
     registry = Registry()
     reader = make_reader()

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gateway.protocols.pomelo.routes import Unusable, js_json, load
 
 
-def test_versions(vectors: Callable[[str], list[dict[str, Any]]]) -> None:
+def test_versions(vectors):
     """Versions are Pomelo's, so that caches of its clients stay good."""
     first = vectors("protobuf")[0]
     found = load(first["dictionary"], first["source"])
@@ -23,7 +20,7 @@ def test_versions(vectors: Callable[[str], list[dict[str, Any]]]) -> None:
     assert found.protos.version == first["version"]
 
 
-def test_keys_in_the_order_of_javascript() -> None:
+def test_keys_in_the_order_of_javascript():
     """Numbers first and sorted, then the others as they came."""
     value = {"b": 1, "10": 2, "9": [{"1": "x", "a": None, "0": 1}], "a": 3, "01": 4}
     assert js_json(value) == (
@@ -31,7 +28,7 @@ def test_keys_in_the_order_of_javascript() -> None:
     )
 
 
-def test_codes() -> None:
+def test_codes():
     """A list counts from 1; an object gives its own codes."""
     listed = load(["x", "y"]).dictionary
     given = load({"x": 7, "y": 65535}).dictionary
@@ -41,14 +38,14 @@ def test_codes() -> None:
     assert given.names == {7: "x", 65535: "y"}
 
 
-def test_nothing() -> None:
+def test_nothing():
     """Without options nobody is told anything."""
     found = load(None, None, None)
     assert (found.dictionary, found.protos, found.stale) == (None, None, False)
     assert load([]).dictionary is None
 
 
-def test_one_side_of_protos() -> None:
+def test_one_side_of_protos():
     """Definitions of one side are told with an empty other side."""
     found = load(server_protos={"onX": {"optional uInt32 x": 1}}).protos
     assert found is not None
@@ -71,14 +68,14 @@ def test_one_side_of_protos() -> None:
         ({"a": "1"}, "is not 1 to 65535"),
     ],
 )
-def test_unusable_dictionaries(routes: Any, why: str) -> None:
+def test_unusable_dictionaries(routes, why):
     """A dictionary that some client could not use is refused with its reason."""
     with pytest.raises(Unusable, match=why) as caught:
         load(routes)
     assert str(caught.value).startswith("options.routes: ")
 
 
-def test_files(tmp_path: Path) -> None:
+def test_files(tmp_path):
     """Each option may be the path of a JSON file; a change of it is noticed."""
     routes, protos = tmp_path / "dictionary.json", tmp_path / "serverProtos.json"
     routes.write_text('["a"]')
@@ -92,7 +89,7 @@ def test_files(tmp_path: Path) -> None:
     assert found.stale
 
 
-def test_a_file_with_a_byte_order_mark(tmp_path: Path) -> None:
+def test_a_file_with_a_byte_order_mark(tmp_path):
     """Editors on Windows write one, and Pomelo's `require` takes it."""
     routes = tmp_path / "dictionary.json"
     routes.write_text('["游戏.房间.进入"]', encoding="utf-8-sig")
@@ -101,7 +98,7 @@ def test_a_file_with_a_byte_order_mark(tmp_path: Path) -> None:
     assert loaded.dictionary.codes == {"游戏.房间.进入": 1}
 
 
-def test_a_file_that_is_gone_is_not_stale(tmp_path: Path) -> None:
+def test_a_file_that_is_gone_is_not_stale(tmp_path):
     """While an editor replaces it, what was read stays good."""
     routes = tmp_path / "dictionary.json"
     routes.write_text('["a"]')
@@ -111,7 +108,7 @@ def test_a_file_that_is_gone_is_not_stale(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "{", '{"a": "x"}'])
-def test_unusable_files(tmp_path: Path, text: str | None) -> None:
+def test_unusable_files(tmp_path, text):
     """Missing, no JSON, no dictionary: the error names the option."""
     routes = tmp_path / "dictionary.json"
     if text is not None:
@@ -132,7 +129,7 @@ def test_unusable_files(tmp_path: Path, text: str | None) -> None:
         {"repeated uInt32 code": 1},
     ],
 )
-def test_responses_that_can_not_say_whether_it_is_stored(answer: Any) -> None:
+def test_responses_that_can_not_say_whether_it_is_stored(answer):
     """Their routes are mute, and those of them with requests are told apart."""
     requests = {"a.b.c": {"optional uInt32 n": 1}, "other": {"optional uInt32 n": 1}}
     found = load(None, requests, {"a.b.c": answer, "onPush": {"optional uInt32 id": 1}})
@@ -150,14 +147,14 @@ def test_responses_that_can_not_say_whether_it_is_stored(answer: Any) -> None:
         {"optional uInt32 code": 1, "optional string name": 2},
     ],
 )
-def test_responses_that_can(answer: Any) -> None:
+def test_responses_that_can(answer):
     """A number `code` is enough, if it is the only field that is required."""
     found = load(None, {"a.b.c": {"optional uInt32 n": 1}}, {"a.b.c": answer})
     assert found.protos is not None
     assert not found.protos.mute
 
 
-def test_errors_name_the_file(tmp_path: Path) -> None:
+def test_errors_name_the_file(tmp_path):
     """Option, file, route, what it says, and what would be right."""
     path = tmp_path / "definitions.json"
     for option, text, why in (

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.session import HEARTBEAT
-from making import Make
 
 from .conftest import ALICE
 
@@ -28,7 +26,7 @@ def _kick(reason: str) -> bytes:
 # Durability
 
 
-def test_answers_follow_durability(reader: Any) -> None:
+def test_answers_follow_durability(reader):
     """No response before the journal says that the batch is on disk."""
     reader.greet()
     reader.deliver(STREAM)
@@ -44,7 +42,7 @@ def test_answers_follow_durability(reader: Any) -> None:
     assert not reader.connection.waiting
 
 
-def test_one_message_per_package(make_reader: Make) -> None:
+def test_one_message_per_package(make_reader):
     """Over WebSocket each response is written for itself; over TCP they go together."""
     reader = make_reader()
     for framed in (False, True):
@@ -57,7 +55,7 @@ def test_one_message_per_package(make_reader: Make) -> None:
         assert connection.sent == wire.response(1, OK) + wire.response(2, OK)
 
 
-def test_what_can_not_be_stored(reader: Any) -> None:
+def test_what_can_not_be_stored(reader):
     """Requests are answered 500; a client whose notify is lost is kicked."""
     reader.greet()
     reader.deliver(wire.request(1, "a", b"{}"))
@@ -77,7 +75,7 @@ def test_what_can_not_be_stored(reader: Any) -> None:
     assert reader.connection.counted == 1
 
 
-def test_an_answer_that_can_not_say_so(make_reader: Make) -> None:
+def test_an_answer_that_can_not_say_so(make_reader):
     """On a route whose responses have no code, a request that is not stored ends in a
     kick, and has no response: that would say what it says of a stored one, and nothing
     else is said in the place of a code.
@@ -96,7 +94,7 @@ def test_an_answer_that_can_not_say_so(make_reader: Make) -> None:
         assert reader.sent == wire.response(1, b"") + failed + _kick("not stored")
 
 
-def test_a_journal_that_stores_at_once(reader: Any, store_at_once: Any) -> None:
+def test_a_journal_that_stores_at_once(reader, store_at_once):
     """Deferreds that have fired already are fine."""
     store_at_once(reader.journal)
     reader.greet()
@@ -105,7 +103,7 @@ def test_a_journal_that_stores_at_once(reader: Any, store_at_once: Any) -> None:
     assert not reader.connection.waiting
 
 
-def test_requests_of_a_client_that_has_left(reader: Any) -> None:
+def test_requests_of_a_client_that_has_left(reader):
     """What the journal has not taken is forgotten: the client sends it again."""
     reader.greet()
     reader.deliver(STREAM)
@@ -118,7 +116,7 @@ def test_requests_of_a_client_that_has_left(reader: Any) -> None:
     assert len(reader.journal.submitted) == 1
 
 
-def test_a_request_that_is_asked_again_is_stored_again(reader: Any) -> None:
+def test_a_request_that_is_asked_again_is_stored_again(reader):
     """Ids mean nothing on another connection: docs/guarantees.md."""
     reader.greet()
     ask = wire.request(1, "a", b"{}")
@@ -134,7 +132,7 @@ def test_a_request_that_is_asked_again_is_stored_again(reader: Any) -> None:
     assert sum(batch.count for batch in reader.journal.submitted) == 2
 
 
-def test_notifies_of_a_client_that_has_left(reader: Any) -> None:
+def test_notifies_of_a_client_that_has_left(reader):
     """Nobody sends them again: they are stored and counted; nothing is written."""
     reader.greet()
     reader.deliver(wire.notify("a", b"{}") * 3)
@@ -144,7 +142,7 @@ def test_notifies_of_a_client_that_has_left(reader: Any) -> None:
     assert reader.connection.counted == 3
 
 
-def test_what_is_lost_after_the_client_has_left(reader: Any) -> None:
+def test_what_is_lost_after_the_client_has_left(reader):
     """Nobody is there to be told; nothing is counted."""
     reader.greet()
     reader.deliver(wire.notify("a", b"{}"))
@@ -155,7 +153,7 @@ def test_what_is_lost_after_the_client_has_left(reader: Any) -> None:
     assert reader.server.unacknowledged_bytes == 0
 
 
-def test_what_is_held(reader: Any) -> None:
+def test_what_is_held(reader):
     """Half a message is held until the rest of it comes, or the client goes."""
     reader.greet()
     package = wire.notify("a", b"x" * 1000)
@@ -166,7 +164,7 @@ def test_what_is_held(reader: Any) -> None:
     assert len(reader.journal.submitted) == 1
 
 
-def test_nothing_is_taken_after_the_end(reader: Any) -> None:
+def test_nothing_is_taken_after_the_end(reader):
     """Bytes and ticks that come too late change nothing."""
     reader.greet()
     reader.server.kick("bye")
@@ -180,7 +178,7 @@ def test_nothing_is_taken_after_the_end(reader: Any) -> None:
 # Refusals
 
 
-def test_pending_answers_come_before_a_refusal(reader: Any) -> None:
+def test_pending_answers_come_before_a_refusal(reader):
     """Good messages before a bad one are stored and answered, then comes the kick."""
     reader.greet()
     reader.deliver(wire.request(1, "a", b"{}") + b"\x04\x00\x00\x00")
@@ -196,7 +194,7 @@ def test_pending_answers_come_before_a_refusal(reader: Any) -> None:
     "stream",
     [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01", b"\x02\0\0\0", b"\x04\0\0\x08"],
 )
-def test_refused_at_once(reader: Any, stream: bytes) -> None:
+def test_refused_at_once(reader, stream):
     """Whoever does not begin with a handshake learns why."""
     reader.deliver(stream)
     refused = reader.connection.refused
@@ -204,7 +202,7 @@ def test_refused_at_once(reader: Any, stream: bytes) -> None:
     assert reader.connection.closed
 
 
-def test_a_refused_handshake(make_reader: Make, pomelo: Any) -> None:
+def test_a_refused_handshake(make_reader, pomelo):
     """Its reply is a handshake; the client never counts as one."""
     reader = make_reader(token="secret")
     reader.deliver(pomelo.hello(None, {"token": "x"}))
@@ -212,7 +210,7 @@ def test_a_refused_handshake(make_reader: Make, pomelo: Any) -> None:
     assert len(reader.listener.registry) == 0
 
 
-def test_a_farewell(reader: Any) -> None:
+def test_a_farewell(reader):
     """A client that says that it goes gets its answers and a FIN."""
     reader.greet()
     reader.deliver(wire.request(1, "a", b"{}") + wire.kick("bye"))
@@ -226,7 +224,7 @@ def test_a_farewell(reader: Any) -> None:
 # Who it is
 
 
-def test_the_origin_knows_the_client(reader: Any) -> None:
+def test_the_origin_knows_the_client(reader):
     """Attributes of the network stay, those of the handshake are added."""
     reader.connection.origin.attributes = {"tls": "1.3"}
     reader.connection.origin.principal = "CN=device"
@@ -242,7 +240,7 @@ def test_the_origin_knows_the_client(reader: Any) -> None:
 # Flow
 
 
-def test_a_full_journal_stops_reading(reader: Any) -> None:
+def test_a_full_journal_stops_reading(reader):
     """What was read is answered, nothing more is read until there is room."""
     reader.greet()
     reader.journal.full = True
@@ -258,7 +256,7 @@ def test_a_full_journal_stops_reading(reader: Any) -> None:
     assert len(reader.journal.submitted) == 2
 
 
-def test_debt_stops_reading(make_reader: Make) -> None:
+def test_debt_stops_reading(make_reader):
     """One connection may have so much waiting for the disk, and no more."""
     reader = make_reader(unacknowledged_bytes=1000)
     reader.greet()
@@ -272,7 +270,7 @@ def test_debt_stops_reading(make_reader: Make) -> None:
     assert len(reader.journal.stored) == 9
 
 
-def test_a_paused_client_is_kept_alive(reader: Any) -> None:
+def test_a_paused_client_is_kept_alive(reader):
     """While we do not read, heartbeats go on and nobody is cut off."""
     reader.greet()
     reader.journal.full = True
@@ -292,7 +290,7 @@ def test_a_paused_client_is_kept_alive(reader: Any) -> None:
 # Time
 
 
-def test_who_is_not_read_is_not_silent(reader: Any) -> None:
+def test_who_is_not_read_is_not_silent(reader):
     """While others go first, its heartbeats lie in the kernel; ours are sent."""
     reader.greet()
     reader.connection.has_room = False
@@ -304,7 +302,7 @@ def test_who_is_not_read_is_not_silent(reader: Any) -> None:
     assert reader.connection.closed
 
 
-def test_heartbeats_and_their_end(reader: Any) -> None:
+def test_heartbeats_and_their_end(reader):
     """Each is answered; without one the client is cut off at twice the interval."""
     reader.greet()
     for _ in range(5):
@@ -321,7 +319,7 @@ def test_heartbeats_and_their_end(reader: Any) -> None:
     assert reader.connection.refused is None
 
 
-def test_the_timer_rests_while_nobody_is_here(reader: Any) -> None:
+def test_the_timer_rests_while_nobody_is_here(reader):
     """One timer for all, and none for none."""
     reader.connect()
     assert len(reader.clock.getDelayedCalls()) == 1
@@ -333,7 +331,7 @@ def test_the_timer_rests_while_nobody_is_here(reader: Any) -> None:
     assert len(reader.clock.getDelayedCalls()) == 1
 
 
-def test_what_we_have_not_read_is_not_late(make_reader: Make, pomelo: Any) -> None:
+def test_what_we_have_not_read_is_not_late(make_reader, pomelo):
     """Neither half a handshake, nor a client whose heartbeats wait for us."""
     reader = make_reader(handshake_timeout=5.0)
     reader.deliver(pomelo.handshake())
@@ -347,7 +345,7 @@ def test_what_we_have_not_read_is_not_late(make_reader: Make, pomelo: Any) -> No
     assert reader.connection.closed
 
 
-def test_who_does_not_get_to_work(make_reader: Make, pomelo: Any) -> None:
+def test_who_does_not_get_to_work(make_reader, pomelo):
     """Half a handshake is refused in time; a silent probe is closed without a word."""
     reader = make_reader(handshake_timeout=5.0)
     silent, _ = reader.connect()
@@ -368,7 +366,7 @@ def test_who_does_not_get_to_work(make_reader: Make, pomelo: Any) -> None:
 # Drain
 
 
-def test_drain(reader: Any) -> None:
+def test_drain(reader):
     """Pending requests are answered, then comes the kick, then FIN."""
     reader.greet()
     reader.deliver(wire.request(1, "a", b"{}"))
@@ -385,7 +383,7 @@ def test_drain(reader: Any) -> None:
     assert len(reader.journal.submitted) == 1
 
 
-def test_drain_of_an_idle_client(reader: Any) -> None:
+def test_drain_of_an_idle_client(reader):
     """At once; a second time it is nothing."""
     reader.greet()
     reader.server.drain()
@@ -394,7 +392,7 @@ def test_drain_of_an_idle_client(reader: Any) -> None:
     assert reader.connection.closed
 
 
-def test_drain_while_the_journal_is_full(reader: Any) -> None:
+def test_drain_while_the_journal_is_full(reader):
     """Before the daemon hangs up, clients learn what is not stored; it never is."""
     reader.greet()
     reader.deliver(wire.request(1, "a", b"{}"))
@@ -409,7 +407,7 @@ def test_drain_while_the_journal_is_full(reader: Any) -> None:
     assert len(reader.journal.withdrawn) == 1
 
 
-def test_drain_of_a_notify_that_is_not_stored(reader: Any) -> None:
+def test_drain_of_a_notify_that_is_not_stored(reader):
     """The kick says so."""
     reader.greet()
     reader.deliver(wire.notify("a", b"{}"))
@@ -423,7 +421,7 @@ def test_drain_of_a_notify_that_is_not_stored(reader: Any) -> None:
 # Pushes
 
 
-def test_only_who_works_is_reached(reader: Any, pomelo: Any) -> None:
+def test_only_who_works_is_reached(reader, pomelo):
     """From the acknowledgement to the end."""
     registry = reader.listener.registry
     reader.deliver(pomelo.handshake())
@@ -439,7 +437,7 @@ def test_only_who_works_is_reached(reader: Any, pomelo: Any) -> None:
     assert registry.push([member], "onX", b"{}").dropped == 1
 
 
-def test_a_push_counts_as_word_from_us(reader: Any) -> None:
+def test_a_push_counts_as_word_from_us(reader):
     """Who is pushed to needs no heartbeat besides."""
     reader.greet()
     for _ in range(4):
@@ -448,7 +446,7 @@ def test_a_push_counts_as_word_from_us(reader: Any) -> None:
     assert HEARTBEAT not in reader.connection.written
 
 
-def test_slow_clients_lose_pushes(make_reader: Make) -> None:
+def test_slow_clients_lose_pushes(make_reader):
     """Above the cap pushes are dropped, responses are not."""
     reader = make_reader(push_bytes=100)
     reader.greet()
@@ -462,7 +460,7 @@ def test_slow_clients_lose_pushes(make_reader: Make) -> None:
     assert reader.listener.registry.push([reader.server], "onX", b"{}").sent == 1
 
 
-def test_what_matters_least_is_dropped_first(make_reader: Make) -> None:
+def test_what_matters_least_is_dropped_first(make_reader):
     """A low priority waits behind a quarter of the cap, a high one behind twice as much."""
     reader = make_reader(push_bytes=100, push_policy="kick")
     reader.greet()
@@ -480,7 +478,7 @@ def test_what_matters_least_is_dropped_first(make_reader: Make) -> None:
     assert reader.connection.closed
 
 
-def test_slow_clients_are_kicked(make_reader: Make) -> None:
+def test_slow_clients_are_kicked(make_reader):
     """… or, if the policy says so, the client has to go, its requests answered."""
     reader = make_reader(push_bytes=100, push_policy="kick")
     reader.greet()
@@ -499,7 +497,7 @@ def test_slow_clients_are_kicked(make_reader: Make) -> None:
 # Definitions
 
 
-def test_files_are_read_again(make_reader: Make, tmp_path: Path) -> None:
+def test_files_are_read_again(make_reader, tmp_path):
     """A changed file holds for the next client; one that is broken changes nothing."""
     path = tmp_path / "dictionary.json"
     path.write_text('["a.b.c"]')
@@ -528,13 +526,13 @@ def test_files_are_read_again(make_reader: Make, tmp_path: Path) -> None:
     assert told() == {"n.e.w": 1}
 
 
-def test_mistakes_are_found_at_the_start(make_reader: Make) -> None:
+def test_mistakes_are_found_at_the_start(make_reader):
     """Definitions that can not be used prevent the listener."""
     with pytest.raises(ValueError, match=r"options\.routes"):
         make_reader(routes=["a", "a"])
 
 
-def test_many_are_ticked_in_turns(make_reader: Make, pomelo: Any) -> None:
+def test_many_are_ticked_in_turns(make_reader, pomelo):
     """Others are served between two parts of a tick; everybody gets one heartbeat."""
     reader = make_reader(heartbeat=3)
     clients = [reader.connect() for _ in range(600)]
@@ -553,7 +551,7 @@ def test_many_are_ticked_in_turns(make_reader: Make, pomelo: Any) -> None:
     assert {one.sent for one, _ in clients} == {HEARTBEAT}
 
 
-def test_clients_of_one_kind_share_what_is_kept(make_reader: Make, pomelo: Any) -> None:
+def test_clients_of_one_kind_share_what_is_kept(make_reader, pomelo):
     """… with each of their events, and nobody else has it."""
     reader = make_reader()
     origins = []

@@ -23,7 +23,7 @@ def service(data_dir: Path, *outboxes: dict[str, Any] | None) -> PomeloService:
     return found
 
 
-def test_listeners_that_share_an_outbox(tmp_path: Path) -> None:
+def test_listeners_that_share_an_outbox(tmp_path):
     """… have one: its files are pushed once, and its names are noted in one place."""
     (tmp_path / "same").symlink_to("outbox", target_is_directory=True)
     one, other = {"directory": "outbox"}, {"directory": "other"}
@@ -31,7 +31,7 @@ def test_listeners_that_share_an_outbox(tmp_path: Path) -> None:
     assert len(found._outboxes) == 2
 
 
-def test_listeners_that_share_it_and_disagree(tmp_path: Path) -> None:
+def test_listeners_that_share_it_and_disagree(tmp_path):
     """… are told so: it is unclear which of them is meant."""
     with pytest.raises(Unusable, match=r"outbox: another listener has outbox with"):
         service(
@@ -40,7 +40,7 @@ def test_listeners_that_share_it_and_disagree(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("inside", ["outbox/team", "link"])
-def test_an_outbox_inside_another(tmp_path: Path, inside: str) -> None:
+def test_an_outbox_inside_another(tmp_path, inside):
     """Both would take its files: the gateway does not start, a link or not."""
     (tmp_path / "outbox" / "team").mkdir(parents=True)
     (tmp_path / "link").symlink_to("outbox/team", target_is_directory=True)
@@ -49,7 +49,7 @@ def test_an_outbox_inside_another(tmp_path: Path, inside: str) -> None:
             service(tmp_path, {"directory": first}, {"directory": second})
 
 
-def test_what_is_wrong_is_told(tmp_path: Path) -> None:
+def test_what_is_wrong_is_told(tmp_path):
     """For the first sentence that is said of the gateway."""
     found = service(tmp_path, {"directory": "outbox"}, None)
     [section] = found.statistics()
@@ -68,7 +68,7 @@ def lobbies(data_dir: Path, *lobbies: dict[str, Any] | None) -> list[Any]:
     return [listener_of(protocol, data_dir, {"lobby": one}, {}) for one in lobbies]
 
 
-def test_listeners_are_in_one_lobby(tmp_path: Path) -> None:
+def test_listeners_are_in_one_lobby(tmp_path):
     """… or leave it out; another one is refused by its place."""
     one, other = {"gateways": ["unix:/a"]}, {"gateways": ["unix:/b"]}
     fine = dict(enumerate(lobbies(tmp_path, None, one, None, one)))
@@ -79,7 +79,7 @@ def test_listeners_are_in_one_lobby(tmp_path: Path) -> None:
     assert why.startswith("must be as in listeners[1], or absent")
 
 
-def test_a_reload_changes_the_lobby(tmp_path: Path) -> None:
+def test_a_reload_changes_the_lobby(tmp_path):
     """… at once; one that can not be leaves it as it was, and is told."""
     listeners = lobbies(tmp_path, {"gateways": ["unix:/a"]})
     found = protocol.service(lend(protocol, tmp_path, listeners))
@@ -98,7 +98,7 @@ def test_a_reload_changes_the_lobby(tmp_path: Path) -> None:
         protocol.service(lend(protocol, tmp_path, listeners))
 
 
-def test_the_table_of_statistics(tmp_path: Path) -> None:
+def test_the_table_of_statistics(tmp_path):
     """Each number has its own key and its own metric, and can be shown."""
     [section] = service(tmp_path, None).statistics()
     assert len(section.by_name) == len(section.values) == 19

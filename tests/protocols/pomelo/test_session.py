@@ -32,7 +32,7 @@ def _working(pomelo: Any, **changes: Any) -> Session:
 # The way in
 
 
-def test_handshake_ack_and_data_in_one_segment(pomelo: Any) -> None:
+def test_handshake_ack_and_data_in_one_segment(pomelo):
     """Packages count in their order; the original loses the second and the third."""
     found = pomelo.outcome([pomelo.hello() + wire.request(1, "a.b.c", b"{}")])
     assert found.handshake is not None
@@ -41,7 +41,7 @@ def test_handshake_ack_and_data_in_one_segment(pomelo: Any) -> None:
     assert found.responses == wire.response(1, _json())
 
 
-def test_the_first_heartbeat_is_ours(pomelo: Any) -> None:
+def test_the_first_heartbeat_is_ours(pomelo):
     """Right after the acknowledgement; not if there are none."""
     session = pomelo.session()
     reply = pomelo.outcome([pomelo.handshake()], session).sent
@@ -64,14 +64,14 @@ def test_the_first_heartbeat_is_ours(pomelo: Any) -> None:
         (wire.request(1, "a", b"{}"), "message before the handshake"),
     ],
 )
-def test_before_the_handshake(pomelo: Any, package: bytes, rule: str) -> None:
+def test_before_the_handshake(pomelo, package, rule):
     """A kick with a reason, where the original is silent until its timeout."""
     found = pomelo.outcome([package])
     assert rule in str(found.refusal)
     assert found.refusal.reply.startswith(b"\x05")
 
 
-def test_before_the_acknowledgement(pomelo: Any) -> None:
+def test_before_the_acknowledgement(pomelo):
     """A heartbeat is fine, a message is not."""
     session = pomelo.session()
     assert pomelo.outcome([pomelo.handshake(), HEARTBEAT], session).sent.endswith(
@@ -81,14 +81,14 @@ def test_before_the_acknowledgement(pomelo: Any) -> None:
     assert "before the handshake was acknowledged" in str(found.refusal)
 
 
-def test_a_second_handshake(pomelo: Any) -> None:
+def test_a_second_handshake(pomelo):
     """A client that lost its way is told so."""
     found = pomelo.outcome([pomelo.hello() + pomelo.handshake()])
     assert "second handshake" in str(found.refusal)
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"{}", b"null", b"[]"])
-def test_bad_handshakes(pomelo: Any, body: bytes) -> None:
+def test_bad_handshakes(pomelo, body):
     """500, and nothing behind it counts."""
     stream = wire.package(wire.HANDSHAKE, body) + ACK + wire.notify("a", b"{}")
     found = pomelo.outcome([stream])
@@ -96,7 +96,7 @@ def test_bad_handshakes(pomelo: Any, body: bytes) -> None:
     assert not found.events
 
 
-def test_bodies_where_none_belong(pomelo: Any) -> None:
+def test_bodies_where_none_belong(pomelo):
     """Acknowledgements and heartbeats with a body are what they are."""
     stream = pomelo.handshake() + wire.package(wire.ACK, b"x") + b"\x03\0\0\x02{}"
     found = pomelo.outcome([stream])
@@ -110,7 +110,7 @@ REQUEST = wire.request(1, "a", b"{}")
 @pytest.mark.parametrize(
     "stream", [REQUEST, REQUEST * 2, REQUEST * 200, wire.notify(MOVE, b"")]
 )
-def test_whole_messages_leave_nothing(pomelo: Any, stream: bytes) -> None:
+def test_whole_messages_leave_nothing(pomelo, stream):
     """A tuple says so: whoever counts what is held need not ask."""
     session = _working(pomelo)
     [ready] = steps = session.received(stream)
@@ -130,9 +130,7 @@ def test_whole_messages_leave_nothing(pomelo: Any, stream: bytes) -> None:
         (REQUEST * 1025, 1025),
     ],
 )
-def test_others_are_looked_at_one_by_one(
-    pomelo: Any, stream: bytes, count: int
-) -> None:
+def test_others_are_looked_at_one_by_one(pomelo, stream, count):
     """What came before a cause to refuse, or behind a part that was held, is taken."""
     session = _working(pomelo)
     assert not isinstance(session.received(stream), tuple)
@@ -145,13 +143,7 @@ def test_others_are_looked_at_one_by_one(
 
 @pytest.mark.parametrize(("count", "more"), [(9, b""), (999, b""), (999, b"\x04")])
 @pytest.mark.parametrize("route", [2, SAY])
-def test_messages_are_looked_for_once(
-    pomelo: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    route: int | str,
-    count: int,
-    more: bytes,
-) -> None:
+def test_messages_are_looked_for_once(pomelo, monkeypatch, route, count, more):
     """Without the kernel that is most of the work, whether each has something to do or
     not; of a few that end inside a message twice.
     """
@@ -169,7 +161,7 @@ def test_messages_are_looked_for_once(
     assert looks.count(0) == 1
 
 
-def test_every_heartbeat_is_answered(pomelo: Any) -> None:
+def test_every_heartbeat_is_answered(pomelo):
     """At once, between messages too."""
     stream = HEARTBEAT + wire.notify("a", b"1") + HEARTBEAT + wire.notify("a", b"2")
     found = pomelo.outcome([stream], _working(pomelo))
@@ -181,7 +173,7 @@ def test_every_heartbeat_is_answered(pomelo: Any) -> None:
 # Messages
 
 
-def test_what_lies_together_is_one_batch(pomelo: Any) -> None:
+def test_what_lies_together_is_one_batch(pomelo):
     """Requests and notifies of several routes, answered one by one."""
     stream = b"".join(
         (
@@ -202,7 +194,7 @@ def test_what_lies_together_is_one_batch(pomelo: Any) -> None:
     assert found.responses == wire.response(5, _json()) + wire.response(300, _json())
 
 
-def test_id_zero_is_a_notify(pomelo: Any) -> None:
+def test_id_zero_is_a_notify(pomelo):
     """It is stored as one and not answered, as by the original."""
     found = pomelo.outcome([wire.request(0, "a", b"{}")], _working(pomelo))
     assert found.events[0][:2] == ("notify", 0)
@@ -210,7 +202,7 @@ def test_id_zero_is_a_notify(pomelo: Any) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 127, 128, 2**31 - 1, 2**31, 2**32 - 1])
-def test_every_id_is_answered(pomelo: Any, number: int) -> None:
+def test_every_id_is_answered(pomelo, number):
     """2^31 too, which keeps the original busy for ever."""
     found = pomelo.outcome([wire.request(number, "a", b"{}")], _working(pomelo))
     assert found.events[0][1] == number
@@ -218,7 +210,7 @@ def test_every_id_is_answered(pomelo: Any, number: int) -> None:
     assert (message.id, message.body) == (number, _json())
 
 
-def test_the_same_id_twice(pomelo: Any) -> None:
+def test_the_same_id_twice(pomelo):
     """Two events, two responses: ids wrap in some clients."""
     found = pomelo.outcome([wire.request(7, "a", b"{}") * 2], _working(pomelo))
     assert len(found.events) == 2
@@ -237,14 +229,14 @@ def test_the_same_id_twice(pomelo: Any) -> None:
         (b"\x00\x01", "invalid-json"),
     ],
 )
-def test_bodies_are_stored_as_sent(pomelo: Any, body: bytes, flaw: str | None) -> None:
+def test_bodies_are_stored_as_sent(pomelo, body, flaw):
     """Whatever they are, with a flaw if they are no object, and answered 200."""
     found = pomelo.outcome([wire.request(1, "a", body)], _working(pomelo))
     assert found.events == [("request", 1, "a", body, flaw, "application/json")]
     assert found.responses == wire.response(1, _json())
 
 
-def test_bodies_of_browsers(pomelo: Any) -> None:
+def test_bodies_of_browsers(pomelo):
     """Surrogate halves become the character; nothing else changes."""
     sent = b'{ "a":"\xed\xa0\xbd\xed\xb8\x80" }'
     found = pomelo.outcome([wire.notify("a", sent)], _working(pomelo))
@@ -254,14 +246,14 @@ def test_bodies_of_browsers(pomelo: Any) -> None:
 @pytest.mark.parametrize(
     "route", ["", "nodots", "a.b", "a.b.c.d", ".constructor", "你好"]
 )
-def test_any_route(pomelo: Any, route: str) -> None:
+def test_any_route(pomelo, route):
     """A route is a channel; it needs no shape, and reaches no prototype."""
     found = pomelo.outcome([wire.request(1, route, b"{}")], _working(pomelo))
     assert found.events[0][2] == route
     assert found.responses == wire.response(1, _json())
 
 
-def test_routes_of_browsers(pomelo: Any) -> None:
+def test_routes_of_browsers(pomelo):
     """Surrogate halves in a route are a character as well; other bytes are refused."""
     stream = wire.package(4, b"\x02\x06\xed\xa0\xbd\xed\xb8\x80{}")
     found = pomelo.outcome([stream], _working(pomelo))
@@ -273,7 +265,7 @@ def test_routes_of_browsers(pomelo: Any) -> None:
 # The dictionary
 
 
-def test_codes(pomelo: Any) -> None:
+def test_codes(pomelo):
     """A code is a route; so is the route, of a client that does not compress."""
     session = _working(pomelo, definitions=pomelo.definitions)
     stream = wire.request(1, 2, b"{}") + wire.notify(SAY, b"{}") + wire.notify(2, b"{}")
@@ -283,7 +275,7 @@ def test_codes(pomelo: Any) -> None:
 
 
 @pytest.mark.parametrize("code", [0, 3, 65535])
-def test_unknown_codes(pomelo: Any, code: int) -> None:
+def test_unknown_codes(pomelo, code):
     """A kick says so; what came before it is stored."""
     session = _working(pomelo, definitions=pomelo.definitions)
     stream = wire.request(1, 2, b"{}") + wire.request(2, code, b"{}")
@@ -293,7 +285,7 @@ def test_unknown_codes(pomelo: Any, code: int) -> None:
     assert found.responses == wire.response(1, _json())
 
 
-def test_codes_that_were_never_told(pomelo: Any) -> None:
+def test_codes_that_were_never_told(pomelo):
     """Without a dictionary every code is unknown."""
     found = pomelo.outcome([wire.notify(1, b"{}")], _working(pomelo))
     assert "route code 1" in str(found.refusal)
@@ -302,7 +294,7 @@ def test_codes_that_were_never_told(pomelo: Any) -> None:
 # Protobuf
 
 
-def test_protobuf(pomelo: Any) -> None:
+def test_protobuf(pomelo):
     """Bodies of defined routes become JSON, between others that stay as they are."""
     session = _working(pomelo, definitions=pomelo.definitions)
     body = bytes.fromhex("0a0408021003 1202c3bc 180201ac02")
@@ -330,7 +322,7 @@ def test_protobuf(pomelo: Any) -> None:
 @pytest.mark.parametrize(
     "body", [b"{}", b'{"to":1}', b"\x78\x01", b"\x0a", b"\x0a\x04\x08"]
 )
-def test_undecodable_protobuf(pomelo: Any, body: bytes) -> None:
+def test_undecodable_protobuf(pomelo, body):
     """JSON where protobuf was agreed on, an unknown tag, half a message: kept, raw."""
     session = _working(pomelo, definitions=pomelo.definitions)
     stream = wire.notify(SAY, b"{}") + wire.request(1, MOVE, body)
@@ -341,7 +333,7 @@ def test_undecodable_protobuf(pomelo: Any, body: bytes) -> None:
     assert found.responses == wire.response(1, bytes.fromhex("08c801"))
 
 
-def test_who_was_told_no_protos_sends_json(pomelo: Any) -> None:
+def test_who_was_told_no_protos_sends_json(pomelo):
     """pitaya's clients, on the same routes."""
     session = pomelo.session(definitions=pomelo.definitions)
     sys = {"platform": "mac", "libVersion": "1"}
@@ -358,7 +350,7 @@ def _zipped(package: bytes) -> bytes:
     return package[:4] + bytes((package[4] | 0x10,)) + package[5:]
 
 
-def test_compressed_bodies(pomelo: Any) -> None:
+def test_compressed_bodies(pomelo):
     """zlib and gzip, as pitaya's clients send; plain JSON with that bit is JSON."""
     gzip = zlib.compressobj(wbits=31)
     bodies = [
@@ -380,7 +372,7 @@ def test_compressed_bodies(pomelo: Any) -> None:
         assert found.responses == wire.response(1, _json())
 
 
-def test_a_bit_that_is_not_so_holds_nothing() -> None:
+def test_a_bit_that_is_not_so_holds_nothing():
     """A message that only says it is compressed is taken whole, as any other is."""
     package = _zipped(wire.notify("b", b"x" * 60_000))
     decoder = wire.Decoder(1 << 20, 1 << 10)
@@ -391,7 +383,7 @@ def test_a_bit_that_is_not_so_holds_nothing() -> None:
     assert decoder.take() is None
 
 
-def test_compressed_protobuf_by_code(pomelo: Any) -> None:
+def test_compressed_protobuf_by_code(pomelo):
     """The bit goes with codes and definitions as well."""
     session = _working(pomelo, definitions=pomelo.definitions)
     body = zlib.compress(bytes.fromhex("0a0408021003"))
@@ -402,7 +394,7 @@ def test_compressed_protobuf_by_code(pomelo: Any) -> None:
     assert found.events[0][2:5] == (SAY, b"{}", None)
 
 
-def test_bad_compression(pomelo: Any) -> None:
+def test_bad_compression(pomelo):
     """Kept raw, with a flaw; a bomb is refused, having been inflated to the limit."""
     for body in (zlib.compress(b"{}")[:-1], b"\x78\x9cxxxx"):
         found = pomelo.outcome([_zipped(wire.notify("a", body))], _working(pomelo))
@@ -421,7 +413,7 @@ def test_bad_compression(pomelo: Any) -> None:
 @pytest.mark.parametrize(
     "message", ["", "00", "0080", "0001", "020561", "0401", "060161", "0e", "420161"]
 )
-def test_bad_messages(pomelo: Any, message: str) -> None:
+def test_bad_messages(pomelo, message):
     """A kick with a reason; what came before is stored, what comes behind is not."""
     bad = wire.package(wire.DATA, bytes.fromhex(message))
     good = wire.request(1, "a", b"{}")
@@ -430,13 +422,13 @@ def test_bad_messages(pomelo: Any, message: str) -> None:
     assert found.refusal.reply == wire.kick(found.refusal.rule)
 
 
-def test_a_farewell_is_no_refusal(pomelo: Any) -> None:
+def test_a_farewell_is_no_refusal(pomelo):
     """A client may say that it goes."""
     found = pomelo.outcome([wire.kick("bye")], _working(pomelo))
     assert found.refusal is None
 
 
-def test_sizes(pomelo: Any) -> None:
+def test_sizes(pomelo):
     """Above the limit a message is refused from its head."""
     session = _working(pomelo, message_bytes=100)
     found = pomelo.outcome([b"\x04\x00\x00\x65"], session)
@@ -450,7 +442,7 @@ def _ticks(session: Session, ticks: int, *, paused: bool = False) -> list[bool]:
     return [session.tick(paused=paused) for _ in range(ticks)]
 
 
-def test_cut_off_at_twice_the_interval(pomelo: Any) -> None:
+def test_cut_off_at_twice_the_interval(pomelo):
     """Silence for two intervals, counted in ticks; one more is needed for what came
     just before the first.
     """
@@ -462,7 +454,7 @@ def test_cut_off_at_twice_the_interval(pomelo: Any) -> None:
 
 
 @pytest.mark.parametrize("package", [HEARTBEAT, wire.notify("a", b"{}"), b"\x04"])
-def test_anything_is_a_sign_of_life(pomelo: Any, package: bytes) -> None:
+def test_anything_is_a_sign_of_life(pomelo, package):
     """Data counts, as it does not with the original."""
     session = _working(pomelo)
     _ticks(session, 2 * TICKS)
@@ -470,21 +462,21 @@ def test_anything_is_a_sign_of_life(pomelo: Any, package: bytes) -> None:
     _ticks(session, 2 * TICKS)
 
 
-def test_a_quiet_server_speaks(pomelo: Any) -> None:
+def test_a_quiet_server_speaks(pomelo):
     """A client that was told nothing for more than an interval gets a heartbeat."""
     session = _working(pomelo)
     session.spoke = True
     assert _ticks(session, 7) == [False] * 5 + [True, False]
 
 
-def test_while_we_do_not_read(pomelo: Any) -> None:
+def test_while_we_do_not_read(pomelo):
     """Nobody is cut off for what we did not read; heartbeats go on."""
     session = _working(pomelo)
     assert any(_ticks(session, 50, paused=True))
     assert pomelo.session(patience=1).tick(paused=True) is False
 
 
-def test_who_answers_our_answers_comes_to_rest(pomelo: Any) -> None:
+def test_who_answers_our_answers_comes_to_rest(pomelo):
     """As pypomelo does: an hour of that is far from too many packages."""
     session = _working(pomelo)
     for _ in range(3600 * TICKS // 3):
@@ -497,12 +489,12 @@ def test_who_answers_our_answers_comes_to_rest(pomelo: Any) -> None:
     assert not session.tick(paused=False)
 
 
-def test_no_heartbeats(pomelo: Any) -> None:
+def test_no_heartbeats(pomelo):
     """Without an interval a client may be silent for ever."""
     assert not any(_ticks(_working(pomelo, heartbeat=0), 100))
 
 
-def test_patience(pomelo: Any) -> None:
+def test_patience(pomelo):
     """A client that does not get to work is sent away, whatever it says."""
     session = pomelo.session(patience=3)
     pomelo.outcome([pomelo.handshake()], session)
@@ -516,7 +508,7 @@ def test_patience(pomelo: Any) -> None:
 
 @settings(deadline=None)
 @given(st.data())
-def test_any_slicing(pomelo: Any, strategies: Any, data: st.DataObject) -> None:
+def test_any_slicing(pomelo, strategies, data):
     """The slicing decides what is one batch, and nothing else."""
     pieces = data.draw(strategies.sliced(strategies.streams))
     use = data.draw(st.booleans())
@@ -530,7 +522,7 @@ def test_any_slicing(pomelo: Any, strategies: Any, data: st.DataObject) -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.binary(max_size=50), max_size=5), st.booleans())
-def test_garbage(pomelo: Any, pieces: list[bytes], greet: bool) -> None:
+def test_garbage(pomelo, pieces, greet):
     """Nothing but batches and refusals comes of any bytes."""
     start = [pomelo.hello()] if greet else []
     found = pomelo.outcome(start + pieces, pomelo.session(pomelo.definitions))
@@ -539,7 +531,7 @@ def test_garbage(pomelo: Any, pieces: list[bytes], greet: bool) -> None:
 
 @settings(deadline=None)
 @given(st.binary(min_size=1, max_size=40), st.integers(0, 255))
-def test_garbage_in_messages(pomelo: Any, body: bytes, flag: int) -> None:
+def test_garbage_in_messages(pomelo, body, flag):
     """… nor of any message."""
     session = _working(pomelo, definitions=pomelo.definitions)
     pomelo.outcome([wire.package(wire.DATA, bytes((flag,)) + body)], session)

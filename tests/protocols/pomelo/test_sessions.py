@@ -32,7 +32,7 @@ def told(reader: Any) -> list[tuple[str, dict[str, Any]]]:
 # Events
 
 
-def test_opening_binding_and_closing(make_reader: Make) -> None:
+def test_opening_binding_and_closing(make_reader):
     """… are stored in the order of the connection, with its attributes."""
     reader = make_reader(session_events=True)
     reader.greet(user={"uid": "alice"})
@@ -54,7 +54,7 @@ def test_opening_binding_and_closing(make_reader: Make) -> None:
     assert reader.connection.counted == 4
 
 
-def test_a_session_that_names_nobody(make_reader: Make) -> None:
+def test_a_session_that_names_nobody(make_reader):
     """It opens and closes; one that never finishes its handshake does neither."""
     reader = make_reader(session_events=True)
     reader.greet()
@@ -74,7 +74,7 @@ def test_a_session_that_names_nobody(make_reader: Make) -> None:
         (lambda reader: reader.deliver(b"\x09"), "not Pomelo: package of type 9"),
     ],
 )
-def test_why_a_session_closed(make_reader: Make, end: Any, reason: str) -> None:
+def test_why_a_session_closed(make_reader, end, reason):
     """… is in its event, which is there once."""
     reader = make_reader(session_events=True)
     reader.greet()
@@ -84,7 +84,7 @@ def test_why_a_session_closed(make_reader: Make, end: Any, reason: str) -> None:
     assert closed["reason"] == reason
 
 
-def test_closing_while_the_journal_is_full(make_reader: Make) -> None:
+def test_closing_while_the_journal_is_full(make_reader):
     """It waits for room, and is not lost; at the end of the daemon it waits no more."""
     reader = make_reader(session_events=True)
     reader.greet()
@@ -101,7 +101,7 @@ def test_closing_while_the_journal_is_full(make_reader: Make) -> None:
     assert len(told(reader)) == 4
 
 
-def test_an_event_that_can_not_be_stored(make_reader: Make) -> None:
+def test_an_event_that_can_not_be_stored(make_reader):
     """… is reported; the client is not bothered."""
     reader = make_reader(session_events=True)
     reader.greet()
@@ -110,7 +110,7 @@ def test_an_event_that_can_not_be_stored(make_reader: Make) -> None:
     assert not reader.connection.closed
 
 
-def test_without_events(make_reader: Make) -> None:
+def test_without_events(make_reader):
     """`options.session_events: false` stores none."""
     reader = make_reader(session_events=False)
     reader.greet()
@@ -121,7 +121,7 @@ def test_without_events(make_reader: Make) -> None:
 # Whose uid it is
 
 
-def test_a_uid_that_is_only_claimed(make_reader: Make) -> None:
+def test_a_uid_that_is_only_claimed(make_reader):
     """Without any authentication pushes to it, as uid or attribute, do not reach it."""
     reader = make_reader(trust_uid=False)
     reader.greet(user={"uid": "alice"})
@@ -135,7 +135,7 @@ def test_a_uid_that_is_only_claimed(make_reader: Make) -> None:
 
 
 @pytest.mark.parametrize("options", [{"trust_uid": True}, {"token": "t0k"}])
-def test_a_uid_that_is_good_enough(make_reader: Make, options: Any) -> None:
+def test_a_uid_that_is_good_enough(make_reader, options):
     """An option says so, or the client knows the token; it is no proof either way."""
     reader = make_reader(**{"trust_uid": False} | options)
     reader.greet(user={"uid": "alice", "token": "t0k"})
@@ -143,7 +143,7 @@ def test_a_uid_that_is_good_enough(make_reader: Make, options: Any) -> None:
     assert reader.connection.origin.attributes["uid_unproven"] == "true"
 
 
-def test_two_clients_with_one_uid(make_reader: Make) -> None:
+def test_two_clients_with_one_uid(make_reader):
     """Who only claims it is not reached, who proved it is; both can be kicked by it."""
     reader = make_reader(trust_uid=False)
     reader.greet(user={"uid": "alice"})
@@ -161,7 +161,7 @@ def test_two_clients_with_one_uid(make_reader: Make) -> None:
 # Tokens that expire
 
 
-def test_a_token_expires(make_reader: Make) -> None:
+def test_a_token_expires(make_reader):
     """Its connection is asked to leave, its requests answered."""
     reader = make_reader(heartbeat=1)
     reader.listener.wall_clock = lambda: now
@@ -213,7 +213,7 @@ def crowd(make_reader: Make, pomelo: Any) -> Any:
     return reader
 
 
-def test_who_is_connected(crowd: Any) -> None:
+def test_who_is_connected(crowd):
     """In the order in which they came, with what is fixed, and what helps."""
     code, found = Admin(crowd).sessions()
     assert code == 200
@@ -230,7 +230,7 @@ def test_who_is_connected(crowd: Any) -> None:
     assert sinces == sorted(sinces)
 
 
-def test_pages_and_filters(crowd: Any) -> None:
+def test_pages_and_filters(crowd):
     """A page goes on behind the last, though sessions come and go between."""
     admin = Admin(crowd)
     seen, after = [], "0"
@@ -256,14 +256,14 @@ def test_pages_and_filters(crowd: Any) -> None:
         ({"after": "x"}, "after: must be a number"),
     ],
 )
-def test_a_query_that_means_nothing(crowd: Any, query: Any, why: str) -> None:
+def test_a_query_that_means_nothing(crowd, query, why):
     """400, with a sentence."""
     code, found = Admin(crowd).sessions(**query)
     assert code == 400
     assert why in found["error"]
 
 
-def test_kicks(crowd: Any) -> None:
+def test_kicks(crowd):
     """By session or by uid, with a reason that the client hears."""
     admin = Admin(crowd)
     [one] = admin.sessions(limit="1")[1]["sessions"]
@@ -287,7 +287,7 @@ def test_kicks(crowd: Any) -> None:
         ({"uid": []}, "no kick"),
     ],
 )
-def test_a_kick_without_an_addressee(crowd: Any, asked: Any, why: str) -> None:
+def test_a_kick_without_an_addressee(crowd, asked, why):
     """… or that is none kicks nobody."""
     code, found = Admin(crowd).kick(**asked)
     assert code == 400

@@ -47,7 +47,7 @@ def guilds(make_reader: Make, pomelo: Any, tmp_path: Path) -> Guilds:
     return Guilds(make_reader, pomelo, tmp_path / "guilds.json")
 
 
-def test_who_comes_is_in_his_groups(guilds: Guilds) -> None:
+def test_who_comes_is_in_his_groups(guilds):
     """All of his sessions, and again when he comes back."""
     first = guilds.come("alice")
     for uid in ("alice", "bob", 7, "eve"):
@@ -61,16 +61,14 @@ def test_who_comes_is_in_his_groups(guilds: Guilds) -> None:
     assert sorted(map(str, guilds.members()["reds"])) == sorted(map(str, both["reds"]))
 
 
-def test_who_only_claims_to_be_somebody(
-    make_reader: Make, pomelo: Any, tmp_path: Path
-) -> None:
+def test_who_only_claims_to_be_somebody(make_reader, pomelo, tmp_path):
     """… is in none of his groups."""
     guilds = Guilds(make_reader, pomelo, tmp_path / "guilds.json", trust_uid=False)
     guilds.come("alice")
     assert guilds.members() == {}
 
 
-def test_a_file_that_changes(guilds: Guilds) -> None:
+def test_a_file_that_changes(guilds):
     """Who is connected is moved; what somebody joined by himself stays; who is about to
     go is put nowhere.
     """
@@ -92,7 +90,7 @@ def test_a_file_that_changes(guilds: Guilds) -> None:
     }
 
 
-def test_a_file_that_breaks(guilds: Guilds) -> None:
+def test_a_file_that_breaks(guilds):
     """It is told, what was read stays, and definitions are read all the same."""
     guilds.come("bob")
     listener = guilds.reader.listener
@@ -119,7 +117,7 @@ def test_a_file_that_breaks(guilds: Guilds) -> None:
         ({f"g{n}": ["alice"] for n in range(257)}, "'alice' is in 257, limit 256"),
     ],
 )
-def test_what_is_no_group(option: Any, why: str) -> None:
+def test_what_is_no_group(option, why):
     """The error names the option, and what is wrong."""
     with pytest.raises(Unusable, match=r"options\.groups: ") as caught:
         standing(option)

@@ -7,7 +7,6 @@ Pomelo's echo handlers answered with bodies of their own, the gateway answers wi
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from gateway.protocols.pomelo.routes import load
 from gateway.protocols.pomelo.session import HEARTBEAT
@@ -58,7 +57,7 @@ SAID = """
 """
 
 
-def test_what_its_client_said(pomelo: Any) -> None:
+def test_what_its_client_said(pomelo):
     """Every message is the event that it meant, and every request is answered."""
     session = pomelo.session(load(ROUTES, CLIENT_PROTOS, SERVER_PROTOS))
     greeted = pomelo.outcome([bytes.fromhex(HELLO)], session)
@@ -84,7 +83,7 @@ def test_what_its_client_said(pomelo: Any) -> None:
     )  # fmt: skip
 
 
-def test_what_it_pushed(pomelo: Any) -> None:
+def test_what_it_pushed(pomelo):
     """With a code, as JSON and as protobuf."""
     session = pomelo.session(load(ROUTES, CLIENT_PROTOS, SERVER_PROTOS))
     pomelo.outcome([bytes.fromhex(HELLO)], session)

@@ -11,7 +11,6 @@ import pytest
 
 from gateway.protocols.pomelo import events, wire
 from gateway.protocols.pomelo.session import HEARTBEAT
-from making import Make
 
 KiB, MiB = 1 << 10, 1 << 20
 
@@ -61,9 +60,7 @@ class Inflater:
 
 
 @pytest.mark.parametrize("size", [KiB, 64 * KiB, MiB, 8 * MiB])
-def test_compressed_bodies(
-    make_reader: Make, monkeypatch: pytest.MonkeyPatch, size: int
-) -> None:
+def test_compressed_bodies(make_reader, monkeypatch, size):
     """They are stored as they came, and inflated a MiB in a turn at most."""
     reader = make_reader(message_bytes=16 * MiB - 1, unacknowledged_bytes=1 << 30)
     reader.greet()
@@ -90,7 +87,7 @@ def test_compressed_bodies(
         assert rows.size(0) == size + 8
 
 
-def test_small_messages(make_reader: Make) -> None:
+def test_small_messages(make_reader):
     """A chunk of them is several turns, and nothing of it is lost or disordered."""
     reader = make_reader(unacknowledged_bytes=1 << 30)
     reader.greet()
@@ -109,7 +106,7 @@ def test_small_messages(make_reader: Make) -> None:
     assert bodies == b"1" * 1000 + b"2" * 30_000 + b"3"
 
 
-def test_so_many_answers_are_owed_to_one_connection(make_reader: Make) -> None:
+def test_so_many_answers_are_owed_to_one_connection(make_reader):
     """All that are due together are written in one go, and others wait for that."""
     reader = make_reader(unacknowledged_bytes=32 * MiB)
     reader.greet()
@@ -122,7 +119,7 @@ def test_so_many_answers_are_owed_to_one_connection(make_reader: Make) -> None:
     assert not reader.connection.paused
 
 
-def test_a_turn_ends_where_the_limit_is(make_reader: Make) -> None:
+def test_a_turn_ends_where_the_limit_is(make_reader):
     """What is unacknowledged is looked at after every batch; the rest waits."""
     reader = make_reader(unacknowledged_bytes=256 * KiB)
     reader.greet()
@@ -137,7 +134,7 @@ def test_a_turn_ends_where_the_limit_is(make_reader: Make) -> None:
     assert not reader.connection.paused
 
 
-def test_heartbeats(make_reader: Make) -> None:
+def test_heartbeats(make_reader):
     """So many in an interval, and no more; a client at work never gets there."""
     reader = make_reader(control_packages=100)
     reader.greet()
@@ -153,7 +150,7 @@ def test_heartbeats(make_reader: Make) -> None:
     assert reader.sent.count(HEARTBEAT) <= 100
 
 
-def test_heartbeats_that_were_not_read(make_reader: Make) -> None:
+def test_heartbeats_that_were_not_read(make_reader):
     """Those of a client that was paused for long come all at once."""
     reader = make_reader(control_packages=16)
     reader.greet()
@@ -170,7 +167,7 @@ def test_heartbeats_that_were_not_read(make_reader: Make) -> None:
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_protobuf(make_reader: Make, *, compressed: bool) -> None:
+def test_protobuf(make_reader, *, compressed):
     """Its JSON is longer; the journal is not, by much."""
     name = "aNameThatIsMuchLongerThanItsValue" * 3
     protos = {"r": {f"repeated uInt32 {name}": 1, f"optional uInt32 {name}2": 2}}

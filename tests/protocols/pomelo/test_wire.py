@@ -16,8 +16,6 @@ from gateway.sdk.varint import varint
 
 pytestmark = pytest.mark.usefixtures("each_way")
 
-Vectors = Callable[[str], list[dict[str, Any]]]
-
 
 def _decoder(*, data_bytes: int = 1 << 20) -> wire.Decoder:
     decoder = wire.Decoder(data_bytes, 4096)
@@ -48,14 +46,14 @@ def _refused(stream: bytes) -> Refusal:
     return caught.value
 
 
-def test_package_heads(vectors: Vectors) -> None:
+def test_package_heads(vectors):
     """Packages of all types and sizes are those of pomelo-protocol."""
     for vector in vectors("packages"):
         made = wire.package(vector["type"], b"a" * vector["size"])
         assert made[:4].hex() == vector["head"]
 
 
-def test_messages_to_bytes(vectors: Vectors) -> None:
+def test_messages_to_bytes(vectors):
     """Messages are those of pomelo-protocol: ids, routes, codes, without bodies."""
     make: dict[str, Callable[..., bytes]] = {
         "request": lambda v, body: wire.request(v["id"], v["route"], body),
@@ -70,7 +68,7 @@ def test_messages_to_bytes(vectors: Vectors) -> None:
         assert made[4:].hex() == vector["hex"]
 
 
-def test_messages_from_clients(vectors: Vectors) -> None:
+def test_messages_from_clients(vectors):
     """… and are read as they were meant, by the server."""
     for vector in vectors("messages"):
         package = wire.package(wire.DATA, bytes.fromhex(vector["hex"]))
@@ -83,7 +81,7 @@ def test_messages_from_clients(vectors: Vectors) -> None:
             assert f"{vector['kind']} from a client" in _refused(package).rule
 
 
-def test_messages_from_servers(vectors: Vectors) -> None:
+def test_messages_from_servers(vectors):
     """… and by the client."""
     for vector in vectors("messages"):
         found = bytes.fromhex(vector["hex"])
@@ -100,7 +98,7 @@ def test_messages_from_servers(vectors: Vectors) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2**31 - 1, 2**31, 2**32 - 1])
-def test_every_id_of_32_bits(number: int) -> None:
+def test_every_id_of_32_bits(number):
     """Ids that keep the original busy for ever are read like any other."""
     assert _messages(wire.request(number, "a", b"{}")) == [(number, b"a", b"{}")]
     assert wire.message(wire.response(number, b"{}")[4:]).id == number
@@ -109,7 +107,7 @@ def test_every_id_of_32_bits(number: int) -> None:
 @pytest.mark.parametrize(
     ("number", "meant"), [("80808000", 0), ("808100", 128), ("ff80808000", 127)]
 )
-def test_ids_longer_than_they_need_be(number: str, meant: int) -> None:
+def test_ids_longer_than_they_need_be(number, meant):
     """An id may have idle groups, up to five bytes."""
     body = bytes.fromhex(f"00{number}0161")
     assert _messages(wire.package(wire.DATA, body)) == [(meant, b"a", b"")]
@@ -125,7 +123,7 @@ def test_ids_longer_than_they_need_be(number: str, meant: int) -> None:
         ("8f80808000", 15 << 28),
     ],
 )
-def test_ids_with_the_high_group_first(octets: str, number: int) -> None:
+def test_ids_with_the_high_group_first(octets, number):
     """What ends in an empty group is such an id; it is answered and repeated as it came."""
     body = bytes.fromhex(f"00{octets}0161")
     found = wire.HIGH_FIRST + number
@@ -136,7 +134,7 @@ def test_ids_with_the_high_group_first(octets: str, number: int) -> None:
     assert wire.message(answer).id == found
 
 
-def test_ids_of_clients_with_the_high_group_first_are_told_apart() -> None:
+def test_ids_of_clients_with_the_high_group_first_are_told_apart():
     """No two of such a client's ids are one number here, and each has its own octets."""
     seen = {}
     for number in range(1, 70_000):
@@ -170,7 +168,7 @@ def test_ids_of_clients_with_the_high_group_first_are_told_apart() -> None:
         ("c20161", "unknown flag bits 0xc0"),
     ],
 )
-def test_bad_messages(message: str, rule: str) -> None:
+def test_bad_messages(message, rule):
     """Each is refused with its reason, which the kick tells the client as well."""
     found = wire.package(wire.DATA, bytes.fromhex(message))
     why = _refused(found)
@@ -187,12 +185,12 @@ def test_bad_messages(message: str, rule: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [0, 6, 0x16, 0x47, 0xFF])
-def test_unknown_package_types(kind: int) -> None:
+def test_unknown_package_types(kind):
     """The first byte is enough to know that this is not Pomelo."""
     assert f"package of type {kind}" in _refused(bytes((kind,))).rule
 
 
-def test_sizes_are_refused_from_the_head() -> None:
+def test_sizes_are_refused_from_the_head():
     """A size above the limit is refused before its first byte is there."""
     decoder = _decoder(data_bytes=100)
     assert len(_tokens(decoder, wire.notify("a", b"x" * 97))) == 1
@@ -205,13 +203,13 @@ def test_sizes_are_refused_from_the_head() -> None:
         _tokens(_decoder(), b"\x01\xff\xff\xff")
 
 
-def test_messages_before_their_time() -> None:
+def test_messages_before_their_time():
     """Until the handshake is over a message is refused from its head."""
     with pytest.raises(Refusal, match="before the handshake was acknowledged"):
         _tokens(wire.Decoder(100, 100), b"\x04\x00\x00\x10")
 
 
-def test_a_large_package_in_crumbs() -> None:
+def test_a_large_package_in_crumbs():
     """A package is put together once, and nothing is held after it."""
     decoder = _decoder()
     package = wire.notify("a", b"x" * 300_000)
@@ -223,7 +221,7 @@ def test_a_large_package_in_crumbs() -> None:
 
 @settings(deadline=None)
 @given(st.data())
-def test_any_slicing(strategies: Any, data: st.DataObject) -> None:
+def test_any_slicing(strategies, data):
     """However the network slices the stream, the same messages come out."""
     packages = data.draw(st.lists(strategies.packages, max_size=8))
     stream = b"".join(packages)
@@ -242,7 +240,7 @@ def test_any_slicing(strategies: Any, data: st.DataObject) -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.binary(max_size=60), max_size=6))
-def test_garbage(pieces: list[bytes]) -> None:
+def test_garbage(pieces):
     """Nothing but tokens and refusals comes of any bytes."""
     with contextlib.suppress(Refusal):
         for token in _tokens(_decoder(data_bytes=50), *pieces):
@@ -251,13 +249,13 @@ def test_garbage(pieces: list[bytes]) -> None:
 
 @settings(deadline=None)
 @given(st.binary(max_size=40))
-def test_garbage_from_servers(body: bytes) -> None:
+def test_garbage_from_servers(body):
     """A client gets a message or a ValueError."""
     with contextlib.suppress(ValueError):
         wire.message(body)
 
 
-def test_text_of_browsers() -> None:
+def test_text_of_browsers():
     """Halves of surrogate pairs, each encoded for itself, become the character."""
     assert text.text("a😀ü".encode()) == "a😀ü"
     assert text.text(b"a\xed\xa0\xbd\xed\xb8\x80\xc3\xbc") == "a😀ü"
@@ -266,7 +264,7 @@ def test_text_of_browsers() -> None:
             text.text(broken)
 
 
-def test_ascii() -> None:
+def test_ascii():
     """JSON for clients is ASCII, and otherwise as it was."""
     found = '{ "a": 1.0, "b":"ü😀\\n" }'
     assert text.ascii_text(found.encode()) == (
@@ -275,7 +273,7 @@ def test_ascii() -> None:
     assert text.ascii_json({"ü": 1}) == b'{"\\u00fc":1}'
 
 
-def test_what_does_not_fit() -> None:
+def test_what_does_not_fit():
     """No package is made that could not be read."""
     with pytest.raises(ValueError, match="255 at most"):
         wire.push("x" * 256, b"{}")

@@ -25,7 +25,6 @@ from .places import Places
 
 W, X = b"w" * 16, b"x" * 16
 """Two writers."""
-Block = Make[bytes]
 
 
 def block(*events: bytes) -> bytes:

@@ -6,7 +6,6 @@ Numbers in the names are those of the list of behaviours in docs/pravega.md.
 from __future__ import annotations
 
 import struct
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -39,14 +38,13 @@ from gateway.protocols.pravega.wire_segments import (
     SegmentRead,
     SegmentSealed,
 )
-from making import Make
 
 from .blocks import bare, blocked, content, padding, partial
-from .conftest import Block, W, X
+from .conftest import W, X
 
 
 @pytest.mark.parametrize("versions", [(17, 5), (15, 5), (99, 17), (5, 1)])
-def test_hello(store: Any, versions: tuple[int, int]) -> None:
+def test_hello(store, versions):
     """We say 17 to 5 to whoever shares a version with us."""
     peer = store.peer(hello=False)
     peer.send(Hello(*versions))
@@ -55,7 +53,7 @@ def test_hello(store: Any, versions: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("versions", [(4, 1), (20, 18)])
-def test_hello_of_another_age(store: Any, versions: tuple[int, int]) -> None:
+def test_hello_of_another_age(store, versions):
     """Who shares none is told which, and closed."""
     peer = store.peer(hello=False)
     peer.send(Hello(*versions))
@@ -63,7 +61,7 @@ def test_hello_of_another_age(store: Any, versions: tuple[int, int]) -> None:
     assert "limit 5 to 17" in peer.refused
 
 
-def test_5_bad_frames_close(store: Any) -> None:
+def test_5_bad_frames_close(store):
     """An unknown type closes the connection, and nothing is said."""
     peer = store.peer()
     peer.connection.deliver(struct.pack(">ii", 6, 0))
@@ -71,7 +69,7 @@ def test_5_bad_frames_close(store: Any) -> None:
     assert peer.got == []
 
 
-def test_9_append_without_setup(store: Any, block: Block) -> None:
+def test_9_append_without_setup(store, block):
     """It closes the connection and stores nothing."""
     for messages in (
         [bare(block(b"a"), 1)],
@@ -84,7 +82,7 @@ def test_9_append_without_setup(store: Any, block: Block) -> None:
     assert store.rows == []
 
 
-def test_10_bare_end(store: Any, block: Block) -> None:
+def test_10_bare_end(store, block):
     """An end without a block carries everything (Rust and Python clients)."""
     peer = store.peer()
     assert peer.setup() == NEVER
@@ -94,7 +92,7 @@ def test_10_bare_end(store: Any, block: Block) -> None:
     assert store.rows == [("s", b"hello"), ("s", b""), ("s", b"world")]
 
 
-def test_11_end_for_another_writer(store: Any, block: Block) -> None:
+def test_11_end_for_another_writer(store, block):
     """It closes."""
     peer = store.peer()
     peer.setup()
@@ -104,7 +102,7 @@ def test_11_end_for_another_writer(store: Any, block: Block) -> None:
 
 
 @pytest.mark.parametrize("events", [0, -1])
-def test_12_no_events(store: Any, block: Block, events: int) -> None:
+def test_12_no_events(store, block, events):
     """Their number must be positive."""
     peer = store.peer()
     peer.setup()
@@ -112,7 +110,7 @@ def test_12_no_events(store: Any, block: Block, events: int) -> None:
     assert f"append of {events} events" in peer.refused
 
 
-def test_12_empty_data_is_acknowledged(store: Any) -> None:
+def test_12_empty_data_is_acknowledged(store):
     """An append of no bytes counts."""
     peer = store.peer()
     peer.setup()
@@ -120,7 +118,7 @@ def test_12_empty_data_is_acknowledged(store: Any) -> None:
     assert store.rows == []
 
 
-def test_13_numbers_go_forward(store: Any, block: Block) -> None:
+def test_13_numbers_go_forward(store, block):
     """A number below one that this connection sent closes it; so does a negative."""
     peer = store.peer()
     peer.setup()
@@ -135,7 +133,7 @@ def test_13_numbers_go_forward(store: Any, block: Block) -> None:
 
 
 @pytest.mark.parametrize("size", [-1, 10])
-def test_14_whole_events_are_in_the_block(store: Any, block: Block, size: int) -> None:
+def test_14_whole_events_are_in_the_block(store, block, size):
     """Their size is neither negative nor beyond the block."""
     peer = store.peer()
     peer.setup()
@@ -144,7 +142,7 @@ def test_14_whole_events_are_in_the_block(store: Any, block: Block, size: int) -
     assert store.rows == []
 
 
-def test_15_event_exactly_filling_the_block(store: Any, block: Block) -> None:
+def test_15_event_exactly_filling_the_block(store, block):
     """Java then sends a part with nothing of it missing, or no part at all."""
     peer = store.peer()
     peer.setup()
@@ -157,9 +155,7 @@ def test_15_event_exactly_filling_the_block(store: Any, block: Block) -> None:
 
 @settings(max_examples=60)
 @given(st.data())
-def test_16_blocks_cut_anywhere(
-    make_store: Make, block: Block, data: st.DataObject
-) -> None:
+def test_16_blocks_cut_anywhere(make_store, block, data):
     """Wherever a block's end cuts its last event, the event is whole again."""
     store = make_store()
     peer = store.peer()
@@ -172,7 +168,7 @@ def test_16_blocks_cut_anywhere(
     assert not peer.refused
 
 
-def test_17_event_larger_than_the_block(store: Any, block: Block) -> None:
+def test_17_event_larger_than_the_block(store, block):
     """A block may hold nothing but the beginning of one event."""
     peer = store.peer()
     peer.setup()
@@ -181,7 +177,7 @@ def test_17_event_larger_than_the_block(store: Any, block: Block) -> None:
     assert store.rows == [("s", b"x" * 1000)]
 
 
-def test_18_empty_events_in_a_block(store: Any, block: Block) -> None:
+def test_18_empty_events_in_a_block(store, block):
     """They are events."""
     peer = store.peer()
     peer.setup()
@@ -190,7 +186,7 @@ def test_18_empty_events_in_a_block(store: Any, block: Block) -> None:
     assert [payload for _, payload in store.rows] == [b"", b"a", b""]
 
 
-def test_19_block_smaller_than_one_event(store: Any, block: Block) -> None:
+def test_19_block_smaller_than_one_event(store, block):
     """The client then sends the whole event as the block."""
     peer = store.peer()
     peer.setup()
@@ -200,7 +196,7 @@ def test_19_block_smaller_than_one_event(store: Any, block: Block) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 1955])
-def test_20_21_22_padding(store: Any, block: Block, size: int) -> None:
+def test_20_21_22_padding(store, block, size):
     """A block ended early, or exactly at its border, has padding, which is dropped."""
     peer = store.peer()
     peer.setup()
@@ -211,7 +207,7 @@ def test_20_21_22_padding(store: Any, block: Block, size: int) -> None:
 
 
 @pytest.mark.parametrize("rest", [b"\0" * 3, b"\0" * 20, partial(b"x")[:-1]])
-def test_rest_of_a_block(store: Any, block: Block, rest: bytes) -> None:
+def test_rest_of_a_block(store, block, rest):
     """What is neither a part nor padding closes."""
     peer = store.peer()
     peer.setup()
@@ -220,7 +216,7 @@ def test_rest_of_a_block(store: Any, block: Block, rest: bytes) -> None:
     assert "append block ends in neither" in peer.refused
 
 
-def test_23_several_writers_on_one_connection(store: Any, block: Block) -> None:
+def test_23_several_writers_on_one_connection(store, block):
     """Each has its numbers and its segment; a writer may be set up on another one."""
     peer = store.peer()
     peer.ask(CreateSegment(1, "t", 0, 0))
@@ -237,7 +233,7 @@ def test_23_several_writers_on_one_connection(store: Any, block: Block) -> None:
     assert content(store, "t") == block(b"2", b"4")
 
 
-def test_24_data_behind_padding(store: Any, block: Block) -> None:
+def test_24_data_behind_padding(store, block):
     """It closes."""
     peer = store.peer()
     peer.setup()
@@ -246,7 +242,7 @@ def test_24_data_behind_padding(store: Any, block: Block) -> None:
     assert "behind the padding" in peer.refused
 
 
-def test_25_others_between_block_and_end(store: Any, block: Block) -> None:
+def test_25_others_between_block_and_end(store, block):
     """KeepAlive and reads are answered at once, in the middle of a block."""
     peer = store.peer()
     peer.setup()
@@ -263,9 +259,7 @@ def test_25_others_between_block_and_end(store: Any, block: Block) -> None:
 
 
 @pytest.mark.parametrize(("version", "answer"), [(10, []), (11, [KeepAlive()])])
-def test_keep_alive_of_old_clients(
-    store: Any, version: int, answer: list[KeepAlive]
-) -> None:
+def test_keep_alive_of_old_clients(store, version, answer):
     """Java's client up to 0.8 (version 10) drops its connection for an answer to it."""
     peer = store.peer(hello=False)
     peer.send(Hello(version, 5))
@@ -275,7 +269,7 @@ def test_keep_alive_of_old_clients(
     assert peer.setup() == NEVER
 
 
-def test_26_setup_between_block_and_end(store: Any, block: Block) -> None:
+def test_26_setup_between_block_and_end(store, block):
     """Nothing of appends may come between; it closes."""
     for message in (
         SetupAppend(1, X, "s"),
@@ -289,7 +283,7 @@ def test_26_setup_between_block_and_end(store: Any, block: Block) -> None:
         assert "inside an append block" in peer.refused
 
 
-def test_27_order_over_sessions(store: Any, block: Block) -> None:
+def test_27_order_over_sessions(store, block):
     """What was appended earlier lies earlier."""
     for number in range(1, 4):
         peer = store.peer()
@@ -299,7 +293,7 @@ def test_27_order_over_sessions(store: Any, block: Block) -> None:
     assert content(store) == block(b"1", b"2", b"3")
 
 
-def test_28_29_setup_says_the_last_number(store: Any, block: Block) -> None:
+def test_28_29_setup_says_the_last_number(store, block):
     """NEVER to a new writer; after that what is stored, over restarts too."""
     peer = store.peer()
     assert peer.setup() == NEVER
@@ -308,7 +302,7 @@ def test_28_29_setup_says_the_last_number(store: Any, block: Block) -> None:
     assert store.restarted().peer().setup() == 4
 
 
-def test_setup_waits_for_what_it_tells(store: Any, block: Block) -> None:
+def test_setup_waits_for_what_it_tells(store, block):
     """A number that is not durable yet is not told: it would be an acknowledgement."""
     peer, other = store.peer(), store.peer()
     peer.setup()
@@ -319,7 +313,7 @@ def test_setup_waits_for_what_it_tells(store: Any, block: Block) -> None:
     assert other.got == [AppendSetup(1, "s", W, 4)]
 
 
-def test_30_ack_follows_durability(store: Any, block: Block) -> None:
+def test_30_ack_follows_durability(store, block):
     """Nothing is acknowledged before it is stored; then with what was before it."""
     peer = store.peer()
     peer.setup()
@@ -331,7 +325,7 @@ def test_30_ack_follows_durability(store: Any, block: Block) -> None:
     assert peer.connection.counted == 2
 
 
-def test_31_one_ack_covers_a_group(store: Any, block: Block) -> None:
+def test_31_one_ack_covers_a_group(store, block):
     """Appends that become durable together are acknowledged once, none twice."""
     peer = store.peer()
     peer.setup()
@@ -346,7 +340,7 @@ def test_31_one_ack_covers_a_group(store: Any, block: Block) -> None:
     assert peer.got == [DataAppended(W, 5, 2, 5, 45)]
 
 
-def test_32_seal_in_the_pipeline(store: Any, block: Block) -> None:
+def test_32_seal_in_the_pipeline(store, block):
     """Acks first, then an error for each append that failed, then it is not set up."""
     peer, other = store.peer(), store.peer()
     peer.setup()
@@ -366,7 +360,7 @@ def test_32_seal_in_the_pipeline(store: Any, block: Block) -> None:
     assert content(store) == block(b"x") * 5
 
 
-def test_33_setup_twice(store: Any, block: Block) -> None:
+def test_33_setup_twice(store, block):
     """On one connection it starts afresh; on two, both know the same number."""
     peer, other = store.peer(), store.peer()
     peer.setup()
@@ -376,7 +370,7 @@ def test_33_setup_twice(store: Any, block: Block) -> None:
     assert peer.ask(bare(block(b"b"), 4)) == [DataAppended(W, 4, 3, 9, 18)]
 
 
-def test_34_zombie(store: Any, block: Block) -> None:
+def test_34_zombie(store, block):
     """Who was overtaken by a newer connection is told and closed; nothing is stored."""
     old, new = store.peer(), store.peer()
     old.setup()
@@ -390,7 +384,7 @@ def test_34_zombie(store: Any, block: Block) -> None:
     assert content(store) == block(b"1", b"2")
 
 
-def test_34_acks_before_the_end(store: Any, block: Block) -> None:
+def test_34_acks_before_the_end(store, block):
     """What a connection was owed before its violation it still gets, in order."""
     peer, other = store.peer(), store.peer()
     peer.setup()
@@ -403,7 +397,7 @@ def test_34_acks_before_the_end(store: Any, block: Block) -> None:
     assert other.setup() == 1
 
 
-def test_35_conditional(store: Any, block: Block) -> None:
+def test_35_conditional(store, block):
     """At the wrong length it fails and nothing else happens; then the right one."""
     peer = store.peer()
     peer.setup()
@@ -421,7 +415,7 @@ def test_35_conditional(store: Any, block: Block) -> None:
     assert store.rows == [("s", b"0"), ("s", b"a"), ("s", b"raw bytes")]
 
 
-def test_35_each_is_answered(store: Any, block: Block) -> None:
+def test_35_each_is_answered(store, block):
     """Conditional appends that become durable together are acknowledged one by one,
     whatever comes behind them: who made them waits for each answer.
     """
@@ -442,7 +436,7 @@ def test_35_each_is_answered(store: Any, block: Block) -> None:
     ]
 
 
-def test_36_what_can_not_be_stored(store: Any, block: Block) -> None:
+def test_36_what_can_not_be_stored(store, block):
     """It closes every connection that waits, acknowledges nothing, and ends it all."""
     peer, other = store.peer(), store.peer()
     peer.setup()
@@ -455,7 +449,7 @@ def test_36_what_can_not_be_stored(store: Any, block: Block) -> None:
     assert "nothing can be stored" in other.refused
 
 
-def test_37_accounts_return_to_nothing(store: Any, block: Block) -> None:
+def test_37_accounts_return_to_nothing(store, block):
     """Whatever happens to a connection, no byte stays counted for it."""
     peers = [store.peer() for _ in range(4)]
     for number, peer in enumerate(peers):
@@ -474,7 +468,7 @@ def test_37_accounts_return_to_nothing(store: Any, block: Block) -> None:
     assert [peer.server.unacknowledged_bytes for peer in peers] == [0, 0, 0, 0]
 
 
-def test_38_append_after_sealed(store: Any, block: Block) -> None:
+def test_38_append_after_sealed(store, block):
     """It is refused with the number of the event."""
     peer = store.peer()
     peer.setup()
@@ -482,14 +476,14 @@ def test_38_append_after_sealed(store: Any, block: Block) -> None:
     assert peer.ask(bare(block(b"a"), 1)) == [SegmentIsSealed(9, "s", "", 1)]
 
 
-def test_39_setup_on_sealed(store: Any) -> None:
+def test_39_setup_on_sealed(store):
     """It succeeds."""
     peer = store.peer()
     peer.ask(SealSegment(1, "s"))
     assert peer.setup() == NEVER
 
 
-def test_setup_and_append_on_nothing(store: Any, block: Block) -> None:
+def test_setup_and_append_on_nothing(store, block):
     """A segment that is not there, or not any more, is said so."""
     peer = store.peer()
     assert peer.ask(SetupAppend(1, W, "t")) == [NoSuchSegment(1, "t")]
@@ -498,7 +492,7 @@ def test_setup_and_append_on_nothing(store: Any, block: Block) -> None:
     assert peer.ask(bare(block(b"a"), 4)) == [NoSuchSegment(9, "s", "", 4)]
 
 
-def test_40_bad_token(make_store: Make) -> None:
+def test_40_bad_token(make_store):
     """What is not allowed is refused with its code, and closes."""
     store = make_store(
         check=lambda token, segment, need: (
@@ -512,7 +506,7 @@ def test_40_bad_token(make_store: Make) -> None:
     assert "token not good for 's'" in peer.refused
 
 
-def test_40_a_token_expires(make_store: Make, block: Make[bytes]) -> None:
+def test_40_a_token_expires(make_store, block):
     """A writer's token ends while it is connected: nothing more of it is stored."""
     ends = 1_700_000_060
 

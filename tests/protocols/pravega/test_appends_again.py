@@ -5,8 +5,6 @@ Numbers in the names are those of the list of behaviours in docs/pravega.md.
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,13 +26,12 @@ from gateway.protocols.pravega.wire_segments import (
     ReadSegment,
     SegmentCreated,
 )
-from making import Make
 
 from .blocks import bare, blocked, content, padding, partial
-from .conftest import Block, W, X
+from .conftest import W, X
 
 
-def test_43_same_number_twice(store: Any, block: Block) -> None:
+def test_43_same_number_twice(store, block):
     """It is stored once and acknowledged again, now and after a restart."""
     peer = store.peer()
     peer.setup()
@@ -51,7 +48,7 @@ def test_43_same_number_twice(store: Any, block: Block) -> None:
     assert later.rows == [("s", b"d")]
 
 
-def test_43_a_block_cut_anew(store: Any, block: Block) -> None:
+def test_43_a_block_cut_anew(store, block):
     """Of a block that is stored in part, the rest is stored."""
     peer = store.peer()
     peer.setup()
@@ -63,7 +60,7 @@ def test_43_a_block_cut_anew(store: Any, block: Block) -> None:
     assert [payload for _, payload in store.rows] == [b"1", b"2", b"3"]
 
 
-def test_gaps_are_fine(store: Any, block: Block) -> None:
+def test_gaps_are_fine(store, block):
     """Numbers may jump."""
     peer = store.peer()
     peer.setup()
@@ -71,7 +68,7 @@ def test_gaps_are_fine(store: Any, block: Block) -> None:
     assert peer.ask(bare(block(b"2"), 10)) == [DataAppended(W, 10, 3, 9, 18)]
 
 
-def test_too_many_writers(make_store: Make) -> None:
+def test_too_many_writers(make_store):
     """One connection sets up so many and no more."""
     peer = make_store(writers=1).peer()
     peer.setup()
@@ -79,7 +76,7 @@ def test_too_many_writers(make_store: Make) -> None:
     assert "options.writers" in peer.refused
 
 
-def test_62_63_bytes_that_stop_anywhere(store: Any, block: Block) -> None:
+def test_62_63_bytes_that_stop_anywhere(store, block):
     """A half message stores nothing, however long its peer stays silent."""
     stream = encode(SetupAppend(1, W, "s")) + encode(bare(block(b"abc"), 1))
     for cut in range(len(stream)):
@@ -93,9 +90,7 @@ def test_62_63_bytes_that_stop_anywhere(store: Any, block: Block) -> None:
 
 @settings(max_examples=60)
 @given(st.integers(0, 200), st.integers(0, 255), st.integers(0, 300))
-def test_63_flipped_bytes(
-    make_store: Make, block: Block, at: int, value: int, cut: int
-) -> None:
+def test_63_flipped_bytes(make_store, block, at, value, cut):
     """Any byte may be wrong: an answer, or a refusal, and never anything else."""
     store = make_store()
     peer = store.peer()
@@ -118,7 +113,7 @@ def test_63_flipped_bytes(
     assert lengths[0] == lengths[1]
 
 
-def test_56_pressure(make_store: Make, block: Block) -> None:
+def test_56_pressure(make_store, block):
     """We stop reading over the limit, and go on below it."""
     store = make_store(unacknowledged_bytes=5000)
     peer, other = store.peer(), store.peer()
@@ -135,7 +130,7 @@ def test_56_pressure(make_store: Make, block: Block) -> None:
     assert peer.got[-1].last_event == 3
 
 
-def test_56_pressure_of_a_full_journal(store: Any, block: Block) -> None:
+def test_56_pressure_of_a_full_journal(store, block):
     """Only who appends is not read: readers, metadata and new connections go on."""
     peer, other = store.peer(), store.peer()
     peer.setup()
@@ -156,7 +151,7 @@ def test_56_pressure_of_a_full_journal(store: Any, block: Block) -> None:
     assert not peer.connection.paused
 
 
-def test_56_metadata_without_end(store: Any) -> None:
+def test_56_metadata_without_end(store):
     """A full journal takes little of a connection that brings no events, either."""
     peer = store.peer()
     store.journal.full = True
@@ -172,7 +167,7 @@ def test_56_metadata_without_end(store: Any) -> None:
     assert not peer.connection.paused
 
 
-def test_the_largest_unfinished_goes(store: Any) -> None:
+def test_the_largest_unfinished_goes(store):
     """When unfinished messages fill the memory, the largest is let go."""
     small, large = store.peer(), store.peer()
     store.journal.reservable = 150
@@ -184,7 +179,7 @@ def test_the_largest_unfinished_goes(store: Any) -> None:
     assert store.journal.reserved == 0
 
 
-def test_frames_of_every_slicing(store: Any, block: Block) -> None:
+def test_frames_of_every_slicing(store, block):
     """A session in one byte pieces is the same session."""
     peer = store.peer(hello=False)
     stream = b"".join(
@@ -213,9 +208,7 @@ def test_frames_of_every_slicing(store: Any, block: Block) -> None:
 
 
 @pytest.mark.parametrize("stored_first", [True, False])
-def test_57_connection_lost_around_the_store(
-    store: Any, block: Block, stored_first: bool
-) -> None:
+def test_57_connection_lost_around_the_store(store, block, stored_first):
     """Whether it breaks before or after the store, what is sent again is there once."""
     peer = store.peer()
     peer.setup()
@@ -231,7 +224,7 @@ def test_57_connection_lost_around_the_store(
     assert [payload for _, payload in store.rows] == [b"a", b"b", b"c"]
 
 
-def test_58_killed_before_the_ack(store: Any, block: Block) -> None:
+def test_58_killed_before_the_ack(store, block):
     """What became durable and was never acknowledged is there once after a restart;
     what did not is asked for again."""
     peer = store.peer()
@@ -246,7 +239,7 @@ def test_58_killed_before_the_ack(store: Any, block: Block) -> None:
     assert content(later) == block(b"a", b"b")
 
 
-def test_58_killed_behind_the_ack(store: Any, block: Block) -> None:
+def test_58_killed_behind_the_ack(store, block):
     """What was acknowledged and is in no file yet is in the journal, and read from it."""
     peer = store.peer()
     peer.setup()
@@ -257,7 +250,7 @@ def test_58_killed_behind_the_ack(store: Any, block: Block) -> None:
     assert later.rows == []
 
 
-def test_59_60_a_disk_that_is_full_or_slow(store: Any, block: Block) -> None:
+def test_59_60_a_disk_that_is_full_or_slow(store, block):
     """While the journal takes no more nothing is read; it goes on by itself."""
     peer = store.peer()
     peer.setup()
@@ -271,7 +264,7 @@ def test_59_60_a_disk_that_is_full_or_slow(store: Any, block: Block) -> None:
     assert peer.got == [DataAppended(W, 2, 1, 9, 18)]
 
 
-def test_61_much_then_a_reset(store: Any, block: Block) -> None:
+def test_61_much_then_a_reset(store, block):
     """Ten megabytes in the pipeline and a reset: whole blocks are stored, in order."""
     peer = store.peer()
     peer.setup()
@@ -289,9 +282,7 @@ def test_61_much_then_a_reset(store: Any, block: Block) -> None:
 
 
 @pytest.mark.parametrize("rest", [b"", b"\0\0\0\0\0\0\0\x63b"])
-def test_what_is_not_there_is_not_acknowledged(
-    store: Any, block: Block, rest: bytes
-) -> None:
+def test_what_is_not_there_is_not_acknowledged(store, block, rest):
     """A block that says it has more than what is stored already must have it."""
     peer = store.peer()
     peer.setup()
@@ -302,7 +293,7 @@ def test_what_is_not_there_is_not_acknowledged(
     assert store.peer().setup() == 1
 
 
-def test_what_has_begun_is_named(store: Any, block: Block) -> None:
+def test_what_has_begun_is_named(store, block):
     """For the log of a connection that goes no further: the block, and its writer."""
     peer = store.peer()
     peer.setup()

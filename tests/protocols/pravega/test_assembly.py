@@ -27,7 +27,7 @@ EVENT = (1000).to_bytes(8) + b"x" * 1000
 
 @pytest.mark.parametrize("sizes", [(1 << 16,), (70_000, 3, 0, 1 << 20), (65_535,)])
 @pytest.mark.parametrize("updates", [0, 2])
-def test_pieces_are_the_body(sizes: tuple[int, ...], updates: int) -> None:
+def test_pieces_are_the_body(sizes, updates):
     """Byte for byte."""
     made: list[Any] = [
         Merge("s", f"{TXN}{n}", n * 1000, n, n, memoryview(b"m" * size))
@@ -40,7 +40,7 @@ def test_pieces_are_the_body(sizes: tuple[int, ...], updates: int) -> None:
         assert records.pack(number, made) == whole
 
 
-def test_as_many_records_as_there_may_be() -> None:
+def test_as_many_records_as_there_may_be():
     """The number of records before them has other sizes, too."""
     for count in (1, 15, 16, 1000, 70_000):
         made: list[Any] = [Attribute("s", W, 1)] * count
@@ -48,7 +48,7 @@ def test_as_many_records_as_there_may_be() -> None:
 
 
 @pytest.mark.parametrize("size", [20_000, 131_072])
-def test_a_body_takes_no_more_memory_than_its_bytes(size: int) -> None:
+def test_a_body_takes_no_more_memory_than_its_bytes(size):
     """Thousands of them are kept for readers at the tail."""
     made: list[Any] = [Append("s", 0, b"w" * 16, 1, 1, 1, memoryview(b"m" * size))]
     tracemalloc.start()
@@ -84,7 +84,7 @@ def turn(store: Any) -> None:
     call.func(*call.args, **call.kw)
 
 
-def test_a_large_merge_takes_turns(store: Any) -> None:
+def test_a_large_merge_takes_turns(store):
     """Nothing is submitted before it, and what comes meanwhile is behind it; in the end
     all is as if it had been done at once, after a crash too.
     """
@@ -110,7 +110,7 @@ def test_a_large_merge_takes_turns(store: Any) -> None:
     assert again.attribute(b"a" * 16) == 5
 
 
-def test_what_waits_for_a_large_merge_may_be_lost(store: Any) -> None:
+def test_what_waits_for_a_large_merge_may_be_lost(store):
     """All whose changes can not be stored any more are told."""
     merger, writer = store.peer(), store.peer()
     writer.setup()

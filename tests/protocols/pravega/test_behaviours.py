@@ -19,13 +19,13 @@ ROWS = {
 }
 
 
-def test_none_is_missing() -> None:
+def test_none_is_missing():
     """Each sentence has its row."""
     assert list(ROWS) == list(range(1, 64))
 
 
 @pytest.mark.parametrize("number", ROWS)
-def test_its_tests_exist(number: int) -> None:
+def test_its_tests_exist(number):
     """A row names files of this directory and functions in them."""
     for group in ROWS[number].split("; "):
         file, _, names = group.rpartition(": ")

@@ -11,9 +11,7 @@ _adds = st.lists(st.tuples(st.sampled_from("ab"), st.binary(max_size=40)), max_s
 
 
 @given(_adds, st.integers(1100, 9000), st.integers(0, 200), st.integers(0, 300))
-def test_49_reads_are_the_bytes(
-    adds: list[tuple[str, bytes]], most: int, offset: int, size: int
-) -> None:
+def test_49_reads_are_the_bytes(adds, most, offset, size):
     """A read gives bytes of the segment, across chunks, or nothing."""
     recent = TailCache(most)
     whole = {"a": b"", "b": b""}
@@ -30,7 +28,7 @@ def test_49_reads_are_the_bytes(
             assert got == data[offset : offset + size]
 
 
-def test_oldest_goes_first() -> None:
+def test_oldest_goes_first():
     """A segment's first bytes leave when newer ones of any segment need the room."""
     recent = TailCache(4000)
     recent.add("a", 0, memoryview(b"x" * 1000))
@@ -41,7 +39,7 @@ def test_oldest_goes_first() -> None:
     assert recent.begin("b") == 0
 
 
-def test_small_pieces_join() -> None:
+def test_small_pieces_join():
     """Events that come one by one take little more room than their bytes."""
     recent = TailCache(1 << 20)
     for number in range(5000):
@@ -51,7 +49,7 @@ def test_small_pieces_join() -> None:
     assert recent.read("a", 123_400, 200) == b"%0100d%0100d" % (1234, 1235)
 
 
-def test_dropped_segments_leave_nothing() -> None:
+def test_dropped_segments_leave_nothing():
     """Segments that come and go take no memory, however many."""
     recent = TailCache(1 << 20)
     recent.add("stays", 0, memoryview(b"abc"))
@@ -64,7 +62,7 @@ def test_dropped_segments_leave_nothing() -> None:
     assert recent.bytes == 0
 
 
-def test_a_gap_starts_afresh() -> None:
+def test_a_gap_starts_afresh():
     """Bytes that do not follow make what was there useless."""
     recent = TailCache(10_000)
     recent.add("a", 0, memoryview(b"xx"))
@@ -75,7 +73,7 @@ def test_a_gap_starts_afresh() -> None:
     assert recent.bytes == 0
 
 
-def test_many_chunks() -> None:
+def test_many_chunks():
     """A long run of small chunks stays readable while its head leaves."""
     recent = TailCache(16_000)
     for number in range(50_000):
@@ -87,7 +85,7 @@ def test_many_chunks() -> None:
     assert recent.read("a", begin, 50_000) == expected
 
 
-def test_what_has_no_room_pushes_nothing_out() -> None:
+def test_what_has_no_room_pushes_nothing_out():
     """A merge larger than all of it leaves the others where they are."""
     recent = TailCache(3000)
     recent.add("a", 0, memoryview(b"abc"))

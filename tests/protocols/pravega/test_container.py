@@ -19,7 +19,6 @@ from gateway.protocols.pravega.wire_segments import (
 )
 from gateway.sdk.interfaces import NotStored
 from gateway.testing import ManualJournal
-from making import Make
 
 from .conftest import W, X
 
@@ -28,7 +27,7 @@ def bare(data: bytes, last: int, writer: bytes = W) -> AppendBlockEnd:
     return AppendBlockEnd(writer, len(data), data, 1, last, 9)
 
 
-def test_idle_writers_expire(make_store: Make) -> None:
+def test_idle_writers_expire(make_store):
     """A writer that does nothing for the retention is forgotten, within twice of it."""
     store = make_store(writer_retention=100.0)
     store.container.start()
@@ -50,7 +49,7 @@ def test_idle_writers_expire(make_store: Make) -> None:
     assert not store.clock.getDelayedCalls()
 
 
-def test_nobody_is_forgotten_in_the_middle_of_a_snapshot(make_store: Make) -> None:
+def test_nobody_is_forgotten_in_the_middle_of_a_snapshot(make_store):
     """All segments change then: each would have to be encoded first, in one turn.  They
     are as soon as it is made, though the next one is asked for.
     """
@@ -75,7 +74,7 @@ def test_nobody_is_forgotten_in_the_middle_of_a_snapshot(make_store: Make) -> No
     assert not store.clock.getDelayedCalls()
 
 
-def test_retention_counts_over_restarts(make_store: Make) -> None:
+def test_retention_counts_over_restarts(make_store):
     """A gateway that restarts often forgets writers all the same."""
     store = make_store(writer_retention=100.0)
     store.container.start()
@@ -90,9 +89,7 @@ def test_retention_counts_over_restarts(make_store: Make) -> None:
 
 
 @pytest.mark.parametrize("later", [365 * 86400.0, -86400.0])
-def test_a_start_with_a_wrong_clock_forgets_nobody(
-    make_store: Make, later: float
-) -> None:
+def test_a_start_with_a_wrong_clock_forgets_nobody(make_store, later):
     """What a writer sends again, that nobody acknowledged, would be there twice; its time
     counts from that start on, also where the clock was ahead before and is right now.
     """
@@ -116,7 +113,7 @@ def test_a_start_with_a_wrong_clock_forgets_nobody(
     assert again.peer().setup(writer=X) == NEVER
 
 
-def test_a_snapshot_of_what_was_not_stored_fails(store: Any) -> None:
+def test_a_snapshot_of_what_was_not_stored_fails(store):
     """Nobody waits for ever for a state that will never be durable."""
     store.peer().setup()
     store.container.submit(store.container.state.create("t", 0))
@@ -128,7 +125,7 @@ def test_a_snapshot_of_what_was_not_stored_fails(store: Any) -> None:
     assert [bool(failure.check(NotStored)) for failure in failures] == [True, True]
 
 
-def test_it_begins_with_a_snapshot(store: Any, make_store: Make) -> None:
+def test_it_begins_with_a_snapshot(store, make_store):
     """What `snapshot` gave makes another container the same, before any replay."""
     store.peer().setup()
     got: list[bytes] = []
@@ -140,7 +137,7 @@ def test_it_begins_with_a_snapshot(store: Any, make_store: Make) -> None:
     assert snapshot.save(again.container.state) == snapshot.save(store.container.state)
 
 
-def test_snapshot_waits_for_the_disk(store: Any) -> None:
+def test_snapshot_waits_for_the_disk(store):
     """It is given when all that is in it is durable, and holds nothing that came later."""
     peer = store.peer()
     peer.setup()
@@ -163,7 +160,7 @@ def test_snapshot_waits_for_the_disk(store: Any) -> None:
     assert again.peer().setup() == 2
 
 
-def test_what_is_rebuilt_has_what_is_durable(store: Any, make_store: Make) -> None:
+def test_what_is_rebuilt_has_what_is_durable(store, make_store):
     """Of a snapshot and what came since; the container itself goes on with all of it."""
     peer = store.peer()
     peer.setup()
@@ -182,14 +179,14 @@ def test_what_is_rebuilt_has_what_is_durable(store: Any, make_store: Make) -> No
     assert store.peer().setup() == 3
 
 
-def test_replay_takes_only_its_own(store: Any) -> None:
+def test_replay_takes_only_its_own(store):
     """Batches of other protocols in the journal are none of its business."""
     origin = Origin("lumberjack", "l", "s", "p")
     store.container.replay(Stored(Batch(origin, 0, 1, b"anything", 1), 1))
     assert store.container.state.number == 1
 
 
-def test_transients_of_a_crash_are_cleared(store: Any) -> None:
+def test_transients_of_a_crash_are_cleared(store):
     """Large events that nobody can finish are gone after the next start."""
     peer = store.peer()
     [made] = peer.ask(CreateTransientSegment(1, W, "s"))
@@ -208,7 +205,7 @@ def many_transients(store: Any) -> Any:
     return peer
 
 
-def test_large_events_without_end_take_many_turns_to_clear(store: Any) -> None:
+def test_large_events_without_end_take_many_turns_to_clear(store):
     """Who leaves 500 behind holds nobody up; they are gone in the end."""
     many_transients(store).connection.lose()
     assert 0 < len(store.journal.pending) <= 64
@@ -218,7 +215,7 @@ def test_large_events_without_end_take_many_turns_to_clear(store: Any) -> None:
 
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_a_stop_while_large_events_are_cleared(store: Any, crash: bool) -> None:
+def test_a_stop_while_large_events_are_cleared(store, crash):
     """The next start clears the rest, in many turns as well, and serves meanwhile."""
     many_transients(store).connection.lose()
     store.journal.store_all()
@@ -233,7 +230,7 @@ def test_a_stop_while_large_events_are_cleared(store: Any, crash: bool) -> None:
     assert set(again.container.state.segments) == {"s"}
 
 
-def test_segments_cost_the_collector_nothing(store: Any) -> None:
+def test_segments_cost_the_collector_nothing(store):
     """With 100 000 of them a full collection would hold everybody up."""
     many_transients(store)
     gc.collect()
@@ -244,7 +241,7 @@ def test_segments_cost_the_collector_nothing(store: Any) -> None:
         assert not any(map(gc.is_tracked, [segment, *parts]))
 
 
-def test_a_lost_change_ends_everything(store: Any) -> None:
+def test_a_lost_change_ends_everything(store):
     """What was decided on top of a change that is not stored is not stored either."""
     peer, other = store.peer(), store.peer()
     peer.setup()
@@ -273,7 +270,7 @@ class Stopping(ManualJournal):
         return super().submit(batch)
 
 
-def test_a_journal_that_stops(make_store: Make) -> None:
+def test_a_journal_that_stops(make_store):
     """A change that is refused on the spot closes its connection on the spot."""
     store = make_store()
     store.container.journal = journal = Stopping()
@@ -285,7 +282,7 @@ def test_a_journal_that_stops(make_store: Make) -> None:
     assert len(peer.got) == 1
 
 
-def test_drain_answers_what_is_owed(store: Any) -> None:
+def test_drain_answers_what_is_owed(store):
     """When the daemon stops, what was taken is acknowledged before the FIN."""
     peer, idle, silent = store.peer(), store.peer(), store.peer(hello=False)
     peer.setup()
@@ -301,7 +298,7 @@ def test_drain_answers_what_is_owed(store: Any) -> None:
     assert peer.connection.closed
 
 
-def test_many_segments_and_writers_come_back(store: Any) -> None:
+def test_many_segments_and_writers_come_back(store):
     """A snapshot of thousands is what it was."""
     state = Segments()
     for number in range(2000):

@@ -85,7 +85,7 @@ def content(store: Any, name: str = "s") -> bytes:
     [json.loads(line) for line in VECTORS.read_text().splitlines()],
     ids=lambda vector: vector["name"],
 )
-def test_vectors(make_store: Make, vector: dict[str, Any]) -> None:
+def test_vectors(make_store, vector):
     """What tests/vectors/pravega-draft.jsonl says: bytes there, bytes back, events."""
     store = make_store()
     peer = store.peer(hello=False)
@@ -98,7 +98,7 @@ def test_vectors(make_store: Make, vector: dict[str, Any]) -> None:
     assert bool(peer.connection.refused) == vector["closed"]
 
 
-def test_a_writers_life(store: Any, peer: Peer, block: Block) -> None:
+def test_a_writers_life(store, peer, block):
     """Level 0, a block, its acknowledgement when it is durable, the next block."""
     assert peer.setup() == 0
     first, second = block(b"hello", b""), block(b"world")
@@ -112,7 +112,7 @@ def test_a_writers_life(store: Any, peer: Peer, block: Block) -> None:
     assert store.rows == [("s", b"hello"), ("s", b""), ("s", b"world")]
 
 
-def test_the_level_survives(store: Any, peer: Peer, block: Block) -> None:
+def test_the_level_survives(store, peer, block):
     """Another connection and another run know it; what is below is not stored twice."""
     data = block(b"1", b"2", b"3")
     peer.setup()
@@ -130,7 +130,7 @@ def test_the_level_survives(store: Any, peer: Peer, block: Block) -> None:
     assert content(later) == block(b"1", b"2", b"3", b"4")
 
 
-def test_acks_of_a_group_are_one(store: Any, peer: Peer, block: Block) -> None:
+def test_acks_of_a_group_are_one(store, peer, block):
     """Blocks that become durable together are acknowledged together, per writer."""
     peer.setup()
     peer.setup(writer=X)
@@ -140,9 +140,7 @@ def test_acks_of_a_group_are_one(store: Any, peer: Peer, block: Block) -> None:
     assert [wire.decode_data_appended(p) for _, p in peer.got] == [(W, 18), (X, 9)]
 
 
-def test_several_appends_on_one_connection(
-    store: Any, peer: Peer, block: Block
-) -> None:
+def test_several_appends_on_one_connection(store, peer, block):
     """Each connection id has its own segment and its own level."""
     peer.setup("a", W)
     peer.setup("b", X)
@@ -151,9 +149,7 @@ def test_several_appends_on_one_connection(
     assert content(store, "b") == block(b"2")
 
 
-def test_two_connection_ids_on_one_segment(
-    store: Any, peer: Peer, block: Block
-) -> None:
+def test_two_connection_ids_on_one_segment(store, peer, block):
     """Levels count a writer's own bytes, not the segment's."""
     peer.setup("s", W)
     peer.setup("s", X)
@@ -162,7 +158,7 @@ def test_two_connection_ids_on_one_segment(
     assert content(store) == block(b"1", b"2", b"3")
 
 
-def test_open_block(store: Any, peer: Peer, block: Block) -> None:
+def test_open_block(store, peer, block):
     """A block whose length is left open ends with its end; reads go on meanwhile."""
     peer.setup()
     data = block(b"one", b"two")
@@ -178,9 +174,7 @@ def test_open_block(store: Any, peer: Peer, block: Block) -> None:
 
 @pytest.mark.parametrize("length", [wire.OPEN, 0])
 @pytest.mark.parametrize("cut", [0, 1, 7, 8, 9, 12])
-def test_split_tail(
-    store: Any, peer: Peer, block: Block, length: int, cut: int
-) -> None:
+def test_split_tail(store, peer, block, length, cut):
     """An event begun in a block goes on behind its end, in as many parts as it likes."""
     peer.setup()
     head, tail = block(b"head"), block(b"tail")
@@ -196,7 +190,7 @@ def test_split_tail(
     assert content(store) == head + tail
 
 
-def test_padding(store: Any, peer: Peer, block: Block) -> None:
+def test_padding(store, peer, block):
     """A block longer than its events is cut to what its end says."""
     peer.setup()
     data = block(b"abc")
@@ -214,7 +208,7 @@ def test_padding(store: Any, peer: Peer, block: Block) -> None:
     assert content(store) == data * 4
 
 
-def test_an_event_in_parts_inside_a_block(store: Any, peer: Peer, block: Block) -> None:
+def test_an_event_in_parts_inside_a_block(store, peer, block):
     """Parts inside a block make an event of it."""
     peer.setup()
     data = block(b"abcdef")
@@ -253,7 +247,7 @@ def outcome(store: Any, peer: Peer) -> tuple[Any, ...]:
     return sorted(peer.got), store.rows, content(store, "s"), content(store, "t")
 
 
-def test_split_at_every_byte(make_store: Make, block: Block) -> None:
+def test_split_at_every_byte(make_store, block):
     """A scripted session comes to the same wherever the stream is cut."""
     stream = b"".join(scripted(block))
     wants = None
@@ -284,9 +278,7 @@ def in_parts(message: bytes, sizes: Iterator[int]) -> bytes:
 
 @pytest.mark.parametrize("sizes", [[1], [2, 3], [1000]])
 @pytest.mark.parametrize("first", range(10))
-def test_partial_around_every_message(
-    make_store: Make, block: Block, sizes: list[int], first: int
-) -> None:
+def test_partial_around_every_message(make_store, block, sizes, first):
     """Each message may come in parts, alone or with all behind it."""
     wants = make_store()
     plain = Peer(wants)
@@ -348,7 +340,7 @@ def played(make_store: Make, *streams: bytes) -> tuple[Any, ...]:
     return outcome(store, peer)
 
 
-def test_every_message_in_two_parts(make_store: Make, block: Block) -> None:
+def test_every_message_in_two_parts(make_store, block):
     """Each message may be parted at each of its bytes, header and all."""
     session = pieces(block)
     plain = [message for message, _ in session]
@@ -363,9 +355,7 @@ def test_every_message_in_two_parts(make_store: Make, block: Block) -> None:
 
 
 @pytest.mark.parametrize("odd", [0, 1])
-def test_partial_around_every_other_message(
-    make_store: Make, block: Block, odd: int
-) -> None:
+def test_partial_around_every_other_message(make_store, block, odd):
     """Every second message comes in parts, wherever the stream is cut as well."""
     session = pieces(block)
     wanted = played(make_store, b"".join(message for message, _ in session))
@@ -379,9 +369,7 @@ def test_partial_around_every_other_message(
     assert played(make_store, *(bytes((byte,)) for byte in stream)) == wanted
 
 
-def test_keepalive_between_two_parts(
-    make_store: Make, peer: Peer, block: Block
-) -> None:
+def test_keepalive_between_two_parts(make_store, peer, block):
     """A peer that takes long for a message shows that it is there meanwhile: between the
     parts of any message, wherever it is parted, also within a block.
     """
@@ -433,7 +421,7 @@ def test_keepalive_between_two_parts(
         (struct.pack(">iI", 1, 1 << 24), "limits.message_bytes"),
     ],
 )
-def test_violations(store: Any, peer: Peer, block: Block, bad: bytes, why: str) -> None:
+def test_violations(store, peer, block, bad, why):
     """Each is refused in words, and nothing of it is stored."""
     peer.setup()
     peer.send(bad)
@@ -457,9 +445,7 @@ def test_violations(store: Any, peer: Peer, block: Block, bad: bytes, why: str) 
         (partial(0, b"a") + partial(2, b""), (W, 0, 99), "make no event"),
     ],
 )
-def test_bad_blocks(
-    store: Any, peer: Peer, area: bytes, end: tuple[bytes, int, int], why: str
-) -> None:
+def test_bad_blocks(store, peer, area, end, why):
     """A block whose end does not fit it is refused whole."""
     peer.setup()
     peer.setup(writer=X)
@@ -470,7 +456,7 @@ def test_bad_blocks(
     assert store.rows == []
 
 
-def test_tails_that_do_not_fit(make_store: Make, block: Block) -> None:
+def test_tails_that_do_not_fit(make_store, block):
     """A tail too long, too short, of no event, or two ends: refused."""
     data = block(b"abcdef")
     begin = wire.block(wire.BEGIN_BLOCK, W, 0, wire.OPEN)
@@ -493,7 +479,7 @@ def test_tails_that_do_not_fit(make_store: Make, block: Block) -> None:
         assert store.rows == []
 
 
-def test_inside_an_open_block(make_store: Make) -> None:
+def test_inside_an_open_block(make_store):
     """No setup and no other block come between begin and end."""
     for bad in (wire.setup_append(X, "s"), wire.block(wire.BEGIN_BLOCK, W, 0, 0)):
         peer = Peer(make_store())
@@ -502,7 +488,7 @@ def test_inside_an_open_block(make_store: Make) -> None:
         assert "inside an append block" in peer.refused
 
 
-def test_open_blocks_are_bounded(make_store: Make) -> None:
+def test_open_blocks_are_bounded(make_store):
     """An open block may not grow for ever, nor may a message in parts."""
     peer = Peer(make_store(message_bytes=100))
     peer.setup()
@@ -513,7 +499,7 @@ def test_open_blocks_are_bounded(make_store: Make) -> None:
     assert "limits.message_bytes" in peer.refused
 
 
-def test_sealed_and_kinds(store: Any, peer: Peer, block: Block) -> None:
+def test_sealed_and_kinds(store, peer, block):
     """A sealed segment takes no block, a table no setup; a read tells the end."""
     state = store.container.state
     peer.setup()
@@ -531,7 +517,7 @@ def test_sealed_and_kinds(store: Any, peer: Peer, block: Block) -> None:
     assert "sealed" in peer.refused
 
 
-def test_reads(store: Any, peer: Peer, block: Block) -> None:
+def test_reads(store, peer, block):
     """At the tail a read waits; a long one is answered in several pieces."""
     peer.setup()
     data = block(b"x" * 600_000)
@@ -549,7 +535,7 @@ def test_reads(store: Any, peer: Peer, block: Block) -> None:
     assert store.container.waiting == 0
 
 
-def test_no_way_around_tokens(make_store: Make) -> None:
+def test_no_way_around_tokens(make_store):
     """Where a token is required, clients of the draft, which has none, get nothing."""
     store = make_store(
         check=lambda token, segment, need: None if segment == "open" else 0
@@ -561,7 +547,7 @@ def test_no_way_around_tokens(make_store: Make) -> None:
     assert Peer(store).setup("open") == 0
 
 
-def test_truncated_is_the_end(store: Any, peer: Peer, block: Block) -> None:
+def test_truncated_is_the_end(store, peer, block):
     """The draft has no message for truncation: such a read ends, with no data."""
     peer.setup()
     peer.ask(whole(block(b"a")))
@@ -571,7 +557,7 @@ def test_truncated_is_the_end(store: Any, peer: Peer, block: Block) -> None:
     assert decode_segment_read(payload).end
 
 
-def test_limits(make_store: Make) -> None:
+def test_limits(make_store):
     """So many segments, so many appends on one connection."""
     store = make_store(segments=2, writers=2)
     peer = Peer(store)
@@ -586,7 +572,7 @@ def test_limits(make_store: Make) -> None:
 
 @settings(max_examples=100)
 @given(st.data())
-def test_any_bytes(make_store: Make, data: st.DataObject) -> None:
+def test_any_bytes(make_store, data):
     """Whatever comes, in whatever order: an answer or a refusal, nothing else."""
     store = make_store()
     peer = Peer(store)
@@ -613,7 +599,7 @@ def test_any_bytes(make_store: Make, data: st.DataObject) -> None:
     assert store.journal.reserved == 0
 
 
-def test_a_client_and_its_reconnects(store: Any) -> None:
+def test_a_client_and_its_reconnects(store):
     """The writer's core sends again what is not stored, and nothing that is."""
     events = [b"%d" % n * n for n in range(50)]
     writer = DraftWriter(W, "s")
@@ -644,7 +630,7 @@ def test_a_client_and_its_reconnects(store: Any) -> None:
     assert [payload for _, payload in store.rows] == events
 
 
-def test_a_writer_believes_no_impossible_level() -> None:
+def test_a_writer_believes_no_impossible_level():
     """A level that can not be closes the connection."""
     from gateway.sdk.interfaces import Refusal
 
@@ -658,7 +644,7 @@ def begun(peer: Peer) -> str:
     return str(peer.inner.server.begun())
 
 
-def test_a_block_that_ends_early_is_named(peer: Peer, block: Block) -> None:
+def test_a_block_that_ends_early_is_named(peer, block):
     """Writer, segment, how many bytes were announced and how many came."""
     peer.setup("plant/hall/0")
     data = block(b"one", b"two")
@@ -675,7 +661,7 @@ def test_a_block_that_ends_early_is_named(peer: Peer, block: Block) -> None:
     assert content(peer.store, "plant/hall/0") == data
 
 
-def test_an_end_that_counts_as_data_is_told(peer: Peer, block: Block) -> None:
+def test_an_end_that_counts_as_data_is_told(peer, block):
     """It came too early: the writer waits for an answer, and can not see why."""
     peer.setup()
     end = wire.block(wire.END_BLOCK, W, 0, 11)
@@ -686,7 +672,7 @@ def test_an_end_that_counts_as_data_is_told(peer: Peer, block: Block) -> None:
     assert begun(peer).endswith(f"{15 + len(end)} came")
 
 
-def test_an_open_block_without_an_end_is_named(peer: Peer, block: Block) -> None:
+def test_an_open_block_without_an_end_is_named(peer, block):
     """With what came of it; and another message with what it announced."""
     peer.send(read_segment("s", 0, 8)[:10])
     assert begun(peer) == "message of type 8: 15 bytes announced, 2 came"

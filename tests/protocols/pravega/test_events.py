@@ -18,7 +18,6 @@ from gateway.protocols.pravega.events import (
     split,
 )
 from gateway.protocols.pravega.segment import StagedData
-from making import Make
 
 pytestmark = pytest.mark.usefixtures("each_way")
 
@@ -44,7 +43,7 @@ def plainly(data: bytes) -> list[tuple[int, bytes]] | None:
 
 
 @given(EVENTS, st.integers(0, 1 << 40))
-def test_events_are_split(events: list[bytes], offset: int) -> None:
+def test_events_are_split(events, offset):
     """Every event comes back, at its offset."""
     data = b"".join(struct.pack(">II", 0, len(each)) + each for each in events)
     found = split(data, offset)
@@ -56,7 +55,7 @@ def test_events_are_split(events: list[bytes], offset: int) -> None:
 
 
 @given(EVENTS, st.data())
-def test_what_is_no_events(events: list[bytes], data: st.DataObject) -> None:
+def test_what_is_no_events(events, data):
     """A byte that is changed, cut off or added: never a wrong split."""
     raw = bytearray(
         b"".join(struct.pack(">II", 0, len(each)) + each for each in events)
@@ -78,7 +77,7 @@ def test_what_is_no_events(events: list[bytes], data: st.DataObject) -> None:
 
 
 @given(EVENTS, st.binary(max_size=3), st.lists(st.integers(0, 40)))
-def test_pieces_cut_anywhere(events: list[bytes], tail: bytes, cuts: list[int]) -> None:
+def test_pieces_cut_anywhere(events, tail, cuts):
     """A transaction's rows are those of all of its bytes, however they came."""
     data = b"".join(struct.pack(">II", 0, len(each)) + each for each in events) + tail
     staged, at = StagedData(), 0
@@ -89,7 +88,7 @@ def test_pieces_cut_anywhere(events: list[bytes], tail: bytes, cuts: list[int]) 
 
 
 @pytest.mark.parametrize("kind", [1, -1, 1 << 24])
-def test_a_type_that_is_not_an_events(block: Make[bytes], kind: int) -> None:
+def test_a_type_that_is_not_an_events(block, kind):
     """One other header, and it is all bytes and no events, for good."""
     staged = StagedData(block(b"a"))
     staged.add(struct.pack(">ii", kind, 0))
@@ -98,9 +97,7 @@ def test_a_type_that_is_not_an_events(block: Make[bytes], kind: int) -> None:
 
 
 @pytest.mark.parametrize("sizes", [(5,), (5, 6)])
-def test_events_are_counted_a_bit_at_a_time(
-    block: Make[bytes], sizes: tuple[int, ...]
-) -> None:
+def test_events_are_counted_a_bit_at_a_time(block, sizes):
     """Of one size or of many, in an append or in a transaction; the same in the end."""
     data = block(*map(bytes, sizes)) * 100_000
     staged, scan = StagedData(data), EventScan(data, 0)
@@ -119,7 +116,7 @@ def test_events_are_counted_a_bit_at_a_time(
 
 
 @given(EVENTS, st.binary(max_size=3))
-def test_a_scan_finds_what_a_cut_does(several: list[bytes], tail: bytes) -> None:
+def test_a_scan_finds_what_a_cut_does(several, tail):
     """Whole events or not."""
     data = b"".join(struct.pack(">II", 0, len(each)) + each for each in several) + tail
     scan = EventScan(data, 0)
@@ -128,7 +125,7 @@ def test_a_scan_finds_what_a_cut_does(several: list[bytes], tail: bytes) -> None
     assert scan.found == cut(data, 0)
 
 
-def test_staged_bytes_are_read_anywhere(block: Make[bytes]) -> None:
+def test_staged_bytes_are_read_anywhere(block):
     """A staged segment gives what is asked for, and not more than there is."""
     staged = StagedData(block(b"abc"))
     staged.add(block(b"defg"))
@@ -139,7 +136,7 @@ def test_staged_bytes_are_read_anywhere(block: Make[bytes]) -> None:
 
 
 @given(st.integers(0, 3), st.integers(0, 200), st.booleans())
-def test_events_of_one_size_stay_in_one_piece(size: int, count: int, odd: bool) -> None:
+def test_events_of_one_size_stay_in_one_piece(size, count, odd):
     """Many of them lose their headers and nothing else; others are left to `split`."""
     events = [bytes([n % 256]) * size for n in range(count)] + [b"four"] * odd
     data = b"".join(struct.pack(">II", 0, len(each)) + each for each in events)

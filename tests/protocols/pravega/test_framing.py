@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,7 +30,7 @@ def rows_of(data: bytes, framing: Any, segment: str = "shop/orders/0.#epoch.0") 
 
 
 @pytest.mark.parametrize("count", [1, 2, 200])
-def test_one_schema(count: int) -> None:
+def test_one_schema(count):
     """The body is the payload; the id is an attribute, and in the content type."""
     rows = rows_of(events(*[ONE + b'{"n":2}'] * count), "pravega-registry")
     assert [*rows.each()] == [b'{"n":2}'] * count
@@ -44,7 +43,7 @@ def test_one_schema(count: int) -> None:
     assert list(rows.seqs or ()) == [n * (8 + 12) for n in range(count)]
 
 
-def test_several_and_none() -> None:
+def test_several_and_none():
     """Each row says its own; what has no header, and what is no JSON behind it, is told."""
     data = events(ONE + b"{}", TWO + b"{}", b"{}", b"", ONE + b"[1]", b"\0\0\0\0\7{}")
     rows = rows_of(data, "pravega-registry")
@@ -58,7 +57,7 @@ def test_several_and_none() -> None:
     ]  # fmt: skip
 
 
-def test_by_stream() -> None:
+def test_by_stream():
     """Of several patterns the first that fits counts; what none fits has no header."""
     asked = {"shop/orders": "confluent", "shop/*": "pravega-registry"}
     data = events(ONE + b"{}", b"\0\0\0\0\7{}")
@@ -71,7 +70,7 @@ def test_by_stream() -> None:
     assert "schema" not in third.attributes
 
 
-def test_what_is_no_event_stays() -> None:
+def test_what_is_no_event_stays():
     """A byte stream is one row, whatever it begins with."""
     rows = rows_of(ONE + b"bytes of a stream", "pravega-registry")
     assert [*rows.each()] == [ONE + b"bytes of a stream"]
@@ -79,7 +78,7 @@ def test_what_is_no_event_stays() -> None:
 
 
 @pytest.mark.parametrize("published", [False, True])
-def test_readers_get_every_octet(tmp_path: Path, *, published: bool) -> None:
+def test_readers_get_every_octet(tmp_path, *, published):
     """With headers or without, of whatever schema, from journal and from files."""
     framing = FramingByStream("pravega-registry")
     places = Places(tmp_path, content_type=JSON, framing=framing)

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.lowest
 
 
 @pytest.mark.parametrize("published", [0, 1, 2])
-def test_wherever_it_lies(places: Places, published: int) -> None:
+def test_wherever_it_lies(places, published):
     """Journal, spool, archive, or all three: the bytes are the bytes."""
     paths = []
     for _ in range(3):
@@ -51,9 +51,7 @@ def test_wherever_it_lies(places: Places, published: int) -> None:
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_segments_that_stay_though_they_are_published(
-    places: Places, *, lost: bool
-) -> None:
+def test_segments_that_stay_though_they_are_published(places, *, lost):
     """With metadata alone in some of them: the bytes are the bytes, each once; even if
     a file has gone before its segment."""
     places.open(remembering=True)
@@ -77,7 +75,7 @@ def test_segments_that_stay_though_they_are_published(
 
 
 @pytest.mark.parametrize("published", [False, True])
-def test_large_batches(places: Places, *, published: bool) -> None:
+def test_large_batches(places, *, published):
     """Many events in a batch, of one size or of many, with others between them."""
     for n in range(3):
         places.append(events(*(b"%09d" % at for at in range(n, 200))))
@@ -91,7 +89,7 @@ def test_large_batches(places: Places, *, published: bool) -> None:
         assert places.whole(history, name, size=500) == places.bytes[name]
 
 
-def test_files_that_move_meanwhile(places: Places) -> None:
+def test_files_that_move_meanwhile(places):
     """What was in the journal a moment ago is found in the spool, then the archive."""
     fill(places)
     history = places.history()
@@ -102,7 +100,7 @@ def test_files_that_move_meanwhile(places: Places) -> None:
     assert places.whole(history, "t") == places.bytes["t"]
 
 
-def test_what_is_written_over_an_old_segment_is_seen(places: Places) -> None:
+def test_what_is_written_over_an_old_segment_is_seen(places):
     """The file has its length from before, and has more in it."""
     for _ in range(20):
         fill(places)
@@ -118,9 +116,7 @@ def test_what_is_written_over_an_old_segment_is_seen(places: Places) -> None:
     assert len(sizes) == 1
 
 
-def test_a_file_that_moves_while_we_look(
-    places: Places, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_moves_while_we_look(places, monkeypatch):
     """What is published between two looks is seen by one of them."""
     fill(places)
     names, looked = finder.list_names, []
@@ -139,7 +135,7 @@ def test_a_file_that_moves_while_we_look(
     assert len(looked) == 4
 
 
-def test_what_is_gone(places: Places) -> None:
+def test_what_is_gone(places):
     """A file that was deleted takes its bytes along; the first lsn says so."""
     fill(places)
     path = places.publish()
@@ -164,7 +160,7 @@ def test_what_is_gone(places: Places) -> None:
     )
 
 
-def test_nothing_at_all(tmp_path: Path) -> None:
+def test_nothing_at_all(tmp_path):
     """Without any file everything is gone, as soon as somebody asks for it."""
     places = Places(tmp_path)
     for path in places.journal.glob("*.journal"):
@@ -175,7 +171,7 @@ def test_nothing_at_all(tmp_path: Path) -> None:
     assert history.first_lsn == 8
 
 
-def test_the_first_files_of_all(places: Places) -> None:
+def test_the_first_files_of_all(places):
     """Who began before there was any file does not take what came later for gone."""
     for path in (places.journal).glob("*.journal"):
         path.unlink()
@@ -194,7 +190,7 @@ def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_groups")
 @pytest.mark.parametrize("size", [3, 37, 10_000])
-def test_many_pieces(places: Places, size: int) -> None:
+def test_many_pieces(places, size):
     """Row groups are joined as if there were none, whatever a reader asks for."""
     for _ in range(3):
         fill(places)
@@ -206,9 +202,7 @@ def test_many_pieces(places: Places, size: int) -> None:
 
 @pytest.mark.parametrize("size", [3, 40, 10_000])
 @pytest.mark.parametrize("piece", [1, 7, 1000])
-def test_small_pieces_of_the_journal(
-    places: Places, monkeypatch: pytest.MonkeyPatch, size: int, piece: int
-) -> None:
+def test_small_pieces_of_the_journal(places, monkeypatch, size, piece):
     """However an append is cut, and whatever is read at once, also while it grows."""
     monkeypatch.setattr(journal_runs, "_PIECE_BYTES", piece)
     monkeypatch.setattr(journal_runs, "_WINDOW_BYTES", 2 * piece)
@@ -220,7 +214,7 @@ def test_small_pieces_of_the_journal(
         places.publish()
 
 
-def test_a_journal_segment_with_other_bytes(places: Places, tmp_path: Path) -> None:
+def test_a_journal_segment_with_other_bytes(places, tmp_path):
     """What a failed write left may be written again in the same place."""
     other = Places(tmp_path / "other")
     fill(places)
@@ -235,7 +229,7 @@ def test_a_journal_segment_with_other_bytes(places: Places, tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("small_groups")
-def test_who_reads_on(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_reads_on(places, monkeypatch):
     """A piece is read once for each reader that reads on, and not from the mark."""
     fill(places)
     places.publish()
@@ -271,9 +265,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
 
 @pytest.mark.usefixtures("small_groups")
-def test_what_comes_next_is_ready(
-    places: Places, decoded: list[tuple[str, int]]
-) -> None:
+def test_what_comes_next_is_ready(places, decoded):
     """Who reads on finds the next row group decoded, in the next file, too; who looks up
     one place has only that one decoded."""
     for _ in range(2):
@@ -296,9 +288,7 @@ def test_what_comes_next_is_ready(
 
 
 @pytest.mark.usefixtures("small_groups")
-def test_what_is_made_ready_takes_nobodys_place(
-    places: Places, decoded: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_made_ready_takes_nobodys_place(places, decoded, monkeypatch):
     """With room for one decoded row group: who still reads that one finds it, and who reads
     on finds the next."""
     monkeypatch.setattr(history_module, "_GROUP_BYTES", 1)
@@ -320,9 +310,7 @@ def test_what_is_made_ready_takes_nobodys_place(
 
 
 @pytest.mark.usefixtures("small_groups")
-def test_what_nobody_comes_for(
-    places: Places, decoded: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_nobody_comes_for(places, decoded, monkeypatch):
     """Who reads on and goes away keeps others from it for a while, and not for good."""
     monkeypatch.setattr(history_module, "_GROUP_BYTES", 1)
     monkeypatch.setattr(history_module, "_UNWANTED", 3)
@@ -342,9 +330,7 @@ def test_what_nobody_comes_for(
     assert len(decoded) < 12
 
 
-def test_what_is_made_ready_looks_at_one_file(
-    places: Places, decoded: list[tuple[str, int]]
-) -> None:
+def test_what_is_made_ready_looks_at_one_file(places, decoded):
     """However many have nothing of the channel."""
     places.append(events(b"a", b"b"))
     first = places.publish()
@@ -360,7 +346,7 @@ def test_what_is_made_ready_looks_at_one_file(
 
 
 @pytest.mark.usefixtures("small_groups")
-def test_nothing_is_made_ready_where_nothing_follows(places: Places) -> None:
+def test_nothing_is_made_ready_where_nothing_follows(places):
     """Who has read up to what memory has, or to the end, has no file opened for more."""
     for n in range(8):
         places.append(events(b"%d" % n))
@@ -376,12 +362,7 @@ def test_nothing_is_made_ready_where_nothing_follows(places: Places) -> None:
 
 @pytest.mark.usefixtures("small_groups")
 @pytest.mark.parametrize("seed", range(5))
-def test_readers_go_through_the_files_together(
-    places: Places,
-    decoded: list[tuple[str, int]],
-    monkeypatch: pytest.MonkeyPatch,
-    seed: int,
-) -> None:
+def test_readers_go_through_the_files_together(places, decoded, monkeypatch, seed):
     """However late each asks for its next piece: with room for few decoded row groups, each
     of them is decoded once for all."""
     names = [f"r{n}" for n in range(10)]
@@ -427,7 +408,7 @@ def test_readers_go_through_the_files_together(
     assert len(decoded) <= 1.2 * len(set(decoded))
 
 
-def test_a_little_of_a_piece(places: Places) -> None:
+def test_a_little_of_a_piece(places):
     """Whoever reads a small segment does not keep what lies around it in memory."""
     places.append(events(b"small"))
     places.append(events(b"x" * 1000), "t")
@@ -442,7 +423,7 @@ def test_a_little_of_a_piece(places: Places) -> None:
 
 
 @pytest.mark.parametrize("published", [False, True])
-def test_a_name_used_twice(places: Places, *, published: bool) -> None:
+def test_a_name_used_twice(places, *, published):
     """A segment that was deleted and made again has none of its old bytes."""
     places.append(events(b"old" * 9, b"old, too"))
     places.commit(places.state.delete("s", 0))
@@ -455,7 +436,7 @@ def test_a_name_used_twice(places: Places, *, published: bool) -> None:
         assert places.whole(places.history(), "s", size=size) == places.bytes["s"]
 
 
-def test_a_name_used_again_behind_what_was_read(places: Places) -> None:
+def test_a_name_used_again_behind_what_was_read(places):
     """Nor does one who has read the old bytes miss the new ones, which are fewer."""
     history = places.history()
     places.append(events(b"old" * 900, b"old, too"))
@@ -467,9 +448,7 @@ def test_a_name_used_again_behind_what_was_read(places: Places) -> None:
     assert places.whole(history, "s") == places.bytes["s"]
 
 
-def test_who_reads_on_in_a_large_event_looks_at_no_later_file(
-    places: Places, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_reads_on_in_a_large_event_looks_at_no_later_file(places, monkeypatch):
     """Whatever else was stored since."""
     looked_at: list[str] = []
     index = history_module._Published._index
@@ -488,7 +467,7 @@ def test_who_reads_on_in_a_large_event_looks_at_no_later_file(
     assert looked_at == [first.name]
 
 
-def test_a_tail_that_was_written_again(places: Places) -> None:
+def test_a_tail_that_was_written_again(places):
     """What a failed sync left in a file counts for nothing where another begins."""
     fill(places)
     first = places.log.next_lsn
@@ -518,7 +497,7 @@ def restored(before: Segments, length: int) -> Segments:
     return state
 
 
-def test_flipped_bits(places: Places) -> None:
+def test_flipped_bits(places):
     """A file that does not have the bytes that were written to it gives none."""
     places.append(events(bytes(range(256)) * 8))
     path = places.publish()
@@ -540,7 +519,7 @@ def _column(path: Path) -> int:
     return names.index("payload")
 
 
-def test_other_protocols_are_not_ours(places: Places) -> None:
+def test_other_protocols_are_not_ours(places):
     """A channel of the same name in another protocol is another channel."""
     change = Segments().create("s", 0)
     state = Segments()
@@ -554,7 +533,7 @@ def test_other_protocols_are_not_ours(places: Places) -> None:
     assert change.count == 0
 
 
-def test_in_a_thread(places: Places) -> None:
+def test_in_a_thread(places):
     """`read` is `fetch`, somewhere else."""
     places.append(events(b"abc"))
     got: list[bytes] = []
@@ -563,7 +542,7 @@ def test_in_a_thread(places: Places) -> None:
 
 
 @pytest.mark.usefixtures("small_groups")
-def test_readers_in_parallel(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readers_in_parallel(places, monkeypatch):
     """Two row groups are decoded at the same time; and one of them once, for all who
     wait for it.
     """
@@ -591,9 +570,7 @@ def test_readers_in_parallel(places: Places, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.usefixtures("small_groups")
-def test_a_quiet_stream_among_busy_ones(
-    places: Places, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_quiet_stream_among_busy_ones(places, monkeypatch):
     """Payloads are read where it has events, and nowhere else; of other row groups a few
     small columns, once; of those with other protocols alone nothing.
     """

@@ -26,7 +26,7 @@ from gateway.protocols.pravega.wire_segments import (
     TruncateSegment,
 )
 
-from .conftest import Block, W
+from .conftest import W
 
 GROUP = "sc/_RGbilling/0.#epoch.0"
 USERS = "sc/settings/0.#epoch.0"
@@ -67,7 +67,7 @@ def read(peer: Any, name: str, offset: int = 0) -> bytes:
     return reply.data
 
 
-def test_which_are_internal_by_their_names() -> None:
+def test_which_are_internal_by_their_names():
     """Those of `_RG…` and `_MARK…` are; those of a user's stream, a transaction, are not."""
     assert is_internal(GROUP)
     assert is_internal("sc/_MARKorders/0.#epoch.0")
@@ -78,7 +78,7 @@ def test_which_are_internal_by_their_names() -> None:
 
 
 @pytest.mark.parametrize("name", [GROUP, USERS])
-def test_updates_are_read_and_are_no_rows(store: Any, name: str) -> None:
+def test_updates_are_read_and_are_no_rows(store, name):
     """What a synchronizer wrote is read back; it has no lsn and is no row."""
     peer, whole = synchronizer(store, name, 20)
     assert read(peer, name) == whole
@@ -88,7 +88,7 @@ def test_updates_are_read_and_are_no_rows(store: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [GROUP, USERS])
-def test_nothing_expires(store: Any, make_store: Any, name: str) -> None:
+def test_nothing_expires(store, make_store, name):
     """After retention has deleted every file, and a restart, from the journal or from a
     snapshot, all of it is still there, from the first byte on.
     """
@@ -104,7 +104,7 @@ def test_nothing_expires(store: Any, make_store: Any, name: str) -> None:
         assert state.kept_bytes == len(whole)
 
 
-def test_truncated_and_deleted_it_takes_no_room(store: Any) -> None:
+def test_truncated_and_deleted_it_takes_no_room(store):
     """A synchronizer that is compacted, and one that is deleted, give back their bytes."""
     peer, whole = synchronizer(store, GROUP, 20)
     peer.ask(TruncateSegment(1, GROUP, 34))
@@ -118,7 +118,7 @@ def test_truncated_and_deleted_it_takes_no_room(store: Any) -> None:
     assert store.container.state.kept_bytes == 0
 
 
-def test_a_snapshot_while_it_is_truncated(store: Any) -> None:
+def test_a_snapshot_while_it_is_truncated(store):
     """A snapshot has the state of one moment, whatever is truncated while it is made."""
     peer, whole = synchronizer(store, USERS, 20)
     state = store.container.state
@@ -131,7 +131,7 @@ def test_a_snapshot_while_it_is_truncated(store: Any) -> None:
     assert (kept.begin, bytes(kept.data)) == (0, whole)
 
 
-def test_events_first_are_events_for_ever(store: Any, block: Block) -> None:
+def test_events_first_are_events_for_ever(store, block):
     """A stream that has events is a stream of events, whoever sends it an update; and a
     byte stream is no synchronizer, though its appends are conditional.
     """
@@ -147,7 +147,7 @@ def test_events_first_are_events_for_ever(store: Any, block: Block) -> None:
     assert store.container.state.kept_bytes == 0
 
 
-def test_other_appends_to_it_are_kept_too(store: Any, block: Block) -> None:
+def test_other_appends_to_it_are_kept_too(store, block):
     """What is appended to it without a condition is part of it."""
     peer, whole = synchronizer(store, USERS, 2)
     more = block(b"unconditional")
@@ -157,7 +157,7 @@ def test_other_appends_to_it_are_kept_too(store: Any, block: Block) -> None:
     assert store.rows == []
 
 
-def test_updates_are_rows_for_who_wants_them(store: Any) -> None:
+def test_updates_are_rows_for_who_wants_them(store):
     """With `synchronizers: rows` updates of a user's synchronizer are rows, too; the
     state of reader groups never is.
     """
@@ -169,7 +169,7 @@ def test_updates_are_rows_for_who_wants_them(store: Any) -> None:
     assert bytes(kept.data) == whole
 
 
-def test_too_much_is_refused_at_the_append(make_store: Any) -> None:
+def test_too_much_is_refused_at_the_append(make_store):
     """One that nobody truncates is refused at a quarter of the limit, by name, limit and
     key; others go on; all together have the limit.
     """
@@ -193,7 +193,7 @@ def test_too_much_is_refused_at_the_append(make_store: Any) -> None:
     assert store.container.state.kept_bytes == 352
 
 
-def test_nothing_is_merged_into_it(store: Any, block: Block) -> None:
+def test_nothing_is_merged_into_it(store, block):
     """Transactions are for events: into an internal segment none can be merged."""
     peer, _ = synchronizer(store, USERS, 1)
     name = USERS + "#transaction." + 32 * "0"
@@ -202,7 +202,7 @@ def test_nothing_is_merged_into_it(store: Any, block: Block) -> None:
     assert isinstance(reply, OperationUnsupported)
 
 
-def test_one_of_an_earlier_version(store: Any, block: Block) -> None:
+def test_one_of_an_earlier_version(store, block):
     """The state of a group that an earlier version stored as rows is read from there;
     what is appended since is kept, and is all once that is truncated.
     """
@@ -222,7 +222,7 @@ def test_one_of_an_earlier_version(store: Any, block: Block) -> None:
     assert (segment.kept.begin, bytes(segment.kept.data)) == (len(old), block(b"new"))
 
 
-def test_what_streams_keep_is_bounded(make_store: Any, block: Block) -> None:
+def test_what_streams_keep_is_bounded(make_store, block):
     """With `retained_bytes` an append beyond that is refused, with segment, limit and key;
     what is truncated or deleted makes room.
     """
@@ -248,7 +248,7 @@ def test_what_streams_keep_is_bounded(make_store: Any, block: Block) -> None:
     assert (state.retained_bytes, state.retained) == (0, {})
 
 
-def test_what_lies_behind_lost_bytes_has_its_own_offsets() -> None:
+def test_what_lies_behind_lost_bytes_has_its_own_offsets():
     """An update that a damaged journal lost leaves a gap: what follows is read where it
     was written, and nothing is read in the gap as if it was.
     """

@@ -24,7 +24,7 @@ from .conftest import W
 from .places import OTHER, Places, events, fill
 
 
-def test_what_is_needed_outlives_its_file(places: Places) -> None:
+def test_what_is_needed_outlives_its_file(places):
     """When files leave the archive, what is needed of them is kept: every byte of the
     streams can be read, those of other protocols are gone.
     """
@@ -47,9 +47,7 @@ def test_what_is_needed_outlives_its_file(places: Places) -> None:
         assert places.whole(history, name) == places.bytes[name]
 
 
-def test_truncated_it_is_let_go(
-    places: Places, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_truncated_it_is_let_go(places, monkeypatch):
     """What is truncated leaves the disk, what is not stays; a deleted segment leaves
     nothing, also of a file that others need.
     """
@@ -82,7 +80,7 @@ def test_truncated_it_is_let_go(
     assert retained.files == 0
 
 
-def test_a_change_that_is_not_durable_lets_nothing_go(places: Places) -> None:
+def test_a_change_that_is_not_durable_lets_nothing_go(places):
     """A truncation or deletion may be undone by a crash, as long as it is not durable."""
     fill(places)
     state = places.state
@@ -95,7 +93,7 @@ def test_a_change_that_is_not_durable_lets_nothing_go(places: Places) -> None:
     assert (state.needed("s"), state.needed("t")) == (None, None)
 
 
-def test_one_event_of_a_quiet_stream(places: Places) -> None:
+def test_one_event_of_a_quiet_stream(places):
     """One event beside very many that nobody needs takes the room of one event; small
     files become few.
     """
@@ -129,9 +127,7 @@ def _emptied(places: Places, retained: Any) -> None:
 
 
 @pytest.mark.parametrize("step", range(8))
-def test_a_crash_while_files_are_kept(
-    places: Places, monkeypatch: pytest.MonkeyPatch, step: int
-) -> None:
+def test_a_crash_while_files_are_kept(places, monkeypatch, step):
     """Whatever is done when it comes, nothing is lost, and the next start clears up."""
     monkeypatch.setattr("gateway.store.spool.retained._SMALL", 2)
     fill(places)
@@ -190,9 +186,7 @@ class _Written:
         *(pytest.param(1 << 40, step, id=f"written anew, {step}") for step in range(4)),
     ],
 )
-def test_a_full_disk_while_files_are_kept(
-    places: Places, monkeypatch: pytest.MonkeyPatch, step: int, moved: int
-) -> None:
+def test_a_full_disk_while_files_are_kept(places, monkeypatch, step, moved):
     """From whatever step on it has no room, every byte can be read all the while, also by
     who has looked before; with room again the archive is emptied, and no row is twice.
     """
@@ -234,9 +228,7 @@ def test_a_full_disk_while_files_are_kept(
     all_is_there()
 
 
-def test_a_start_syncs_what_is_kept_before_the_archive_lets_go(
-    places: Places, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_syncs_what_is_kept_before_the_archive_lets_go(places, monkeypatch):
     """The last run may have failed to: then a power cut would take both."""
     fill(places)
     places.archive()
@@ -257,7 +249,7 @@ def test_a_start_syncs_what_is_kept_before_the_archive_lets_go(
     assert kept in order[: order.index(archived)]
 
 
-def test_what_can_not_be_read_stays(places: Places) -> None:
+def test_what_can_not_be_read_stays(places):
     """A damaged file of which something is needed stays in the archive; others go."""
     for _ in range(3):
         fill(places)
@@ -270,7 +262,7 @@ def test_what_can_not_be_read_stays(places: Places) -> None:
     assert len(ranges) == 2
 
 
-def test_files_that_leave_out_of_order(places: Places) -> None:
+def test_files_that_leave_out_of_order(places):
     """The job may take a file late, when those around it have expired: it is kept then
     like any other, and nothing is counted as kept before.
     """
@@ -299,9 +291,7 @@ def away(places: Places, count: int = 3) -> list[Path]:
     return sorted(places.directories.archive.iterdir())
 
 
-def test_a_file_that_returns_is_kept(
-    places: Places, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_returns_is_kept(places, monkeypatch):
     """It lay in `poison/` while its neighbours expired: no kept file stands for it."""
     monkeypatch.setattr("gateway.store.spool.retained._SMALL", 3)
     paths = away(places, 5)
@@ -321,9 +311,7 @@ def test_a_file_that_returns_is_kept(
         assert places.whole(places.history(), name) == places.bytes[name]
 
 
-def test_files_of_which_nothing_is_needed_part_no_neighbours(
-    places: Places, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_which_nothing_is_needed_part_no_neighbours(places, monkeypatch):
     """Before, between and behind those with needed rows, whenever it is that these are
     not needed any more: the files become one in the end.
     """
@@ -366,9 +354,7 @@ def bad_sector(patch: pytest.MonkeyPatch, places: Places, damaged: Path) -> None
     fail(patch, places, "read", errno.EIO, damaged.__eq__)
 
 
-def test_one_that_can_not_be_kept_holds_no_other(
-    places: Places, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_can_not_be_kept_holds_no_other(places, monkeypatch):
     """Without room for the rows of one, or with a bad sector in it, all others go as soon
     as they are kept; so do those that nobody needs.
     """
@@ -400,9 +386,7 @@ def kept_one_by_one(places: Places, count: int) -> Retained:
     return retained
 
 
-def test_a_bad_sector_stops_no_tidying(
-    places: Places, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bad_sector_stops_no_tidying(places, monkeypatch):
     """The other files are looked at, and become one beside it."""
     retained = kept_one_by_one(places, 5)
     monkeypatch.setattr("gateway.store.spool.retained._SMALL", 2)
@@ -417,9 +401,7 @@ def test_a_bad_sector_stops_no_tidying(
     assert places.kept() == [damaged]
 
 
-def test_a_little_that_is_let_go(
-    places: Places, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_little_that_is_let_go(places, monkeypatch):
     """It leaves the disk, also where most of its file is needed; of many files one in each
     look that takes long, that with most to give back first.
     """
@@ -443,7 +425,7 @@ def test_a_little_that_is_let_go(
     assert places.whole(places.history(), "s") == places.bytes["s"]
 
 
-def test_an_empty_file_has_nothing(places: Places) -> None:
+def test_an_empty_file_has_nothing(places):
     """Somebody put it in the place of one that is lost."""
     paths = away(places)
     paths[1].write_bytes(b"")
@@ -452,7 +434,7 @@ def test_an_empty_file_has_nothing(places: Places) -> None:
     assert len(places.kept()) == 1
 
 
-def test_what_is_large_unpacked_is_moved_as_it_is(places: Places) -> None:
+def test_what_is_large_unpacked_is_moved_as_it_is(places):
     """However small it is on the disk, and beside others alike, to write it anew costs
     what is in it.
     """
@@ -469,9 +451,7 @@ def test_what_is_large_unpacked_is_moved_as_it_is(places: Places) -> None:
     assert [path.stat().st_ino for path in places.kept()] == before
 
 
-def test_sizes_that_are_not_known_yet_are_asked_for_bit_by_bit(
-    places: Places, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sizes_that_are_not_known_yet_are_asked_for_bit_by_bit(places, monkeypatch):
     """With very many files a look after a start takes no longer than others."""
     kept_one_by_one(places, 6)
     retained = places.retained()
@@ -483,9 +463,7 @@ def test_sizes_that_are_not_known_yet_are_asked_for_bit_by_bit(
         assert sized == places.kept()[:most]
 
 
-def test_kept_on_another_file_system(
-    places: Places, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kept_on_another_file_system(places, monkeypatch):
     """A file that can not be moved there is written there."""
     monkeypatch.setattr("gateway.store.spool.retained._MOVED_BYTES", 1)
     archive = places.directories.archive
@@ -496,7 +474,7 @@ def test_kept_on_another_file_system(
     assert places.whole(places.history(), "s") == places.bytes["s"]
 
 
-def test_what_is_kept_already_frees_the_disk(places: Places) -> None:
+def test_what_is_kept_already_frees_the_disk(places):
     """Though all of it is needed."""
     [path] = away(places, 1)
     retained = places.retained()
@@ -505,9 +483,7 @@ def test_what_is_kept_already_frees_the_disk(places: Places) -> None:
     assert retained.frees(path)
 
 
-def test_a_look_reads_so_much_at_most(
-    places: Places, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_look_reads_so_much_at_most(places, monkeypatch):
     """In the end all were looked at."""
     retained = kept_one_by_one(places, 6)
     size = places.kept()[0].stat().st_size

@@ -51,7 +51,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Place:
     return Place(monkeypatch)
 
 
-def test_who_is_behind_goes_first(place: Place) -> None:
+def test_who_is_behind_goes_first(place):
     """And of those that are in one place who came first."""
     for name, lsn in enumerate([30, 10, 20, 10]):
         place.ask(lsn, name)
@@ -59,7 +59,7 @@ def test_who_is_behind_goes_first(place: Place) -> None:
 
 
 @pytest.mark.parametrize("waiting", [0, 1, 100])
-def test_nobody_waits_for_ever(place: Place, waiting: int) -> None:
+def test_nobody_waits_for_ever(place, waiting):
     """However many come that are behind."""
     for name in range(waiting):
         place.ask(100, name)
@@ -70,7 +70,7 @@ def test_nobody_waits_for_ever(place: Place, waiting: int) -> None:
     assert len(place.served) == 2 * waiting + 8 + 1
 
 
-def test_who_came_earlier_is_not_overtaken_longer(place: Place) -> None:
+def test_who_came_earlier_is_not_overtaken_longer(place):
     """One that came when many waited, and one that came when few did: both are served in
     time, the first of them first."""
     for name in range(100):
@@ -86,7 +86,7 @@ def test_who_came_earlier_is_not_overtaken_longer(place: Place) -> None:
     assert place.served.index("late") <= 99 + 2 * 3 + 8 + 1
 
 
-def test_many_whose_turn_comes_at_once(place: Place) -> None:
+def test_many_whose_turn_comes_at_once(place):
     """Those that came while fewer and fewer waited are served in time, the last one, too."""
     late: list[tuple[int, int, int]] = []
 
@@ -109,7 +109,7 @@ def test_many_whose_turn_comes_at_once(place: Place) -> None:
     assert max(now - then - 2 * waiting - 8 for waiting, then, now in late) > 0
 
 
-def test_one_that_nobody_wants_any_more(place: Place) -> None:
+def test_one_that_nobody_wants_any_more(place):
     """It costs nothing, and those who wait are served in their order."""
     lsns = random.Random(1).sample(range(200), 200)
     reads = [place.ask(lsn, lsn) for lsn in lsns]
@@ -122,7 +122,7 @@ def test_one_that_nobody_wants_any_more(place: Place) -> None:
     assert place.all_served() == sorted(lsns[150:])
 
 
-def test_what_nobody_wants_is_forgotten(place: Place) -> None:
+def test_what_nobody_wants_is_forgotten(place):
     """Though no thread has come to it: peers may come and go while a disk hangs."""
     there = []
     for lsn in range(200):
@@ -133,7 +133,7 @@ def test_what_nobody_wants_is_forgotten(place: Place) -> None:
     assert sum(ref() is not None for ref in there) < 100
 
 
-def test_cancelled_while_it_is_served(place: Place) -> None:
+def test_cancelled_while_it_is_served(place):
     """What comes of it is told to nobody."""
     told: list[Any] = []
 
@@ -147,7 +147,7 @@ def test_cancelled_while_it_is_served(place: Place) -> None:
     assert [type(each.value) for each in told] == [CancelledError]
 
 
-def test_what_a_read_raises_is_told(place: Place) -> None:
+def test_what_a_read_raises_is_told(place):
     """And the thread serves on."""
     told: list[Any] = []
     place.lookups.read(1, lambda: 1 // 0).addErrback(told.append)
@@ -156,7 +156,7 @@ def test_what_a_read_raises_is_told(place: Place) -> None:
     assert told[0].check(ZeroDivisionError)
 
 
-def test_ahead_when_nobody_waits(place: Place) -> None:
+def test_ahead_when_nobody_waits(place):
     """What comes next is made ready once all are served, and only the newest of it."""
 
     def read(name: str) -> None:
@@ -168,7 +168,7 @@ def test_ahead_when_nobody_waits(place: Place) -> None:
     assert place.all_served() == ["a", "b", "c", "behind c"]
 
 
-def test_what_was_found_is_not_kept(place: Place) -> None:
+def test_what_was_found_is_not_kept(place):
     """An answer may keep much in memory: it is gone while the thread looks ahead."""
 
     class Found:
@@ -187,7 +187,7 @@ def test_what_was_found_is_not_kept(place: Place) -> None:
     assert kept == [None]
 
 
-def test_what_can_not_be_made_ready(place: Place) -> None:
+def test_what_can_not_be_made_ready(place):
     """Is told to whoever reads it, and to nobody before."""
     place.lookups.read(1, lambda: place.lookups.ahead(lambda: 1 // 0))
     place.step()
@@ -195,7 +195,7 @@ def test_what_can_not_be_made_ready(place: Place) -> None:
     assert place.all_served() == ["a"]
 
 
-def test_one_thread_is_always_for_readers(place: Place) -> None:
+def test_one_thread_is_always_for_readers(place):
     """While one makes something ready, no other one does; it goes on when that is done."""
 
     def look() -> None:

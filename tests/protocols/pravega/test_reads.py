@@ -59,7 +59,7 @@ def writer(store: Any) -> Writer:
     return Writer(store)
 
 
-def test_44_empty_sealed(store: Any) -> None:
+def test_44_empty_sealed(store):
     """The end, at once, and no data."""
     peer = store.peer()
     peer.ask(SealSegment(1, "s"))
@@ -67,7 +67,7 @@ def test_44_empty_sealed(store: Any) -> None:
     assert peer.got == [SegmentRead("s", 0, False, True, b"", 7)]
 
 
-def test_45_at_and_over_truncation(store: Any, writer: Writer, block: Block) -> None:
+def test_45_at_and_over_truncation(store, writer, block):
     """Before the start it is truncated, from the start on there is data."""
     data = block(b"a", b"b")
     writer.append(data)
@@ -84,7 +84,7 @@ def test_45_at_and_over_truncation(store: Any, writer: Writer, block: Block) -> 
     ]
 
 
-def test_46_woken_by_append(store: Any, writer: Writer, block: Block) -> None:
+def test_46_woken_by_append(store, writer, block):
     """A read at the tail waits until something durable is there."""
     peer = store.peer()
     peer.send(read(0))
@@ -95,7 +95,7 @@ def test_46_woken_by_append(store: Any, writer: Writer, block: Block) -> None:
     assert store.container.waiting == 0
 
 
-def test_46_woken_by_seal(store: Any, writer: Writer, block: Block) -> None:
+def test_46_woken_by_seal(store, writer, block):
     """A read that waits is told of a seal, and at which offset."""
     writer.append(block(b"a"))
     peer = store.peer()
@@ -106,9 +106,7 @@ def test_46_woken_by_seal(store: Any, writer: Writer, block: Block) -> None:
     assert peer.got == [SegmentIsSealed(7, "s", "", 9)]
 
 
-def test_46_woken_by_truncation_and_delete(
-    store: Any, writer: Writer, block: Block
-) -> None:
+def test_46_woken_by_truncation_and_delete(store, writer, block):
     """What a waiting read asked for may be truncated, or go with its segment."""
     peer = store.peer()
     peer.send(read(0), read(18, request=8))
@@ -121,7 +119,7 @@ def test_46_woken_by_truncation_and_delete(
     assert store.container.waiting == 0
 
 
-def test_46_deleted(store: Any) -> None:
+def test_46_deleted(store):
     """A segment that goes while somebody waits is missing."""
     peer, other = store.peer(), store.peer()
     peer.send(read(0))
@@ -131,7 +129,7 @@ def test_46_deleted(store: Any) -> None:
     assert peer.got == [NoSuchSegment(7, "s", "", 0)]
 
 
-def test_46_shutdown(store: Any) -> None:
+def test_46_shutdown(store):
     """When the daemon stops, waiting reads get nothing, at the tail, and the FIN."""
     peer = store.peer()
     peer.send(read(0))
@@ -142,7 +140,7 @@ def test_46_shutdown(store: Any) -> None:
     assert not peer.refused
 
 
-def test_47_several_reads(store: Any, writer: Writer, block: Block) -> None:
+def test_47_several_reads(store, writer, block):
     """Reads wait side by side, and are answered as they can be."""
     peer = store.peer()
     peer.send(read(9, request=1), read(0, request=2), KeepAlive())
@@ -157,9 +155,7 @@ def test_47_several_reads(store: Any, writer: Writer, block: Block) -> None:
 @pytest.mark.parametrize(
     ("asked", "given"), [(0, 8), (-5, 8), (8, 8), (20, 20), (2**31 - 1, 2 << 20)]
 )
-def test_48_suggested_length(
-    store: Any, writer: Writer, block: Block, asked: int, given: int
-) -> None:
+def test_48_suggested_length(store, writer, block, asked, given):
     """Eight bytes at least, two MiB at most."""
     writer.append(block(b"x" * (3 << 20)))
     peer = store.peer()
@@ -169,7 +165,7 @@ def test_48_suggested_length(
     assert not reply.at_tail
 
 
-def test_49_across_blocks(store: Any, writer: Writer, block: Block) -> None:
+def test_49_across_blocks(store, writer, block):
     """A read is a range of bytes: neither blocks nor events matter to it."""
     data = b""
     for n in range(9):
@@ -184,7 +180,7 @@ def test_49_across_blocks(store: Any, writer: Writer, block: Block) -> None:
         assert reply.at_tail == (offset + 11 >= len(data))
 
 
-def test_50_end_with_the_last_data(store: Any, writer: Writer, block: Block) -> None:
+def test_50_end_with_the_last_data(store, writer, block):
     """The last bytes of a sealed segment come with the end."""
     writer.append(block(b"abc"))
     peer = store.peer()
@@ -200,7 +196,7 @@ def test_50_end_with_the_last_data(store: Any, writer: Writer, block: Block) -> 
     assert (third.data, third.end_of_segment) == (b"", True)
 
 
-def test_51_beyond_the_end(store: Any, writer: Writer, block: Block) -> None:
+def test_51_beyond_the_end(store, writer, block):
     """It waits while the segment is open, and closes when it is sealed or negative."""
     peer = store.peer()
     peer.send(read(100))
@@ -213,7 +209,7 @@ def test_51_beyond_the_end(store: Any, writer: Writer, block: Block) -> None:
     assert "read at 100" in peer.refused
 
 
-def test_52_disconnect_frees(store: Any, writer: Writer, block: Block) -> None:
+def test_52_disconnect_frees(store, writer, block):
     """Nobody is woken for a client that is gone."""
     peer = store.peer()
     peer.send(read(0), read(5))
@@ -224,7 +220,7 @@ def test_52_disconnect_frees(store: Any, writer: Writer, block: Block) -> None:
     assert peer.got == []
 
 
-def test_too_many_reads(make_store: Make) -> None:
+def test_too_many_reads(make_store):
     """One connection waits for so many and no more."""
     peer = make_store(reads=2).peer()
     peer.send(read(0), read(0), read(0))
@@ -263,7 +259,7 @@ class Archived:
             writer.append(data)
 
 
-def test_old_data_is_fetched(make_store: Make, block: Block) -> None:
+def test_old_data_is_fetched(make_store, block):
     """What memory has no more is read from files, up to what memory has."""
     files = Files()
     store = make_store(reader=files, recent_bytes=1500)
@@ -281,7 +277,7 @@ def test_old_data_is_fetched(make_store: Make, block: Block) -> None:
     assert peer.got == [SegmentRead("s", 400, True, False, data, 7)]
 
 
-def test_old_data_that_is_gone(make_store: Make, block: Block) -> None:
+def test_old_data_that_is_gone(make_store, block):
     """What the archive has dropped is truncated, up to where there is something."""
     archived = Archived(make_store, block, 3)
     files, peer = archived.files, archived.peer
@@ -291,7 +287,7 @@ def test_old_data_that_is_gone(make_store: Make, block: Block) -> None:
     assert files.asked == []
 
 
-def test_where_a_segment_begins(make_store: Make, block: Block) -> None:
+def test_where_a_segment_begins(make_store, block):
     """Whoever is told that it is truncated asks where it begins, and is told the same;
     what memory still has is not gone, whatever became of its file.
     """
@@ -313,7 +309,7 @@ def test_where_a_segment_begins(make_store: Make, block: Block) -> None:
     assert peer.got == [SegmentIsTruncated(7, "s", 2 * archived.size, "", 0)]
 
 
-def test_a_slow_segment(make_store: Make, block: Block) -> None:
+def test_a_slow_segment(make_store, block):
     """Where little is written, retention takes little: what is an hour younger than the
     last file that is gone can be read, also after a restart.
     """
@@ -335,7 +331,7 @@ def test_a_slow_segment(make_store: Make, block: Block) -> None:
     assert saved.find("s").first_offset_from(3) == 3 * len(data)
 
 
-def test_old_data_that_goes_meanwhile(make_store: Make, block: Block) -> None:
+def test_old_data_that_goes_meanwhile(make_store, block):
     """What retention takes while it is fetched is truncated, as if it had been before."""
     archived = Archived(make_store, block, 3)
     files, peer = archived.files, archived.peer
@@ -352,7 +348,7 @@ def test_old_data_that_goes_meanwhile(make_store: Make, block: Block) -> None:
     assert len(files.answers) == 2
 
 
-def test_old_data_that_can_not_be_read(make_store: Make, block: Block) -> None:
+def test_old_data_that_can_not_be_read(make_store, block):
     """The connection is closed: another try may do better; a gone peer hears nothing."""
     files = Files()
     store = make_store(reader=files, recent_bytes=1500)
@@ -368,7 +364,7 @@ def test_old_data_that_can_not_be_read(make_store: Make, block: Block) -> None:
     assert gone.got == []
 
 
-def test_old_data_that_nobody_waits_for(make_store: Make, block: Block) -> None:
+def test_old_data_that_nobody_waits_for(make_store, block):
     """What a peer asked for that has gone is not looked for."""
     archived = Archived(make_store, block, 3)
     archived.peer.send(read(0))
@@ -379,7 +375,7 @@ def test_old_data_that_nobody_waits_for(make_store: Make, block: Block) -> None:
     assert archived.peer.got == []
 
 
-def test_no_files_at_all(make_store: Make, block: Block) -> None:
+def test_no_files_at_all(make_store, block):
     """Without a reader, what memory has dropped is truncated."""
     store = make_store(recent_bytes=1500)
     writer, peer = Writer(store), store.peer()
@@ -389,7 +385,7 @@ def test_no_files_at_all(make_store: Make, block: Block) -> None:
     assert peer.got == [SegmentIsTruncated(7, "s", 400, "", 0)]
 
 
-def test_after_a_restart(store: Any, writer: Writer, block: Block) -> None:
+def test_after_a_restart(store, writer, block):
     """What the journal still has can be read by the next run."""
     writer.append(block(b"abc"))
     peer = store.restarted().peer()
@@ -397,7 +393,7 @@ def test_after_a_restart(store: Any, writer: Writer, block: Block) -> None:
     assert peer.got == [SegmentRead("s", 0, True, False, block(b"abc"), 7)]
 
 
-def test_marks_of_what_is_gone_go(make_store: Make, block: Block) -> None:
+def test_marks_of_what_is_gone_go(make_store, block):
     """Where events lay that retention took is not saved for ever; the rest is read."""
     archived = Archived(make_store, block, 9)
     files, peer = archived.files, archived.peer

@@ -42,14 +42,13 @@ from gateway.protocols.pravega.wire_segments import (
     UpdateSegmentAttribute,
     UpdateSegmentPolicy,
 )
-from making import Make
 
-from .conftest import Block, W, X
+from .conftest import W, X
 
 TXN = "s#transaction.0000000000000000000000000000000a"
 
 
-def test_53_twice(store: Any) -> None:
+def test_53_twice(store):
     """Each says what is, the second time."""
     peer = store.peer()
     assert peer.ask(CreateSegment(1, "t", 0, 0), CreateSegment(2, "t", 0, 0)) == [
@@ -70,7 +69,7 @@ def test_53_twice(store: Any) -> None:
     ]
 
 
-def test_replies_wait_for_the_disk(store: Any) -> None:
+def test_replies_wait_for_the_disk(store):
     """Also those that only tell of what another connection has asked for."""
     peer, other = store.peer(), store.peer()
     peer.send(CreateSegment(1, "t", 0, 0))
@@ -81,7 +80,7 @@ def test_replies_wait_for_the_disk(store: Any) -> None:
     assert other.got == [wire.SegmentAlreadyExists(2, "t")]
 
 
-def test_54_merge(store: Any, block: Block) -> None:
+def test_54_merge(store, block):
     """A merge moves data and count, and may be asked for again."""
     peer = store.peer()
     peer.ask(CreateSegment(1, TXN, 0, 0))
@@ -101,7 +100,7 @@ def test_54_merge(store: Any, block: Block) -> None:
     assert again.ask(MergeSegments(6, "s", TXN)) == [SegmentsMerged(6, "s", TXN, 18)]
 
 
-def test_54_merge_refused(store: Any) -> None:
+def test_54_merge_refused(store):
     """No target, no source, a seal, a condition: each in its own words."""
     peer = store.peer()
     peer.ask(CreateSegment(1, TXN, 0, 0))
@@ -123,7 +122,7 @@ def test_54_merge_refused(store: Any) -> None:
     ]
 
 
-def test_54_merge_batch(store: Any, block: Block) -> None:
+def test_54_merge_batch(store, block):
     """Several sources are merged at once; asking again does nothing more."""
     peer = store.peer()
     other = TXN[:-1] + "b"
@@ -140,7 +139,7 @@ def test_54_merge_batch(store: Any, block: Block) -> None:
     assert peer.ask(MergeSegmentsBatch(4, "s", ["?"])) == [wire.NoSuchSegment(4, "?")]
 
 
-def test_55_info(store: Any) -> None:
+def test_55_info(store):
     """How a segment is; of a missing one, that it is not there."""
     peer = store.peer()
     peer.setup()
@@ -152,7 +151,7 @@ def test_55_info(store: Any) -> None:
     ]
 
 
-def test_41_transients_go_with_their_connection(store: Any, block: Block) -> None:
+def test_41_transients_go_with_their_connection(store, block):
     """A large event that is not merged leaves nothing, nor after a crash."""
     peer = store.peer()
     [made] = peer.ask(CreateTransientSegment(1, W, "s"))
@@ -175,7 +174,7 @@ def test_41_transients_go_with_their_connection(store: Any, block: Block) -> Non
     ]
 
 
-def test_staged_data_is_bounded(make_store: Make, block: Block) -> None:
+def test_staged_data_is_bounded(make_store, block):
     """Open transactions together hold so much and no more."""
     store = make_store(transaction_bytes=20)
     peer = store.peer()
@@ -188,7 +187,7 @@ def test_staged_data_is_bounded(make_store: Make, block: Block) -> None:
     assert "options.transaction_bytes" in peer.refused
 
 
-def test_42_unsupported(store: Any) -> None:
+def test_42_unsupported(store):
     """What administrators ask of the original, and what does not fit the segment."""
     peer = store.peer()
     peer.ask(wt.CreateTableSegment(0, "t"))
@@ -205,7 +204,7 @@ def test_42_unsupported(store: Any) -> None:
     ]
 
 
-def test_attributes_and_policy(store: Any) -> None:
+def test_attributes_and_policy(store):
     """Numbers of a segment change on a condition; its policy is kept."""
     peer = store.peer()
     assert peer.ask(
@@ -226,7 +225,7 @@ def test_attributes_and_policy(store: Any) -> None:
     assert store.container.state.find("s").target_rate == 100
 
 
-def test_a_merge_may_set_a_writers_number(store: Any) -> None:
+def test_a_merge_may_set_a_writers_number(store):
     """Large events count as their writer's: its number is an attribute."""
     peer = store.peer()
     peer.ask(CreateSegment(1, TXN, 0, 0))
@@ -238,7 +237,7 @@ def test_a_merge_may_set_a_writers_number(store: Any) -> None:
     assert store.restarted().peer().setup() == 20
 
 
-def test_locate(store: Any, block: Block) -> None:
+def test_locate(store, block):
     """An offset where an event begins, not before the one asked for."""
     peer = store.peer()
     peer.setup()
@@ -258,7 +257,7 @@ def test_locate(store: Any, block: Block) -> None:
     ]
 
 
-def test_tables(store: Any) -> None:
+def test_tables(store):
     """The whole life of one, as Rust's reader groups lead it."""
     peer = store.peer()
     a, b = Entry(b"a", -1, b"1"), Entry(b"b", wire.NEVER, b"2")
@@ -307,7 +306,7 @@ def test_tables(store: Any) -> None:
     ]
 
 
-def test_iterating_over_tables(store: Any) -> None:
+def test_iterating_over_tables(store):
     """Each reply says where to go on, until there is nothing; odd tokens are no harm."""
     peer = store.peer()
     entries = [Entry(b"%d" % n, wire.NEVER, b"v") for n in range(5)]
@@ -327,7 +326,7 @@ def test_iterating_over_tables(store: Any) -> None:
     assert odd.keys == []
 
 
-def test_ranges_of_keys(store: Any) -> None:
+def test_ranges_of_keys(store):
     """Tables with keys of a fixed size are read by ranges of keys, both ends included,
     in their order; and so they are after updates, removals and a restart.
     """
@@ -361,7 +360,7 @@ def test_ranges_of_keys(store: Any) -> None:
     assert refused == wire.TableKeyBadVersion(6, "t")
 
 
-def test_replies_fit_into_a_frame(make_store: Make) -> None:
+def test_replies_fit_into_a_frame(make_store):
     """What is asked for in one reply must fit into it."""
     peer = make_store(table_bytes=1 << 25).peer()
     peer.ask(wt.CreateTableSegment(1, "t"))
@@ -376,14 +375,14 @@ def test_replies_fit_into_a_frame(make_store: Make) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "x" * 1025])
-def test_names_are_bounded(store: Any, name: str) -> None:
+def test_names_are_bounded(store, name):
     """An empty name and an endless one are refused."""
     peer = store.peer()
     peer.send(CreateSegment(1, name, 0, 0))
     assert "segment name" in peer.refused
 
 
-def test_segments_and_tables_are_bounded(make_store: Make) -> None:
+def test_segments_and_tables_are_bounded(make_store):
     """There are so many segments, and tables of such a size, and no more."""
     store = make_store(segments=2, table_bytes=5)
     peer = store.peer()
@@ -402,7 +401,7 @@ def large_value(peer: Any) -> Entry:
     return Entry(b"k", wire.NEVER)
 
 
-def test_a_small_request_gets_no_endless_reply(store: Any) -> None:
+def test_a_small_request_gets_no_endless_reply(store):
     """One that asks for a large value many times is refused before it is put together."""
     peer = store.peer()
     key = large_value(peer)
@@ -410,7 +409,7 @@ def test_a_small_request_gets_no_endless_reply(store: Any) -> None:
     assert "reply of" in peer.refused
 
 
-def test_replies_that_wait_are_bounded(store: Any) -> None:
+def test_replies_that_wait_are_bounded(store):
     """While the disk does not answer, replies do not pile up; else all are given."""
     peer = store.peer()
     key = large_value(peer)
@@ -420,7 +419,7 @@ def test_replies_that_wait_are_bounded(store: Any) -> None:
     assert "replies that wait" in peer.refused
 
 
-def test_tables_are_bounded_together(make_store: Make) -> None:
+def test_tables_are_bounded_together(make_store):
     """Many tables hold no more than one, small entries count, what goes makes room."""
     store = make_store(table_bytes=1000)
     peer = store.peer()
@@ -436,7 +435,7 @@ def test_tables_are_bounded_together(make_store: Make) -> None:
     assert "options.table_bytes" in peer.refused
 
 
-def test_writers_and_attributes_are_bounded(make_store: Make) -> None:
+def test_writers_and_attributes_are_bounded(make_store):
     """So many are remembered and no more; those that are known go on."""
     store = make_store(numbers=3)
     peer, other, third = store.peer(), store.peer(), store.peer()

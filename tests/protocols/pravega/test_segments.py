@@ -5,8 +5,6 @@ Numbers in the names are those of the list of behaviours in docs/pravega.md.
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,19 +15,18 @@ from gateway.protocols.pravega.segment import EVENT_COUNT, MARK_BYTES
 from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.tables import ENTRY_BYTES, Table
 from gateway.protocols.pravega.wire import NEVER
-from making import Make
 
 from .conftest import W, X
 
 TXN = "s#transaction.0000000000000000000000000000000a"
 
 
-def test_28_a_new_writer_has_no_number(model: Any) -> None:
+def test_28_a_new_writer_has_no_number(model):
     """Its number is NEVER until it writes."""
     assert model.state.find("s").number_of(W) == NEVER
 
 
-def test_29_numbers_survive_a_restart(model: Any, block: Make[bytes]) -> None:
+def test_29_numbers_survive_a_restart(model, block):
     """What a writer had stored is known to the next run, with length and count."""
     model.append(block(b"a", b"b"), 2, claimed=2)
     again = model.replayed().find("s")
@@ -38,7 +35,7 @@ def test_29_numbers_survive_a_restart(model: Any, block: Make[bytes]) -> None:
     assert again.attribute(EVENT_COUNT) == 2
 
 
-def test_34_another_connection_has_written(model: Any, block: Make[bytes]) -> None:
+def test_34_another_connection_has_written(model, block):
     """Who does not know the last number is fenced, and stores nothing."""
     model.append(block(b"a"), 1)
     with pytest.raises(errors.Fenced):
@@ -46,7 +43,7 @@ def test_34_another_connection_has_written(model: Any, block: Make[bytes]) -> No
     assert model.state.find("s").length == 9
 
 
-def test_35_conditional_on_the_length(model: Any, block: Make[bytes]) -> None:
+def test_35_conditional_on_the_length(model, block):
     """An append at the wrong offset changes nothing; a right one after it does."""
     with pytest.raises(errors.ConditionFailed):
         model.append(block(b"a"), 1, offset=5)
@@ -54,14 +51,14 @@ def test_35_conditional_on_the_length(model: Any, block: Make[bytes]) -> None:
     assert model.state.find("s").length == 9
 
 
-def test_38_append_to_sealed(model: Any, block: Make[bytes]) -> None:
+def test_38_append_to_sealed(model, block):
     """A sealed segment takes no more."""
     model.keep(model.state.seal("s", 0))
     with pytest.raises(errors.Sealed):
         model.append(block(b"a"), 1)
 
 
-def test_45_truncation_is_checked(model: Any, block: Make[bytes]) -> None:
+def test_45_truncation_is_checked(model, block):
     """Only to where there is data."""
     model.append(block(b"a"), 1)
     for offset in (-1, 10):
@@ -71,7 +68,7 @@ def test_45_truncation_is_checked(model: Any, block: Make[bytes]) -> None:
     assert model.replayed().find("s").start == 9
 
 
-def test_53_twice(model: Any) -> None:
+def test_53_twice(model):
     """Create, seal and delete say so when it was done; truncate does not mind."""
     with pytest.raises(errors.SegmentExists):
         model.create("s")
@@ -86,7 +83,7 @@ def test_53_twice(model: Any) -> None:
     assert not model.replayed().segments
 
 
-def test_54_merge(model: Any, block: Make[bytes]) -> None:
+def test_54_merge(model, block):
     """A transaction's events become rows when it is merged, all at once."""
     model.append(block(b"a"), 1)
     model.create(TXN)
@@ -108,7 +105,7 @@ def test_54_merge(model: Any, block: Make[bytes]) -> None:
         assert TXN not in state.segments
 
 
-def test_54_merge_into_nothing(model: Any) -> None:
+def test_54_merge_into_nothing(model):
     """Without a target, or without a source, or of what is not staged: refused."""
     model.create(TXN)
     model.create("t")
@@ -123,7 +120,7 @@ def test_54_merge_into_nothing(model: Any) -> None:
         model.state.merge([("s", TXN)], 0)
 
 
-def test_54_conditional_merge(model: Any) -> None:
+def test_54_conditional_merge(model):
     """An attribute that is not as expected stops the merge; else both happen."""
     model.create(TXN)
     with pytest.raises(errors.ConditionFailed):
@@ -135,7 +132,7 @@ def test_54_conditional_merge(model: Any) -> None:
     assert model.replayed().find("s").attribute(X) == 5
 
 
-def test_merges_of_several_are_one_change(model: Any, block: Make[bytes]) -> None:
+def test_merges_of_several_are_one_change(model, block):
     """A transaction over several segments is one batch, rows under their own names."""
     model.create("t")
     other = TXN.replace("s#", "t#")
@@ -151,7 +148,7 @@ def test_merges_of_several_are_one_change(model: Any, block: Make[bytes]) -> Non
     assert merged.payload_bytes == len(TXN) + len(other)
 
 
-def test_a_source_is_merged_once(model: Any) -> None:
+def test_a_source_is_merged_once(model):
     """Named twice in one merge, it is refused."""
     model.create(TXN)
     with pytest.raises(errors.SegmentNotFound):
@@ -159,9 +156,7 @@ def test_a_source_is_merged_once(model: Any) -> None:
     assert TXN in model.state.segments
 
 
-def test_merges_are_remembered_for_a_while(
-    model: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_merges_are_remembered_for_a_while(model, monkeypatch):
     """The newest are, in snapshots too: memory does not grow with history."""
     monkeypatch.setattr("gateway.protocols.pravega.state._MERGED", 2)
     names = [TXN + end for end in "abc"]
@@ -172,7 +167,7 @@ def test_merges_are_remembered_for_a_while(
         assert [state.was_merged(name) for name in names] == [False, True, True]
 
 
-def test_two_sources_into_one_target(model: Any, block: Make[bytes]) -> None:
+def test_two_sources_into_one_target(model, block):
     """They lie one behind the other."""
     other = TXN[:-1] + "b"
     for name in (TXN, other):
@@ -183,7 +178,7 @@ def test_two_sources_into_one_target(model: Any, block: Make[bytes]) -> None:
     assert model.state.find("s").length == 24
 
 
-def test_attributes(model: Any) -> None:
+def test_attributes(model):
     """Numbers are replaced if they are as expected."""
     model.keep(model.state.attribute("s", X, 5, NEVER, 0))
     with pytest.raises(errors.ConditionFailed):
@@ -193,7 +188,7 @@ def test_attributes(model: Any) -> None:
     assert model.state.find("s").attribute(X) == NEVER
 
 
-def test_idle_writers_are_forgotten(model: Any, block: Make[bytes]) -> None:
+def test_idle_writers_are_forgotten(model, block):
     """Who wrote since the last time is kept, who did not is not."""
     model.append(block(b"a"), 1, writer=W)
     model.append(block(b"a"), 1, writer=X)
@@ -207,7 +202,7 @@ def test_idle_writers_are_forgotten(model: Any, block: Make[bytes]) -> None:
         assert state.find("s").number_of(X) == 2
 
 
-def test_tables(model: Any) -> None:
+def test_tables(model):
     """Entries have versions in the order of their puts; conditions hold for all."""
     state: Segments = model.state
     model.keep(state.create_table("t", 0))
@@ -238,14 +233,14 @@ def test_tables(model: Any) -> None:
         state.table("s")
 
 
-def test_tables_with_keys_of_one_size(model: Any) -> None:
+def test_tables_with_keys_of_one_size(model):
     """A key of another size is not put."""
     model.keep(model.state.create_table("t", 0, key_bytes=2))
     with pytest.raises(errors.BadKeyVersion):
         model.state.put("t", [Entry(b"abc", NEVER)], 0)
 
 
-def test_reading_waits_for_the_disk(model: Any, block: Make[bytes]) -> None:
+def test_reading_waits_for_the_disk(model, block):
     """What is not durable is neither readable nor sealed for readers."""
     state: Segments = model.state
     appended = state.append("s", W, 1, block(b"a"), 0, claimed=1, last=NEVER)
@@ -259,7 +254,7 @@ def test_reading_waits_for_the_disk(model: Any, block: Make[bytes]) -> None:
     assert state.durable == state.number
 
 
-def test_a_name_that_lives_twice(model: Any, block: Make[bytes]) -> None:
+def test_a_name_that_lives_twice(model, block):
     """What becomes durable of a deleted segment is none of its successor's business."""
     state: Segments = model.state
     changes = [
@@ -272,7 +267,7 @@ def test_a_name_that_lives_twice(model: Any, block: Make[bytes]) -> None:
     assert state.find("s").readable == 0
 
 
-def test_a_body_is_applied_once(model: Any, block: Make[bytes]) -> None:
+def test_a_body_is_applied_once(model, block):
     """Replaying a journal again, or on top of a snapshot of its middle, is harmless."""
     model.append(block(b"a"), 1)
     middle = snapshot.save(model.state)
@@ -286,7 +281,7 @@ def test_a_body_is_applied_once(model: Any, block: Make[bytes]) -> None:
     assert snapshot.restore(whole).durable == model.state.number
 
 
-def test_a_snapshot_has_everything(model: Any, block: Make[bytes]) -> None:
+def test_a_snapshot_has_everything(model, block):
     """Tables, staged data, attributes, idle writers, marks: all come back."""
     state: Segments = model.state
     model.append(block(b"x" * MARK_BYTES), 1)
@@ -306,7 +301,7 @@ def test_a_snapshot_has_everything(model: Any, block: Make[bytes]) -> None:
     assert records.decode(merged.body).payloads == [b"z"]
 
 
-def test_marks(model: Any, block: Make[bytes]) -> None:
+def test_marks(model, block):
     """From an offset to an lsn shortly before it, and back; truncation drops them."""
     for number in range(6):
         model.append(block(b"x" * (MARK_BYTES // 2), b"y"), number + 1, claimed=2)
@@ -324,13 +319,13 @@ def test_marks(model: Any, block: Make[bytes]) -> None:
     assert segment.lsn_near(0) is None
 
 
-def test_transients_are_found(model: Any) -> None:
+def test_transients_are_found(model):
     """What a crash left of large events can be cleared away."""
     model.create("s#transient.00000000000000000000000000000001")
     assert len(model.state.transients()) == 1
 
 
-def test_lost_records_lose_no_more(model: Any, block: Make[bytes]) -> None:
+def test_lost_records_lose_no_more(model, block):
     """A journal that lost a body is replayed all the same, offsets as they were."""
     model.append(block(b"a"), 1)
     model.append(block(b"b"), 2)
@@ -343,7 +338,7 @@ def test_lost_records_lose_no_more(model: Any, block: Make[bytes]) -> None:
 @pytest.mark.parametrize(
     "data", [b"abc", b"\0\0\0\0\0\0\0\x05ab", b"\0\0\0\1\0\0\0\0", b"\0" * 11]
 )
-def test_bytes_that_are_no_events(model: Any, data: bytes) -> None:
+def test_bytes_that_are_no_events(model, data):
     """They are one row, whole and flawed, and readable as they are."""
     change = model.append(data, 1)
     assert change.count == 1
@@ -353,7 +348,7 @@ def test_bytes_that_are_no_events(model: Any, data: bytes) -> None:
     assert list(rows.seqs or ()) == [0]
 
 
-def test_empty_appends(model: Any) -> None:
+def test_empty_appends(model):
     """No bytes are no rows, but the writer's number counts."""
     change = model.append(b"", 3)
     assert change.count == 0
@@ -367,7 +362,7 @@ def test_empty_appends(model: Any) -> None:
     st.lists(st.binary(max_size=30), max_size=9)
     | st.lists(st.binary(max_size=30), min_size=64, max_size=70)
 )
-def test_18_rows_are_the_events(events: list[bytes]) -> None:
+def test_18_rows_are_the_events(events):
     """Each event, empty ones too, is a row at its offset, with its writer."""
     state = Segments()
     state.create("s", 0)
@@ -386,7 +381,7 @@ def test_18_rows_are_the_events(events: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("count", [3, 63, 64, 1000])
-def test_rows_of_one_size(model: Any, block: Make[bytes], count: int) -> None:
+def test_rows_of_one_size(model, block, count):
     """Many or few events of one size: the same rows."""
     events = [b"%08d" % n for n in range(count)]
     model.append(block(b"before"), 1)
@@ -397,13 +392,13 @@ def test_rows_of_one_size(model: Any, block: Make[bytes], count: int) -> None:
     assert rows.attributes["event_number"] == "2"
 
 
-def test_a_body_of_another_format() -> None:
+def test_a_body_of_another_format():
     """It is an error that the spool keeps the bytes for."""
     with pytest.raises(ValueError, match="unknown format"):
         records.decode(b"\x93\x02\x01\x90")
 
 
-def test_reading_on_in_a_large_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_on_in_a_large_table(monkeypatch):
     """Every entry is found, in order, and few are looked at that are not asked for."""
     table = Table()
     for number in range(5000):
@@ -432,7 +427,7 @@ def test_reading_on_in_a_large_table(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("each_way")
-def test_json_is_checked(model: Any, block: Any) -> None:
+def test_json_is_checked(model, block):
     """Where events are said to be JSON, one that is not has a flaw, in the words of all
     protocols; bytes that are no events are no JSON either.
     """

@@ -89,14 +89,14 @@ class _Anything:
         }.get(name, "shop")  # fmt: skip
 
 
-def test_none_is_missing() -> None:
+def test_none_is_missing():
     """Whatever the gateway serves has its row, and nothing else has one."""
     assert sorted(ROWS) == sorted(names())
     assert {kind.__name__ for kind in codec.REQUESTS.values()} - INSIDE < set(ROWS)
 
 
 @pytest.mark.parametrize("name", list(names()))
-def test_its_row_is_true(name: str) -> None:
+def test_its_row_is_true(name):
     """It says what the code asks for, and a test of this name is in a file that makes such
     calls.
     """

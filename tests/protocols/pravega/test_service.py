@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from pathlib import Path
 from typing import Any
 
-import pytest
 from twisted.internet.task import Clock
 
 from deadlines import eventually
@@ -24,7 +22,7 @@ class _Reactor(Clock):
         call(*args)
 
 
-def test_a_few_reads_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_few_reads_at_a_time(tmp_path, monkeypatch):
     """On a machine with two cores two threads read, and no third; each read has its turn."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     service = protocol.service(lend(protocol, tmp_path, reactor=_Reactor()))
@@ -47,7 +45,7 @@ def test_a_few_reads_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert sorted(got) == [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 
-def test_a_reload_brings_other_rules(tmp_path: Path) -> None:
+def test_a_reload_brings_other_rules(tmp_path):
     """All listeners have the same; without any left, those that were stay in force."""
 
     def listeners(*rules: dict[str, Any]) -> list[Any]:

@@ -10,7 +10,7 @@ import pytest
 from gateway.protocols.pravega.shared_cache import Shared
 
 
-def test_made_once_for_all_who_come() -> None:
+def test_made_once_for_all_who_come():
     """Whoever comes while it is made, or later, gets the same."""
     there, go, made = Barrier(9), Event(), []
     shared: Shared[object] = Shared(10)
@@ -32,7 +32,7 @@ def test_made_once_for_all_who_come() -> None:
     assert len(made) == 1
 
 
-def test_what_can_not_be_made() -> None:
+def test_what_can_not_be_made():
     """Those who waited hear why; the next one tries again."""
     shared: Shared[str] = Shared(10)
     begun, go = Event(), Event()
@@ -53,7 +53,7 @@ def test_what_can_not_be_made() -> None:
     assert shared.made("k", lambda: "made") == "made"
 
 
-def test_what_was_used_last_stays() -> None:
+def test_what_was_used_last_stays():
     """As much as has room, and the last one always."""
     shared: Shared[bytes] = Shared(10, len)
     for key in "abc":

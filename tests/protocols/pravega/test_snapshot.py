@@ -16,7 +16,6 @@ from gateway.protocols.pravega.errors import SegmentError
 from gateway.protocols.pravega.segment import MARK_BYTES
 from gateway.protocols.pravega.segments import Change, Segments
 from gateway.protocols.pravega.wire import NEVER
-from making import Make
 
 from .conftest import W
 
@@ -126,9 +125,7 @@ _STEP, _STORE = 20, 21
     unstored=st.integers(0, 10),
     during=st.lists(st.tuples(st.integers(0, 21), st.sampled_from(NAMES)), max_size=30),
 )
-def test_a_snapshot_is_of_one_moment(
-    before: list[tuple[int, str]], unstored: int, during: list[tuple[int, str]]
-) -> None:
+def test_a_snapshot_is_of_one_moment(before, unstored, during):
     """What changes while it is written is not in it, and the journal brings it back."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gateway.protocols.pravega.segment.MARK_BYTES", 20)
@@ -168,7 +165,7 @@ def test_a_snapshot_is_of_one_moment(
         assert facts(journal.replay(moment)) == facts(state)
 
 
-def test_a_step_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_is_small(monkeypatch):
     """Each writes so many segments, or so many bytes of a transaction, and no more."""
     state = Segments()
     for number in range(2000):
@@ -195,13 +192,13 @@ def settled(state: Segments) -> Segments:
 
 
 @pytest.mark.parametrize("cut", [0, 3, 20, -1])
-def test_half_a_snapshot_is_none(model: Any, cut: int) -> None:
+def test_half_a_snapshot_is_none(model, cut):
     """Of one that is cut short nothing is believed."""
     with pytest.raises(ValueError, match=r"snapshot|truncated"):
         snapshot.restore(snapshot.save(model.state)[:cut])
 
 
-def test_a_later_format(model: Any) -> None:
+def test_a_later_format(model):
     """It is refused, not guessed at."""
     data = bytearray(snapshot.save(model.state))
     assert data[4:7] == b"\x95\x00\x01"
@@ -210,7 +207,7 @@ def test_a_later_format(model: Any) -> None:
         snapshot.restore(bytes(data))
 
 
-def test_entries_of_no_table_are_no_snapshot(model: Any) -> None:
+def test_entries_of_no_table_are_no_snapshot(model):
     """Nothing that a snapshot has is dropped unseen."""
     state = model.state
     state.create_table("t", 1)
@@ -222,9 +219,7 @@ def test_entries_of_no_table_are_no_snapshot(model: Any) -> None:
         snapshot.restore(broken)
 
 
-def test_a_large_table_is_written_in_small_steps(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_large_table_is_written_in_small_steps(monkeypatch):
     """As it was in the beginning, though it changes meanwhile; nobody waits for it."""
     monkeypatch.setattr("gateway.protocols.pravega.snapshot._STEP_BYTES", 10_000)
     state = Segments()
@@ -245,7 +240,7 @@ def test_a_large_table_is_written_in_small_steps(
     assert facts(snapshot.restore(saving.finish())) == wanted
 
 
-def test_connections_do_not_wait_for_it(store: Any) -> None:
+def test_connections_do_not_wait_for_it(store):
     """It is written between the turns of the reactor, and given when it is durable."""
     state = store.container.state
     for number in range(2000):
@@ -260,7 +255,7 @@ def test_connections_do_not_wait_for_it(store: Any) -> None:
     assert set(snapshot.restore(got[0]).segments) == set(state.segments)
 
 
-def test_who_asks_meanwhile_gets_the_next(store: Any) -> None:
+def test_who_asks_meanwhile_gets_the_next(store):
     """A snapshot that is being made holds nothing newer, so another one follows."""
     got: list[bytes] = []
     store.container.snapshot().addCallback(got.append)
@@ -275,7 +270,7 @@ def test_who_asks_meanwhile_gets_the_next(store: Any) -> None:
     assert third is second
 
 
-def test_where_the_newest_lie_is_in_it(model: Any, block: Make[bytes]) -> None:
+def test_where_the_newest_lie_is_in_it(model, block):
     """What was on its way to the disk can be found after a restart from a snapshot."""
     state = model.state
     change = state.append("s", W, 1, block(b"x" * MARK_BYTES), 0, claimed=1, last=NEVER)
@@ -287,9 +282,7 @@ def test_where_the_newest_lie_is_in_it(model: Any, block: Make[bytes]) -> None:
     assert again.find("s").lsn_near(0) == 77
 
 
-def test_marks_of_deleted_events_go_a_bit_in_each_step(
-    model: Any, block: Make[bytes]
-) -> None:
+def test_marks_of_deleted_events_go_a_bit_in_each_step(model, block):
     """However many segments there are; so snapshots do not grow for ever."""
     state = model.state
     names = [f"s/t/{number}" for number in range(1200)]
@@ -311,7 +304,7 @@ def test_marks_of_deleted_events_go_a_bit_in_each_step(
     assert all(list(again.find(name).mark_lsns) == [2, 3] for name in names)
 
 
-def test_a_last_one_is_made_after_the_end(store: Any) -> None:
+def test_a_last_one_is_made_after_the_end(store):
     """The daemon asks for it when nobody forgets or writes any more."""
     store.container.start()
     store.container.stop()

@@ -24,9 +24,7 @@ def _small_blocks() -> Any:
 
 
 @given(st.lists(st.tuples(st.booleans(), KEY)), KEY, KEY | st.just(b""), st.data())
-def test_any_keys(
-    changes: list[tuple[bool, bytes]], first: bytes, last: bytes, data: st.DataObject
-) -> None:
+def test_any_keys(changes, first, last, data):
     """Every range has what it should have, also after a restart in between."""
     state = Segments()
     state.create_table("t", 0, key_bytes=1)
@@ -54,7 +52,7 @@ def test_any_keys(
             ]
 
 
-def test_who_reads_on_while_keys_come_and_go() -> None:
+def test_who_reads_on_while_keys_come_and_go():
     """It meets each key that stays once, in order, whatever else is put and removed
     meanwhile.
     """
@@ -75,9 +73,7 @@ def test_who_reads_on_while_keys_come_and_go() -> None:
     assert [key for key in met if int.from_bytes(key) % 3 == 0] == stay
 
 
-def test_no_question_waits_until_all_keys_are_sorted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_no_question_waits_until_all_keys_are_sorted(monkeypatch):
     """Neither the first one, nor one after a restart, nor a change."""
     monkeypatch.setattr(sorted_keys, "_BLOCK", 64)
     compared = 0

@@ -35,9 +35,8 @@ from gateway.protocols.pravega.wire_segments import (
     SegmentRead,
     SegmentsMerged,
 )
-from making import Make
 
-from .conftest import Block, W, X
+from .conftest import W, X
 
 END = "#transaction.0000000000000000000000000000000a"
 
@@ -68,7 +67,7 @@ def commit(store: Any, *segments: str) -> None:
     store.container.submit(state.merge([(name, name + END) for name in segments], 0))
 
 
-def test_no_row_before_the_commit(store: Any, block: Block) -> None:
+def test_no_row_before_the_commit(store, block):
     """Appends to a transaction are acknowledged, and take no lsn and make no row."""
     peer = store.peer()
     begin(store, peer, "s")
@@ -84,7 +83,7 @@ def test_no_row_before_the_commit(store: Any, block: Block) -> None:
     assert store.journal.durable_lsn == 3
 
 
-def test_a_commit_is_one_batch(store: Any, block: Block) -> None:
+def test_a_commit_is_one_batch(store, block):
     """Whatever the number of its segments: a crash leaves all of it or nothing."""
     peer = store.peer()
     segments = ("s", "t", "u")
@@ -98,7 +97,7 @@ def test_a_commit_is_one_batch(store: Any, block: Block) -> None:
     assert sorted(store.rows) == [(name, name.encode()) for name in segments]
 
 
-def test_no_row_of_an_aborted_one(store: Any, block: Block) -> None:
+def test_no_row_of_an_aborted_one(store, block):
     """Neither now nor after a restart, and its memory is free again."""
     peer = store.peer()
     begin(store, peer, "s")
@@ -114,7 +113,7 @@ def test_no_row_of_an_aborted_one(store: Any, block: Block) -> None:
 
 
 @pytest.mark.parametrize("end", ["commit", "abort"])
-def test_a_crash_anywhere(make_store: Make, block: Block, end: str) -> None:
+def test_a_crash_anywhere(make_store, block, end):
     """After a crash behind any batch, with or without a checkpoint of any earlier
     moment, the transaction is open and can be ended, or it is ended already.
     """
@@ -169,9 +168,7 @@ def finish(store: Any, end: str) -> None:
 @given(
     sizes=st.lists(st.integers(0, 30), max_size=12), cuts=st.lists(st.integers(1, 9))
 )
-def test_rows_do_not_depend_on_the_appends(
-    make_store: Make, block: Block, sizes: list[int], cuts: list[int]
-) -> None:
+def test_rows_do_not_depend_on_the_appends(make_store, block, sizes, cuts):
     """However a transaction's bytes are cut into appends, its rows are its events."""
     events = [bytes([size]) * size for size in sizes]
     data = block(*events)
@@ -187,7 +184,7 @@ def test_rows_do_not_depend_on_the_appends(
     assert [payload for _, payload in store.rows] == events
 
 
-def test_reading_an_open_one(store: Any, block: Block) -> None:
+def test_reading_an_open_one(store, block):
     """Its bytes are read where they are; who waits there hears of its end."""
     peer, reader = store.peer(), store.peer()
     name = "s" + END
@@ -210,7 +207,7 @@ def test_reading_an_open_one(store: Any, block: Block) -> None:
     assert reader.got == [SegmentRead("s", 0, True, False, data, 4)]
 
 
-def test_memory_has_a_limit(make_store: Make, block: Block) -> None:
+def test_memory_has_a_limit(make_store, block):
     """What goes over it is refused by name, what was before it is acknowledged, and
     there is room again when a transaction ends, and after a restart all the same.
     """
@@ -238,7 +235,7 @@ def test_memory_has_a_limit(make_store: Make, block: Block) -> None:
     assert again.container.state.staged_bytes == 0
 
 
-def test_nobody_merges_what_is_not_his(make_store: Make, block: Block) -> None:
+def test_nobody_merges_what_is_not_his(make_store, block):
     """A token must be good for the source as well: data do not change their owner."""
     store = make_store(
         check=lambda token, segment, need: None if segment[0] in token else 0,
@@ -259,7 +256,7 @@ def test_nobody_merges_what_is_not_his(make_store: Make, block: Block) -> None:
     assert store.rows == [("s", b"secret")]
 
 
-def test_a_large_event(store: Any, block: Block) -> None:
+def test_a_large_event(store, block):
     """It is written in parts aside, and is one row when it is merged on a condition."""
     peer = store.peer()
     [made] = peer.ask(CreateTransientSegment(1, W, "s"))
@@ -286,7 +283,7 @@ def test_a_large_event(store: Any, block: Block) -> None:
     assert peer.setup() == 7
 
 
-def test_an_event_that_is_larger_than_all_room(make_store: Make, block: Block) -> None:
+def test_an_event_that_is_larger_than_all_room(make_store, block):
     """Its writer is told at once, with the reason and by a reply that says not to try
     again; what had come of it is gone, and there is room for others.
     """
@@ -320,7 +317,7 @@ def test_an_event_that_is_larger_than_all_room(make_store: Make, block: Block) -
     assert store.restarted().container.state.staged_bytes == 0
 
 
-def test_half_a_large_event_is_no_row(store: Any, block: Block) -> None:
+def test_half_a_large_event_is_no_row(store, block):
     """Its connection breaks: nothing of it is left, in memory or in the journal's end."""
     peer = store.peer()
     [made] = peer.ask(CreateTransientSegment(1, W, "s"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,7 +23,6 @@ from gateway.protocols.pravega.wire_segments import (
     ReadSegment,
 )
 from gateway.protocols.pravega.wire_tables import ReadTable
-from making import Make
 
 from .conftest import W
 
@@ -48,9 +46,7 @@ def _append(number: int, data: bytes = b"") -> AppendBlockEnd:
     ],
     ids=["keepalive", "read", "info", "setup", "table", "create", "append"],
 )
-def test_messages_of_a_few_bytes(
-    make_store: Make, message: Callable[[int], Any]
-) -> None:
+def test_messages_of_a_few_bytes(make_store, message):
     """No turn takes more than 500 of them; in the end all are taken."""
     store = make_store(unacknowledged_bytes=1 << 25, segments=5000)
     peer = store.peer()
@@ -69,7 +65,7 @@ def test_messages_of_a_few_bytes(
     assert peer.got != []
 
 
-def test_the_limit_holds_within_a_read(make_store: Make) -> None:
+def test_the_limit_holds_within_a_read(make_store):
     """What is over it stays, and is taken when there is room."""
     store = make_store(unacknowledged_bytes=10_000)
     peer = store.peer()
@@ -87,7 +83,7 @@ def test_the_limit_holds_within_a_read(make_store: Make) -> None:
     assert peer.got[-1].last_event == 100
 
 
-def test_so_many_changes_at_once(make_store: Make) -> None:
+def test_so_many_changes_at_once(make_store):
     """Everybody waits for the number of somebody's changes, and not for their bytes."""
     store = make_store(unacknowledged_bytes=8 << 20, segments=5000)
     peer = store.peer()
@@ -105,7 +101,7 @@ def _zeros(count: int) -> bytes:
     return bytes(8 * count)
 
 
-def test_many_events_are_stored_in_parts(make_store: Make) -> None:
+def test_many_events_are_stored_in_parts(make_store):
     """Each is acknowledged, in turns of its own, and begins where the last one ended."""
     store = make_store(unacknowledged_bytes=1 << 25)
     peer = store.peer()
@@ -131,7 +127,7 @@ def test_many_events_are_stored_in_parts(make_store: Make) -> None:
     assert (last.last_event, last.previous) == (70_005, NEVER)
 
 
-def test_an_append_that_was_stored_in_part(make_store: Make) -> None:
+def test_an_append_that_was_stored_in_part(make_store):
     """Its writer is told how far it got, and what is sent again is stored once."""
     store = make_store(unacknowledged_bytes=1 << 25)
     peer = store.peer()
@@ -149,7 +145,7 @@ def test_an_append_that_was_stored_in_part(make_store: Make) -> None:
     assert last.last_event == 70_000
 
 
-def test_zeros_that_are_no_events(make_store: Make) -> None:
+def test_zeros_that_are_no_events(make_store):
     """Much that looks like events, and was announced as one, is one row."""
     store = make_store(unacknowledged_bytes=1 << 25)
     peer = store.peer()
@@ -162,7 +158,7 @@ def test_zeros_that_are_no_events(make_store: Make) -> None:
     assert rows.flaws == {0: "unframed"}
 
 
-def test_messages_without_end(make_store: Make) -> None:
+def test_messages_without_end(make_store):
     """Whoever only asks is refused; whoever appends may ask, too."""
     store = make_store(control_messages=100)
     asks, works = store.peer(), store.peer()
@@ -176,7 +172,7 @@ def test_messages_without_end(make_store: Make) -> None:
     )
 
 
-def test_small_appends_to_a_long_name(make_store: Make) -> None:
+def test_small_appends_to_a_long_name(make_store):
     """Few are taken, some each second, and no end of them is refused."""
     store = make_store(unacknowledged_bytes=1 << 25)
     name = "n" * 1000
@@ -195,7 +191,7 @@ def test_small_appends_to_a_long_name(make_store: Make) -> None:
 
 
 @pytest.mark.parametrize("claimed", [1, 200_000])
-def test_a_large_append_is_counted_in_turns(make_store: Make, claimed: int) -> None:
+def test_a_large_append_is_counted_in_turns(make_store, claimed):
     """Events of different sizes are walked one by one: some thousands in each turn.
 
     These steps are no messages of their own.
@@ -218,7 +214,7 @@ def test_a_large_append_is_counted_in_turns(make_store: Make, claimed: int) -> N
     assert peer.got[-1].last_event == claimed
 
 
-def test_a_message_of_many_megabytes_is_taken_in_turns(make_store: Make) -> None:
+def test_a_message_of_many_megabytes_is_taken_in_turns(make_store):
     """It is copied more than once, and no turn has two of these copies."""
     store = make_store(unacknowledged_bytes=1 << 25)
     peer = store.peer()
@@ -236,9 +232,7 @@ def test_a_message_of_many_megabytes_is_taken_in_turns(make_store: Make) -> None
 
 
 @pytest.mark.parametrize("conditional", [False, True])
-def test_what_is_staged_is_counted_in_turns(
-    make_store: Make, conditional: bool
-) -> None:
+def test_what_is_staged_is_counted_in_turns(make_store, conditional):
     """By whoever appends it; a merge that comes before that is done does the rest."""
     store = make_store(
         unacknowledged_bytes=1 << 25, transaction_bytes=1 << 25, control_messages=20

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from gateway.protocols.pravega.appends import LARGE
@@ -33,7 +31,7 @@ def filled(block: Block, size: int) -> list[bytes]:
 
 
 @sizes
-def test_what_is_a_view(size: int) -> None:
+def test_what_is_a_view(size):
     """All that is large, and nothing else: so the tests below have both."""
     message = encode(end(bytes(size), 1, 1))
     kind = memoryview if size >= _VIEWED else bytes
@@ -42,9 +40,7 @@ def test_what_is_a_view(size: int) -> None:
 
 @sizes
 @pytest.mark.parametrize("repeated", [0, 1, 2])
-def test_a_writer_repeats_events(
-    store: Any, block: Block, size: int, repeated: int
-) -> None:
+def test_a_writer_repeats_events(store, block, size, repeated):
     """Of a large append that is stored in part, the rest is stored."""
     events = filled(block, size)
     data = block(*events)
@@ -60,7 +56,7 @@ def test_a_writer_repeats_events(
 
 
 @sizes
-def test_a_writer_repeats_no_whole_events(store: Any, block: Block, size: int) -> None:
+def test_a_writer_repeats_no_whole_events(store, block, size):
     """What is stored already can not be told from the rest: it closes."""
     peer = store.peer()
     peer.setup()
@@ -72,7 +68,7 @@ def test_a_writer_repeats_no_whole_events(store: Any, block: Block, size: int) -
 
 @sizes
 @pytest.mark.parametrize("cut", [0, 1, 8, 100])
-def test_the_end_of_a_block(store: Any, block: Block, size: int, cut: int) -> None:
+def test_the_end_of_a_block(store, block, size, cut):
     """A large end makes the event whole of which the block has the first bytes, or none."""
     first, last = b"first", b"x" * (size + cut - 8)
     before, event = block(first), block(last)

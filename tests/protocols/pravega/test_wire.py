@@ -102,7 +102,7 @@ def same(one: Message, other: Message) -> bool:
     return type(one) is type(other) and plain(one) == plain(other)
 
 
-def test_there_are_all_of_them() -> None:
+def test_there_are_all_of_them():
     """No command of the protocol is missing."""
     codes = {-127, *range(-6 + 1, 6), 7, 8, 9, 10, 11, 12, 20, 21, *range(28, 43)}
     codes |= {50, 51, 52, 53, 55, 56, 57, 58, 59, 60, 61, 68, 69, 70, 71}
@@ -113,7 +113,7 @@ def test_there_are_all_of_them() -> None:
 @pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
 @settings(max_examples=20)
 @given(data=st.data())
-def test_1_round_trip(cls: type[Message], data: st.DataObject) -> None:
+def test_1_round_trip(cls, data):
     """What is written is read back as it was."""
     sent = built(cls, data.draw)
     if isinstance(sent, wire.InvalidEventNumber) and sent.event_number == -1:
@@ -126,7 +126,7 @@ def test_1_round_trip(cls: type[Message], data: st.DataObject) -> None:
     [json.loads(line) for line in VECTORS.read_text().splitlines()],
     ids=lambda vector: vector["name"],
 )
-def test_1_bytes_of_the_real_ones(vector: dict[str, Any]) -> None:
+def test_1_bytes_of_the_real_ones(vector):
     """What Java's segment store and the Python client say, to the byte."""
     name, values = vector["message"]
     cls = next(cls for cls in MESSAGES if cls.__name__ == name)
@@ -211,7 +211,7 @@ OLD = {
 
 
 @pytest.mark.parametrize("name", OLD)
-def test_2_older_layouts(name: str) -> None:
+def test_2_older_layouts(name):
     """What an older version leaves out has its default."""
     code, payload, meant = OLD[name]
     assert back(frame(code, payload)) == meant
@@ -220,7 +220,7 @@ def test_2_older_layouts(name: str) -> None:
 @pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
 @settings(max_examples=20)
 @given(data=st.data())
-def test_3_more_bytes_than_we_know(cls: type[Message], data: st.DataObject) -> None:
+def test_3_more_bytes_than_we_know(cls, data):
     """A newer version's fields are skipped."""
     if codec.Rest in get_type_hints(cls, include_extras=True).values():
         return
@@ -233,7 +233,7 @@ def test_3_more_bytes_than_we_know(cls: type[Message], data: st.DataObject) -> N
 @given(
     st.lists(st.tuples(st.sampled_from([1, 9, 100]), st.binary(max_size=40))), st.data()
 )
-def test_4_any_slicing(sent: list[tuple[int, bytes]], data: st.DataObject) -> None:
+def test_4_any_slicing(sent, data):
     """However the network slices the stream, the same frames come out."""
     stream = b"".join(frame(kind, payload) for kind, payload in sent)
     frames = Frames({1, 9, 100})
@@ -247,7 +247,7 @@ def test_4_any_slicing(sent: list[tuple[int, bytes]], data: st.DataObject) -> No
 
 
 @pytest.mark.parametrize("cut", [0, 4, 8, 12, 100])
-def test_a_payload_counts_until_it_is_dealt_with(cut: int) -> None:
+def test_a_payload_counts_until_it_is_dealt_with(cut):
     """Also one that came in pieces: who has taken it may wait for the next turn."""
     frames = Frames({9})
     stream = frame(9, bytes(200)) + frame(9, b"next")
@@ -260,14 +260,14 @@ def test_a_payload_counts_until_it_is_dealt_with(cut: int) -> None:
     assert frames.held_bytes == 0
 
 
-def test_4_one_byte_at_a_time() -> None:
+def test_4_one_byte_at_a_time():
     """A frame that comes in bytes is a frame."""
     frames = Frames({9})
     got = [one for byte in frame(9, b"abc") for one in frames.feed(bytes([byte]))]
     assert got == [(9, b"abc")]
 
 
-def test_raw_bytes_between_frames() -> None:
+def test_raw_bytes_between_frames():
     """Bytes that are asked for come as they are, and frames go on behind them."""
     frames = Frames({9})
     stream = frame(9, b"x") + b"raw!" + frame(9, b"y")
@@ -291,13 +291,13 @@ def test_raw_bytes_between_frames() -> None:
         struct.pack(">iI", 9, MAX_LENGTH + 1),
     ],
 )
-def test_5_unknown_negative_oversized(header: bytes) -> None:
+def test_5_unknown_negative_oversized(header):
     """They are refused from the header alone."""
     with pytest.raises(Refusal):
         list(Frames(codec.REQUESTS).feed(header))
 
 
-def test_data_in_pieces_are_not_copied() -> None:
+def test_data_in_pieces_are_not_copied():
     """An answer to a reader is sent from where it lies, and is the same on the wire."""
     data = memoryview(bytes(1 << 20))
     answer = wire_segments.SegmentRead("s", 9, True, False, data, 7)
@@ -306,7 +306,7 @@ def test_data_in_pieces_are_not_copied() -> None:
     assert b"".join(pieces) == encode(answer)
 
 
-def test_6_conditional_append_of_no_event() -> None:
+def test_6_conditional_append_of_no_event():
     """What a ConditionalAppend carries must be an event."""
     payload = WRITER + q(1, 0) + b"\0\0\0\1\0\0\0\0" + q(1)
     with pytest.raises(Refusal, match="not an event"):
@@ -314,7 +314,7 @@ def test_6_conditional_append_of_no_event() -> None:
 
 
 @pytest.mark.parametrize("size", [-1, 2, 2**31 - 1])
-def test_7_nested_length(size: int) -> None:
+def test_7_nested_length(size):
     """A length inside a frame never reaches beyond it."""
     nested = struct.pack(">i", size) + b"x"
     for code, payload in (
@@ -327,20 +327,20 @@ def test_7_nested_length(size: int) -> None:
 
 
 @given(st.sampled_from(sorted(codec.REQUESTS)), st.binary(max_size=80))
-def test_63_any_payload_is_decoded_or_refused(code: int, payload: bytes) -> None:
+def test_63_any_payload_is_decoded_or_refused(code, payload):
     """No bytes make the decoder raise anything but a Refusal."""
     with contextlib.suppress(Refusal):
         decode(code, payload)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=50))
-def test_8_texts_in_both_encodings(value: str) -> None:
+def test_8_texts_in_both_encodings(value):
     """Java's form and plain UTF-8 are read equal_payloads."""
     assert modified_utf8.decode(modified_utf8.encode(value)) == value
     assert modified_utf8.decode(value.encode()) == value
 
 
-def test_8_odd_texts() -> None:
+def test_8_odd_texts():
     """NUL and characters beyond U+FFFF are written as Java does; lengths have an end."""
     assert modified_utf8.encode("") == b""
     assert modified_utf8.encode("a\0") == b"a\xc0\x80"

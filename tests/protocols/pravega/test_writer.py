@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.protocols.pravega.client import DraftWriter, EventWriter, V17Writer
+from gateway.protocols.pravega.client import DraftWriter, V17Writer
 from gateway.protocols.pravega.codec import REQUESTS, decode, encode
 from gateway.protocols.pravega.frames import Frames
 from gateway.protocols.pravega.wire import (
@@ -23,7 +22,6 @@ from gateway.protocols.pravega.wire import (
 from gateway.protocols.pravega.writer import Writer
 from gateway.sdk.interfaces import Refusal
 from gateway.sdk.sender import Batch
-from making import Make
 
 from .conftest import W
 
@@ -64,9 +62,7 @@ def batches(*sizes: int) -> list[Batch]:
 
 
 @KINDS
-def test_lots_are_acknowledged_as_a_whole(
-    store: Any, kind: Callable[[bytes, str], EventWriter]
-) -> None:
+def test_lots_are_acknowledged_as_a_whole(store, kind):
     """In their order, when the last event of each is durable."""
     writer = Writer(kind(W, "s"))
     mine = batches(3, 1, 5)
@@ -82,7 +78,7 @@ def test_lots_are_acknowledged_as_a_whole(
 
 
 @KINDS
-def test_the_window(store: Any, kind: Callable[[bytes, str], EventWriter]) -> None:
+def test_the_window(store, kind):
     """Lots wait while as many events are on their way as may be."""
     writer = Writer(kind(W, "s"), window=4)
     for batch in batches(3, 3, 3):
@@ -101,11 +97,7 @@ def test_the_window(store: Any, kind: Callable[[bytes, str], EventWriter]) -> No
 @KINDS
 @settings(max_examples=40, deadline=None)
 @given(turns=st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(0, 5))))
-def test_exactly_once(
-    make_store: Make,
-    kind: Callable[[bytes, str], EventWriter],
-    turns: list[tuple[bool, bool, int]],
-) -> None:
+def test_exactly_once(make_store, kind, turns):
     """Whenever the connection breaks, before the store or behind it, nothing is twice."""
     store = make_store()
     writer = Writer(kind(W, "s"), window=6)
@@ -127,7 +119,7 @@ def test_exactly_once(
     assert all(batch.done for batch in given_lots)
 
 
-def test_a_segment_that_is_not_there(store: Any) -> None:
+def test_a_segment_that_is_not_there(store):
     """Today's wire makes it first, and appends to it then."""
     writer = Writer(V17Writer(W, "new/stream/0.#epoch.0"))
     writer.add(batches(2)[0])
@@ -137,7 +129,7 @@ def test_a_segment_that_is_not_there(store: Any) -> None:
     assert {channel for channel, _ in store.rows} == {"new/stream/0.#epoch.0"}
 
 
-def test_its_token() -> None:
+def test_its_token():
     """What the controller gave goes with everything that asks for it."""
     writer = V17Writer(W, "s", token="t0k")
     writer.connected()
@@ -147,7 +139,7 @@ def test_its_token() -> None:
     assert setup.token == "t0k"
 
 
-def test_blocks_have_a_size() -> None:
+def test_blocks_have_a_size():
     """An event that is larger than a block is one of its own."""
     writer = V17Writer(W, "s")
     writer.connected()
@@ -167,7 +159,7 @@ def test_blocks_have_a_size() -> None:
     "answer",
     [NoSuchSegment(1, "s"), DataAppended(W, 5), AppendSetup(1, "s", W, 5)],
 )
-def test_what_can_not_be(answer: Any) -> None:
+def test_what_can_not_be(answer):
     """A refusal, or an acknowledgement of what was not sent, ends the connection."""
     writer = V17Writer(W, "s")
     writer.connected()
@@ -184,11 +176,7 @@ def test_what_can_not_be(answer: Any) -> None:
         max_size=40,
     )
 )
-def test_what_is_set_aside(
-    make_store: Make,
-    kind: Callable[[bytes, str], EventWriter],
-    turns: list[tuple[bool, str]],
-) -> None:
+def test_what_is_set_aside(make_store, kind, turns):
     """It is stored or told to be refused, never both; all others are stored once, in order."""
     store = make_store()
     writer = Writer(kind(W, "s"), window=8)

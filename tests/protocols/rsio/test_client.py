@@ -27,7 +27,7 @@ from gateway.protocols.rsio.messages import (
 from rsio_clients import Endpoint, Running
 
 
-def test_subscribe(gate: Any) -> None:
+def test_subscribe(gate):
     """Elements come one by one, in order, to the end."""
     endpoint = Endpoint(gate)
 
@@ -40,7 +40,7 @@ def test_subscribe(gate: Any) -> None:
     assert endpoint.connection.closed
 
 
-def test_batches(gate: Any) -> None:
+def test_batches(gate):
     """… or as many as there are."""
     endpoint = Endpoint(gate)
 
@@ -54,7 +54,7 @@ def test_batches(gate: Any) -> None:
     assert max(sizes) <= 32
 
 
-def test_a_slow_reader_is_not_overrun(gate: Any) -> None:
+def test_a_slow_reader_is_not_overrun(gate):
     """What is not taken is not asked for."""
     endpoint = Endpoint(gate)
     taken: list[bytes] = []
@@ -73,7 +73,7 @@ def test_a_slow_reader_is_not_overrun(gate: Any) -> None:
     assert (len(taken), stream.arrived) == (1, 8)
 
 
-def test_a_stream_that_fails(gate: Any) -> None:
+def test_a_stream_that_fails(gate):
     """The elements before the error come first."""
     endpoint = Endpoint(gate)
     found: list[bytes] = []
@@ -88,7 +88,7 @@ def test_a_stream_that_fails(gate: Any) -> None:
     assert found == [b"0", b"1"]
 
 
-def test_leaving_the_block_cancels(gate: Any) -> None:
+def test_leaving_the_block_cancels(gate):
     """`async with` on a subscription ends it, and the connection goes on."""
     endpoint = Endpoint(gate)
 
@@ -101,7 +101,7 @@ def test_leaving_the_block_cancels(gate: Any) -> None:
     assert Running(endpoint, run()).finish() == 3
 
 
-def test_publish(gate: Any) -> None:
+def test_publish(gate):
     """What was flushed is in the journal, each element once, in order."""
     endpoint = Endpoint(gate)
     elements = [b'{"n":%d}' % number for number in range(3000)]
@@ -121,7 +121,7 @@ def test_publish(gate: Any) -> None:
     assert [one for each in rows for one in each.each()] == elements
 
 
-def test_flush_waits_for_the_disk(gate: Any) -> None:
+def test_flush_waits_for_the_disk(gate):
     """No sooner is anything confirmed than it is durable."""
     endpoint = Endpoint(gate)
     outbox = Outbox()
@@ -141,7 +141,7 @@ def test_flush_waits_for_the_disk(gate: Any) -> None:
     assert outbox.confirmed == 5
 
 
-def test_flush_without_confirmation(gate: Any) -> None:
+def test_flush_without_confirmation(gate):
     """With `confirms=False` sent is enough, whatever the subscriber's demand means."""
     endpoint = Endpoint(gate)
     outbox = Outbox()
@@ -158,7 +158,7 @@ def test_flush_without_confirmation(gate: Any) -> None:
     Running(endpoint, run()).finish()
 
 
-def test_publish_packed(gate: Any) -> None:
+def test_publish_packed(gate):
     """Elements of a fixed size travel packed."""
     endpoint = Endpoint(gate)
 
@@ -172,7 +172,7 @@ def test_publish_packed(gate: Any) -> None:
     assert list(rows.each()) == [b"aa", b"bb", b"cc"]
 
 
-def test_exactly_once_across_connections(gate: Any) -> None:
+def test_exactly_once_across_connections(gate):
     """A named sender loses the acknowledgement, comes again, and leaves no double."""
     outbox = Outbox()
 
@@ -208,7 +208,7 @@ def test_exactly_once_across_connections(gate: Any) -> None:
     assert [seq for each in rows for seq in each.seqs] == [1, 2, 3, 4, 5]
 
 
-def test_at_least_once_without_a_name(gate: Any) -> None:
+def test_at_least_once_without_a_name(gate):
     """… and one without a name sends again what it can not know to be safe."""
     outbox = Outbox()
     endpoint = Endpoint(gate)
@@ -226,7 +226,7 @@ def test_at_least_once_without_a_name(gate: Any) -> None:
     assert not len(outbox)
 
 
-def test_compressed(gate: Any) -> None:
+def test_compressed(gate):
     """Both ways work the same when we compress."""
     endpoint = Endpoint(gate)
     elements = [b'{"n":%d,"text":"again and again"}' % n for n in range(500)]
@@ -254,7 +254,7 @@ def test_compressed(gate: Any) -> None:
     assert carried < sum(map(len, elements)) / 3
 
 
-def test_the_other_end_goes(gate: Any) -> None:
+def test_the_other_end_goes(gate):
     """Whoever waits is told why."""
     endpoint = Endpoint(gate)
 
@@ -270,7 +270,7 @@ def test_the_other_end_goes(gate: Any) -> None:
         running.finish()
 
 
-def test_a_wrong_server(gate: Any, read: Any) -> None:
+def test_a_wrong_server(gate, read):
     """What is no RS.io is answered with a goodbye that says why."""
     endpoint = Endpoint(gate)
 
@@ -287,7 +287,7 @@ def test_a_wrong_server(gate: Any, read: Any) -> None:
         running.finish()
 
 
-def test_a_server_that_says_nothing(gate: Any) -> None:
+def test_a_server_that_says_nothing(gate):
     """It is given ten seconds; there are ports that would wait for ever."""
     endpoint = Endpoint(gate)
     found: list[Any] = []
@@ -304,7 +304,7 @@ def test_a_server_that_says_nothing(gate: Any) -> None:
     assert "no hello within 10 s" in found[0].getErrorMessage()
 
 
-def test_a_cancelled_publisher(gate: Any) -> None:
+def test_a_cancelled_publisher(gate):
     """A subscriber that cancels ends the publishing with an error."""
     endpoint = Endpoint(gate)
 
@@ -318,7 +318,7 @@ def test_a_cancelled_publisher(gate: Any) -> None:
         Running(endpoint, run()).finish()
 
 
-def test_a_choked_transport_stops_the_publisher(gate: Any) -> None:
+def test_a_choked_transport_stops_the_publisher(gate):
     """Demand alone is not enough: the transport must take it, too."""
     endpoint = Endpoint(gate)
 
@@ -338,7 +338,7 @@ def test_a_choked_transport_stops_the_publisher(gate: Any) -> None:
     assert len(gate.journal.submitted) == 1
 
 
-def test_one_subscriber_at_a_time(gate: Any, read: Any) -> None:
+def test_one_subscriber_at_a_time(gate, read):
     """A second subscription to a name that is being published is rejected."""
     endpoint = Endpoint(gate)
 
@@ -355,7 +355,7 @@ def test_one_subscriber_at_a_time(gate: Any, read: Any) -> None:
     )
 
 
-def test_a_publisher_that_can_not_go_on(gate: Any) -> None:
+def test_a_publisher_that_can_not_go_on(gate):
     """Asked for what it does not have, it says so, and does not wait for ever."""
     endpoint = Endpoint(gate)
     outbox = Outbox(whole=True)
@@ -371,7 +371,7 @@ def test_a_publisher_that_can_not_go_on(gate: Any) -> None:
         Running(endpoint, run()).finish()
 
 
-def test_a_name_is_free_again_whatever_ended_it(gate: Any) -> None:
+def test_a_name_is_free_again_whatever_ended_it(gate):
     """A program may publish under it once more, on the same connection."""
     endpoint = Endpoint(gate)
 

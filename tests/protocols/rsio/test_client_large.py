@@ -21,9 +21,7 @@ from rsio_clients import Endpoint, Running
 
 
 @pytest.mark.parametrize("others", [[b"x" * 1_000_000], [b"x" * 1000] * 1000])
-def test_a_counter_beside_others(
-    make_gate: Any, read: Any, others: list[bytes]
-) -> None:
+def test_a_counter_beside_others(make_gate, read, others):
     """A program's small elements wait for 16 KiB of its others at most, be those one
     that is large or many.
     """
@@ -69,7 +67,7 @@ def test_a_counter_beside_others(
     assert sum(batch.count for batch in gate.journal.submitted) == 150 + len(others)
 
 
-def test_large_elements_of_one_who_does_not_wait(gate: Any) -> None:
+def test_large_elements_of_one_who_does_not_wait(gate):
     """The end of the block waits until all parts are written, though nobody confirms."""
     endpoint = Endpoint(gate)
 
@@ -85,7 +83,7 @@ def test_large_elements_of_one_who_does_not_wait(gate: Any) -> None:
     assert (batch.count, batch.payload_bytes) == (1, 300_000)
 
 
-def test_large_elements_while_the_transport_is_full(gate: Any) -> None:
+def test_large_elements_while_the_transport_is_full(gate):
     """Their parts wait, as everything does."""
     endpoint = Endpoint(gate)
 
@@ -105,7 +103,7 @@ def test_large_elements_while_the_transport_is_full(gate: Any) -> None:
     assert sum(batch.count for batch in gate.journal.submitted) == 2
 
 
-def test_much_at_once_compressed(make_gate: Any) -> None:
+def test_much_at_once_compressed(make_gate):
     """Blocks hold whole messages, whatever their size: the gateway takes them all."""
     gate = make_gate(window=10_000)
     endpoint = Endpoint(gate)

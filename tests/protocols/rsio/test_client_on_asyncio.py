@@ -57,7 +57,7 @@ class Server(asyncio.Protocol):
         self.connection.lose()
 
 
-def test_asyncio(gate: Any) -> None:
+def test_asyncio(gate):
     """The same on asyncio, over a socket."""
 
     async def run() -> list[bytes]:
@@ -75,7 +75,7 @@ def test_asyncio(gate: Any) -> None:
     assert sum(batch.count for batch in gate.journal.submitted) == 5000
 
 
-def test_a_sender_on_asyncio(gate: Any) -> None:
+def test_a_sender_on_asyncio(gate):
     """It connects again and again, and each element is stored once, in order."""
     servers: list[Server] = []
 
@@ -114,7 +114,7 @@ def test_a_sender_on_asyncio(gate: Any) -> None:
     assert found == list(range(600))
 
 
-def test_a_sender_on_asyncio_that_is_stopped(refusing: int) -> None:
+def test_a_sender_on_asyncio_that_is_stopped(refusing):
     """While nobody answers it ends at once, and says what was not acknowledged."""
 
     async def run() -> str:
@@ -133,7 +133,7 @@ def test_a_sender_on_asyncio_that_is_stopped(refusing: int) -> None:
     assert "127" in asyncio.run(run())
 
 
-def test_a_sender_on_asyncio_that_can_not_connect_at_all() -> None:
+def test_a_sender_on_asyncio_that_can_not_connect_at_all():
     """A mistake of the program is no outage: `send` raises it, now and later."""
 
     async def run() -> str:
@@ -147,7 +147,7 @@ def test_a_sender_on_asyncio_that_can_not_connect_at_all() -> None:
     assert "65535" in asyncio.run(run())
 
 
-def test_a_sender_on_asyncio_that_is_fenced(gate: Any) -> None:
+def test_a_sender_on_asyncio_that_is_fenced(gate):
     """Another one of its name began later: it ends by itself, with an error."""
 
     async def run() -> None:
@@ -170,7 +170,7 @@ def test_a_sender_on_asyncio_that_is_fenced(gate: Any) -> None:
     asyncio.run(run())
 
 
-def test_asyncio_no_one_there(refusing: int) -> None:
+def test_asyncio_no_one_there(refusing):
     """A port that nobody listens on is an OSError, at once."""
 
     async def run() -> None:
@@ -181,7 +181,7 @@ def test_asyncio_no_one_there(refusing: int) -> None:
         asyncio.run(run())
 
 
-def test_who_waits_no_more_is_forgotten() -> None:
+def test_who_waits_no_more_is_forgotten():
     """Timeouts on a quiet stream may come for months."""
 
     async def run() -> None:

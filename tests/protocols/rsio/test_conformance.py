@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from rsio_check import TESTS, Needs, Outcome, Target, Token, run
@@ -30,7 +28,7 @@ def _no_more_than_some_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "name", [name for name, test in TESTS.items() if test.needs is not Needs.WEBSOCKET]
 )
-def test_conformance(make_target: Callable[..., Target], name: str) -> None:
+def test_conformance(make_target, name):
     """Our server passes, as publisher, as subscriber and as a connection.
 
     What it stores is read back from a daemon: tests/integration/test_senders.py.

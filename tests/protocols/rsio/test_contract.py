@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from gateway.plugins import installed
 from gateway.protocols.rsio import wire
 from gateway.protocols.rsio.limits import Limits
@@ -40,7 +38,7 @@ class TestRsio(ProtocolContract):
 
     replies = acknowledged
 
-    def test_a_full_journal_stops_reading(self, tmp_path: Path) -> None:
+    def test_a_full_journal_stops_reading(self, tmp_path):
         """Demand does it instead: the peer is heard, and is asked for nothing more."""
         daemon = self._daemon(tmp_path)
         connection = self._opened(daemon)

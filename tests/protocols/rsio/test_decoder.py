@@ -78,9 +78,7 @@ def _all(decoder: Decoder) -> list[Any]:
 
 @settings(max_examples=150, deadline=None)
 @given(_streams, st.data())
-def test_any_slicing(
-    stream: list[tuple[bytes, list[Any]]], data: st.DataObject
-) -> None:
+def test_any_slicing(stream, data):
     """However the network slices the stream, the same comes out."""
     octets = b"".join(piece for piece, _ in stream)
     cuts = data.draw(st.sets(st.integers(0, len(octets)), max_size=8))
@@ -96,7 +94,7 @@ def test_any_slicing(
 
 @settings(max_examples=40, deadline=None)
 @given(_streams)
-def test_octet_by_octet(stream: list[tuple[bytes, list[Any]]]) -> None:
+def test_octet_by_octet(stream):
     """… down to single octets."""
     decoder, _ = _decoder()
     found: list[Any] = []
@@ -108,7 +106,7 @@ def test_octet_by_octet(stream: list[tuple[bytes, list[Any]]]) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=200), st.integers(1, 200))
-def test_nonsense(octets: bytes, step: int) -> None:
+def test_nonsense(octets, step):
     """Nothing but tokens and at most one `Refusal` comes of anything."""
     decoder, _ = _decoder(declared_bytes=1000, element_bytes=100, part_bytes=100)
     try:
@@ -122,7 +120,7 @@ def test_nonsense(octets: bytes, step: int) -> None:
         pass
 
 
-def test_a_run_is_one_token() -> None:
+def test_a_run_is_one_token():
     """Like elements that lie together are one object."""
     decoder, _ = _decoder()
     decoder.feed(wire.on_next(1, [b"x" * 200] * 1000) + wire.on_next(2, [b"y"]))
@@ -133,7 +131,7 @@ def test_a_run_is_one_token() -> None:
     assert decoder.next() is None
 
 
-def test_packed_elements_are_taken_as_they_come() -> None:
+def test_packed_elements_are_taken_as_they_come():
     """Nothing is held but the element that is cut."""
     decoder, _ = _decoder()
     octets = wire.on_next_packed(7, 1000, b"abc" * 1000)
@@ -148,7 +146,7 @@ def test_packed_elements_are_taken_as_they_come() -> None:
     assert run.count + rest.count == 1000
 
 
-def test_no_more_than_there_is_room_for() -> None:
+def test_no_more_than_there_is_room_for():
     """A run ends where the demand does, in whatever form the elements come."""
     for octets in (
         wire.on_next(7, [b"abc"] * 5, fixed=True),
@@ -166,7 +164,7 @@ def test_no_more_than_there_is_room_for() -> None:
         assert decoder.held_bytes == 0
 
 
-def test_an_element_too_large_is_skipped_without_being_held() -> None:
+def test_an_element_too_large_is_skipped_without_being_held():
     """Its stream is dropped; what follows is read as usual."""
     decoder, streams = _decoder(element_bytes=100)
     decoder.feed(wire.on_next(1, [b"a"]) + b"\x21\x01" + wire.varint(10_000))
@@ -198,7 +196,7 @@ def test_an_element_too_large_is_skipped_without_being_held() -> None:
         (b"\x40" + wire.varint(31), 30),
     ],
 )
-def test_refused_on_its_declared_length(head: bytes, limit: int) -> None:
+def test_refused_on_its_declared_length(head, limit):
     """… before any of it has arrived."""
     decoder, _ = _decoder(
         declared_bytes=1000, part_bytes=50, text_bytes=30, name_bytes=20, extensions=4
@@ -209,7 +207,7 @@ def test_refused_on_its_declared_length(head: bytes, limit: int) -> None:
     assert refused.value.limit == limit
 
 
-def test_a_drip_costs_no_more_than_its_octets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drip_costs_no_more_than_its_octets(monkeypatch):
     """A long element that comes octet by octet is not looked at each time."""
     looked = 0
     look = Decoder._token
@@ -247,7 +245,7 @@ def deflate() -> Callable[[bytes], bytes]:
     return lambda octets: _block(octets, deflater)
 
 
-def test_blocks(deflate: Callable[[bytes], bytes]) -> None:
+def test_blocks(deflate):
     """What is in blocks comes in its place, however it is sliced."""
     octets = (
         wire.on_next(1, [b"plain"])
@@ -278,7 +276,7 @@ def test_blocks(deflate: Callable[[bytes], bytes]) -> None:
         b"\x00",
     ],
 )
-def test_bad_blocks(deflate: Callable[[bytes], bytes], inside: bytes) -> None:
+def test_bad_blocks(deflate, inside):
     """A message cut by the end of a block, a block in a block, and nonsense."""
     decoder, _ = _decoder()
     decoder.inflate()
@@ -287,7 +285,7 @@ def test_bad_blocks(deflate: Callable[[bytes], bytes], inside: bytes) -> None:
         _all(decoder)
 
 
-def test_a_block_inflates_within_its_limit(deflate: Callable[[bytes], bytes]) -> None:
+def test_a_block_inflates_within_its_limit(deflate):
     """A bomb is refused, not unpacked."""
     decoder, _ = _decoder(inflated_bytes=10_000)
     decoder.inflate()
@@ -306,7 +304,7 @@ def test_a_block_inflates_within_its_limit(deflate: Callable[[bytes], bytes]) ->
     ],
     ids=["ping", "request", "element nobody wants", "pack of nothing"],
 )
-def test_a_block_is_no_bomb(deflate: Callable[[bytes], bytes], message: bytes) -> None:
+def test_a_block_is_no_bomb(deflate, message):
     """Octets that cost the peer nothing may not cost us a message each."""
     decoder, streams = _decoder(block_signals=1000)
     streams[300].dropped = True
@@ -319,9 +317,7 @@ def test_a_block_is_no_bomb(deflate: Callable[[bytes], bytes], message: bytes) -
     assert caught.value.limit == 1000
 
 
-def test_a_block_of_elements_is_as_long_as_the_demand(
-    deflate: Callable[[bytes], bytes],
-) -> None:
+def test_a_block_of_elements_is_as_long_as_the_demand(deflate):
     """Elements that were asked for are not counted, nor what comes for those sent."""
     decoder, streams = _decoder(block_signals=50)
     streams[1].room = streams[2].room = 400
@@ -334,7 +330,7 @@ def test_a_block_of_elements_is_as_long_as_the_demand(
         assert len(_all(decoder)) == 40
 
 
-def test_a_block_that_nobody_agreed_to() -> None:
+def test_a_block_that_nobody_agreed_to():
     """… is refused from its first octet."""
     decoder, _ = _decoder()
     decoder.feed(b"\x47")
@@ -342,7 +338,7 @@ def test_a_block_that_nobody_agreed_to() -> None:
         decoder.next()
 
 
-def test_a_block_that_is_no_zlib() -> None:
+def test_a_block_that_is_no_zlib():
     """Broken streams are named."""
     decoder, _ = _decoder()
     decoder.inflate()

@@ -48,7 +48,7 @@ def sender(gate: Any, read: Any) -> Any:
 # On the wire
 
 
-def test_nothing_is_subscribed_to_that_is_not_announced(gate: Any, read: Any) -> None:
+def test_nothing_is_subscribed_to_that_is_not_announced(gate, read):
     """Who only reads takes the name from nobody."""
     reader = Wire(gate, read)
     assert reader.say(HELLO, NAME)[1:] == []
@@ -58,7 +58,7 @@ def test_nothing_is_subscribed_to_that_is_not_announced(gate: Any, read: Any) ->
     ]
 
 
-def test_a_life_is_in_the_journal_before_it_is_asked(gate: Any) -> None:
+def test_a_life_is_in_the_journal_before_it_is_asked(gate):
     """What could be forgotten in a crash is told to nobody."""
     gate.say(HELLO, NAME, Announce("events", b"1", 0))
     assert not [one for one in gate.heard() if isinstance(one, SubscribeFrom)]
@@ -71,7 +71,7 @@ def test_a_life_is_in_the_journal_before_it_is_asked(gate: Any) -> None:
     assert gate.heard() == [SubscribeFrom("events", 1, 1024, 0)]
 
 
-def test_the_later_life_has_the_name(sender: Any, gate: Any) -> None:
+def test_the_later_life_has_the_name(sender, gate):
     """The earlier one is told at once; when it comes back, it is refused."""
     first, heard = sender(b"1")
     assert heard[-1] == SubscribeFrom("events", 1, 1024, 0)
@@ -88,7 +88,7 @@ def test_the_later_life_has_the_name(sender: Any, gate: Any) -> None:
     assert gate.offsets.fenced == 2
 
 
-def test_a_life_goes_on_over_connections(sender: Any, gate: Any) -> None:
+def test_a_life_goes_on_over_connections(sender, gate):
     """It is in the journal once, however often it connects."""
     for n in range(3):
         one, heard = sender(b"1", resumed=int(n > 0))
@@ -99,7 +99,7 @@ def test_a_life_goes_on_over_connections(sender: Any, gate: Any) -> None:
     assert gate.offsets.fenced == 0
 
 
-def test_who_waits_is_told(sender: Any, gate: Any, read: Any) -> None:
+def test_who_waits_is_told(sender, gate, read):
     """A claim without a stream yet, because elements are on their way to the disk."""
     first, _ = sender(b"1")
     first.connection.deliver(wire.encode(OnSubscribe(1, 0)) + wire.on_next(1, [b"a"]))
@@ -116,7 +116,7 @@ def test_who_waits_is_told(sender: Any, gate: Any, read: Any) -> None:
     assert heard_by(waiting[2], read)[-1] == SubscribeFrom("events", 1, 1024, 1)
 
 
-def test_who_waits_is_told_in_edition_1(gate: Any, read: Any) -> None:
+def test_who_waits_is_told_in_edition_1(gate, read):
     """… of a sender that says no instance, too."""
     gate.say(OLD_HELLO, NAME, OnSubscribe(1, 0), wire.on_next(1, [b"a"]))
     gate.journal.take()
@@ -130,7 +130,7 @@ def test_who_waits_is_told_in_edition_1(gate: Any, read: Any) -> None:
     assert heard_by(other, read)[-1] == SubscribeFrom("events", 1, 1024, 1)
 
 
-def test_without_an_instance(sender: Any, gate: Any, read: Any) -> None:
+def test_without_an_instance(sender, gate, read):
     """It takes over as ever, with or without the extension, and fences who has one."""
     old, without = Wire(gate, read), Wire(gate, read)
     assert old.say(OLD_HELLO, NAME)[-1] == SubscribeFrom("events", 1, 1024, 0)
@@ -157,13 +157,13 @@ def test_without_an_instance(sender: Any, gate: Any, read: Any) -> None:
         (Announce("events", b"1", 0), Token("name", b"late")),
     ],
 )
-def test_what_is_no_announce(gate: Any, announced: Any) -> None:
+def test_what_is_no_announce(gate, announced):
     """The conversation ends."""
     gate.say(HELLO, Token("name", b"meter"), *announced)
     assert gate.connection.refused is not None
 
 
-def test_announce_is_for_clients(opened: Any, happened: Any) -> None:
+def test_announce_is_for_clients(opened, happened):
     """… whose hello lists offsets as well."""
     said = wire.encode(Announce("events", b"1", 0))
     assert (
@@ -172,7 +172,7 @@ def test_announce_is_for_clients(opened: Any, happened: Any) -> None:
     assert "not legal" in happened(opened(7), said)[1].rule
 
 
-def test_again_when_the_stream_is_over(sender: Any) -> None:
+def test_again_when_the_stream_is_over(sender):
     """A program may publish under a name once more, on the same connection."""
     one, _ = sender(b"1")
     one.say(OnSubscribe(1, 0), wire.on_next(1, [b"a"]), OnComplete(1))
@@ -180,7 +180,7 @@ def test_again_when_the_stream_is_over(sender: Any) -> None:
     assert heard == [SubscribeFrom("events", 2, 1024, 1)]
 
 
-def test_again_in_the_read_that_ends_the_stream(sender: Any, gate: Any) -> None:
+def test_again_in_the_read_that_ends_the_stream(sender, gate):
     """What came before it counts: none of it is asked for, or counted, again."""
     one, _ = sender(b"1")
     elements = wire.on_next(1, [b"a", b"b", b"c"])
@@ -192,7 +192,7 @@ def test_again_in_the_read_that_ends_the_stream(sender: Any, gate: Any) -> None:
     assert gate.offsets.known == [(KEY, 3)]
 
 
-def test_a_journal_that_fails_in_between(sender: Any, gate: Any) -> None:
+def test_a_journal_that_fails_in_between(sender, gate):
     """Nothing is subscribed to any more."""
     one, _ = sender(b"1")
     said = OnSubscribe(1, 0), OnComplete(1), Announce("events", b"1", 1)
@@ -203,14 +203,14 @@ def test_a_journal_that_fails_in_between(sender: Any, gate: Any) -> None:
     assert goodbye.reason == "E503 can not store"
 
 
-def test_without_a_name(gate: Any, read: Any) -> None:
+def test_without_a_name(gate, read):
     """Nobody is fenced, and everything is sent again that is not known to be stored."""
     one = Wire(gate, read)
     one.say(ClientHello(0, (2, 7)))
     assert one.say(Announce("events", b"1", 0)) == [Subscribe("events", 1, 1024)]
 
 
-def test_a_life_that_can_not_be_stored(gate: Any) -> None:
+def test_a_life_that_can_not_be_stored(gate):
     """The sender is told, and comes again."""
     gate.say(HELLO, NAME, Announce("events", b"1", 0))
     gate.journal.refuse()
@@ -224,7 +224,7 @@ def test_a_life_that_can_not_be_stored(gate: Any) -> None:
 # Who may, and who it is
 
 
-def test_a_name_with_a_token(make_gate: Any, read: Any) -> None:
+def test_a_name_with_a_token(make_gate, read):
     """A fleet with one secret: each has numbers of its own."""
     gate = make_gate(tokens={"meters": "s3cret"})
     for name, stored in ((b"a", 0), (b"b", 0), (b"a", 1)):
@@ -243,14 +243,14 @@ def test_a_name_with_a_token(make_gate: Any, read: Any) -> None:
     ]
 
 
-def test_a_name_without_the_token(make_gate: Any) -> None:
+def test_a_name_without_the_token(make_gate):
     """… is nobody."""
     gate = make_gate(tokens={"meters": "s3cret"})
     gate.say(HELLO, Token("name", b"a"))
     assert gate.heard()[-1].reason.startswith("E401")
 
 
-def test_what_the_admin_port_shows(sender: Any, gate: Any) -> None:
+def test_what_the_admin_port_shows(sender, gate):
     """How many names there are, and how often one was fenced."""
     context: Any = None
     service = _Service(context)

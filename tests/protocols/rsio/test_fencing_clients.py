@@ -106,9 +106,7 @@ def _each_once(fleet: Fleet, gate: Any) -> None:
 @pytest.mark.parametrize(
     "who", [{"name": "m"}, {"token": "s"}, {"name": "m", "token": "s"}]
 )
-def test_live_senders_of_one_name(
-    make_gate: Any, make_fleet: Make[Fleet], count: int, who: dict[str, str]
-) -> None:
+def test_live_senders_of_one_name(make_gate, make_fleet, count, who):
     """All but the last are told, and nothing that one of them has acknowledged is lost."""
     gate = make_gate(tokens={"meters": "s"} if "token" in who else {})
     fleet, elements = make_fleet(gate, **who), _elements_named()
@@ -130,7 +128,7 @@ def test_live_senders_of_one_name(
     ]  # fmt: skip
 
 
-def test_a_fleet_with_one_token(make_gate: Any, make_fleet: Make[Fleet]) -> None:
+def test_a_fleet_with_one_token(make_gate, make_fleet):
     """With a name for each, all publish side by side."""
     gate = make_gate(tokens={"meters": "s"})
     fleet, elements = make_fleet(gate, token="s"), _elements_named()
@@ -144,7 +142,7 @@ def test_a_fleet_with_one_token(make_gate: Any, make_fleet: Make[Fleet]) -> None
     assert all(one.connections == 1 for one in senders)
 
 
-def test_rolling_restarts(gate: Any, make_fleet: Make[Fleet]) -> None:
+def test_rolling_restarts(gate, make_fleet):
     """The old one runs until the new one has begun, sixty times; and the gateway loses
     connections all the while.
     """
@@ -169,7 +167,7 @@ def test_rolling_restarts(gate: Any, make_fleet: Make[Fleet]) -> None:
     assert gate.offsets.names == 1
 
 
-def test_told_of_more_than_it_sent(gate: Any) -> None:
+def test_told_of_more_than_it_sent(gate):
     """A gateway that does not fence, or lies: an error, and nothing is taken for stored."""
     endpoint = Endpoint(gate)
     outbox = Outbox()
@@ -189,7 +187,7 @@ def test_told_of_more_than_it_sent(gate: Any) -> None:
     assert len(outbox) == 2
 
 
-def test_asked_to_go_on_behind_more_than_it_sent() -> None:
+def test_asked_to_go_on_behind_more_than_it_sent():
     """The elements are another sender's: ours wait, and the program is told."""
     outbox = Outbox()
     for element in (b"1", b"2", b"3"):
@@ -202,7 +200,7 @@ def test_asked_to_go_on_behind_more_than_it_sent() -> None:
     assert (outbox.confirmed, outbox.take(9)) == (2, [b"3"])
 
 
-def test_a_life_keeps_to_what_placed_it() -> None:
+def test_a_life_keeps_to_what_placed_it():
     """Begun at a gateway that knows no instances, it goes on without one."""
     outbox = Outbox()
     assert len(outbox.instance) == 8

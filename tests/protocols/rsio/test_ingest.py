@@ -33,7 +33,7 @@ from gateway.sdk.interfaces import NotStored
 from .conftest import HELLO
 
 
-def test_the_smallest_connection(make_gate: Any) -> None:
+def test_the_smallest_connection(make_gate):
     """Byte for byte the example of docs/rsio-v0.md."""
     gate = make_gate(window=2, offsets=False, compression=False)
     gate.say(bytes.fromhex("010000"))
@@ -51,7 +51,7 @@ def test_the_smallest_connection(make_gate: Any) -> None:
     assert gate.connection.closed
 
 
-def test_credit_is_the_acknowledgement(make_gate: Any) -> None:
+def test_credit_is_the_acknowledgement(make_gate):
     """As many elements are asked for as became durable, and not before."""
     gate = make_gate(window=10)
     gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"{}"] * 3))
@@ -64,7 +64,7 @@ def test_credit_is_the_acknowledgement(make_gate: Any) -> None:
     assert gate.connection.counted == 7
 
 
-def test_half_a_window_is_acknowledged_at_once(make_gate: Any) -> None:
+def test_half_a_window_is_acknowledged_at_once(make_gate):
     """A publisher is not kept waiting for the rest."""
     gate = make_gate(window=10)
     gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"{}"] * 5))
@@ -76,7 +76,7 @@ def test_half_a_window_is_acknowledged_at_once(make_gate: Any) -> None:
     assert gate.heard() == [Request(1, 1)]
 
 
-def test_one_read_is_one_batch(make_gate: Any) -> None:
+def test_one_read_is_one_batch(make_gate):
     """Elements of several streams keep their order, names and numbers."""
     gate = make_gate(subscribe=("a", "b"))
     gate.say(HELLO, OnSubscribe(1, 0), OnSubscribe(2, 2))
@@ -103,7 +103,7 @@ def test_one_read_is_one_batch(make_gate: Any) -> None:
     assert batch.origin is gate.connection.origin
 
 
-def test_elements_of_a_fixed_size_are_rows_in_one_piece(make_gate: Any) -> None:
+def test_elements_of_a_fixed_size_are_rows_in_one_piece(make_gate):
     """Each stream of them has its batch, packed or not, and no object for an element."""
     gate = make_gate(subscribe=("a", "b"))
     gate.say(HELLO, OnSubscribe(1, 2), OnSubscribe(2, 1))
@@ -125,7 +125,7 @@ def test_elements_of_a_fixed_size_are_rows_in_one_piece(make_gate: Any) -> None:
     assert gate.connection.counted == 8
 
 
-def test_one_lost_batch_of_a_read_ends_all(make_gate: Any) -> None:
+def test_one_lost_batch_of_a_read_ends_all(make_gate):
     """Nothing of the read that follows it is stored, let alone acknowledged."""
     gate = make_gate(subscribe=("a", "b"))
     gate.say(HELLO, OnSubscribe(1, 2), OnSubscribe(2, 2))
@@ -143,7 +143,7 @@ def test_one_lost_batch_of_a_read_ends_all(make_gate: Any) -> None:
     assert not [one for one in gate.heard() if isinstance(one, Request)]
 
 
-def test_numbers_go_on(gate: Any) -> None:
+def test_numbers_go_on(gate):
     """A stream's elements are numbered across batches."""
     gate.say(HELLO, OnSubscribe(1, 0))
     gate.say(wire.on_next(1, [b"{}"] * 3))
@@ -151,7 +151,7 @@ def test_numbers_go_on(gate: Any) -> None:
     assert list(decode(gate.journal.submitted[1].body).seqs) == [4, 5]
 
 
-def test_a_full_journal_gives_no_credit(make_gate: Any) -> None:
+def test_a_full_journal_gives_no_credit(make_gate):
     """What is durable is acknowledged when there is room for more."""
     gate = make_gate(window=4)
     gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"{}"] * 4))
@@ -164,7 +164,7 @@ def test_a_full_journal_gives_no_credit(make_gate: Any) -> None:
     assert not gate.connection.paused
 
 
-def test_a_publisher_is_heard_though_the_journal_is_full(make_gate: Any) -> None:
+def test_a_publisher_is_heard_though_the_journal_is_full(make_gate):
     """Demand bounds its elements; its ping, its cancel and its goodbye are answered, and
     what it subscribed to goes on."""
     gate = make_gate(window=4)
@@ -189,7 +189,7 @@ def test_a_publisher_is_heard_though_the_journal_is_full(make_gate: Any) -> None
     assert gate.connection.closed
 
 
-def test_a_full_journal_pauses_who_has_much_on_its_way(make_gate: Any) -> None:
+def test_a_full_journal_pauses_who_has_much_on_its_way(make_gate):
     """So that memory is bounded while nothing at all can be stored."""
     gate = make_gate()
     gate.say(HELLO, OnSubscribe(1, 0))
@@ -202,7 +202,7 @@ def test_a_full_journal_pauses_who_has_much_on_its_way(make_gate: Any) -> None:
     assert not gate.connection.paused
 
 
-def test_who_is_gone_leaves_nothing_in_the_queue(gate: Any) -> None:
+def test_who_is_gone_leaves_nothing_in_the_queue(gate):
     """What the journal has not taken is not stored: its sender sends it elsewhere."""
     gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"1"]), wire.on_next(1, [b"2"]))
     gate.journal.store()
@@ -211,14 +211,14 @@ def test_who_is_gone_leaves_nothing_in_the_queue(gate: Any) -> None:
     assert gate.journal.pending == []
 
 
-def test_who_says_goodbye_is_stored(gate: Any) -> None:
+def test_who_says_goodbye_is_stored(gate):
     """All that came before the goodbye."""
     gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"1"]), Goodbye(""))
     gate.connection.lose()
     assert gate.journal.withdrawn == []
 
 
-def test_a_named_sender_resumes_before_what_was_withdrawn(gate: Any) -> None:
+def test_a_named_sender_resumes_before_what_was_withdrawn(gate):
     """Its elements are neither lost nor doubled, taken by the journal or not."""
     named = ClientHello(0, (2, 4))
     hello = (named, Token("name", b"d"), OnSubscribe(1, 0))
@@ -237,7 +237,7 @@ def test_a_named_sender_resumes_before_what_was_withdrawn(gate: Any) -> None:
     assert list(decode(gate.journal.pending[0].body).seqs) == [3]
 
 
-def test_a_mere_subscriber_is_read_though_the_journal_is_full(gate: Any) -> None:
+def test_a_mere_subscriber_is_read_though_the_journal_is_full(gate):
     """A peer that publishes nothing does not suffer from it."""
     gate.journal.full = True
     gate.say(HELLO, OnSubscribe(1, 0), OnError(1, "E404 nothing here"))
@@ -247,7 +247,7 @@ def test_a_mere_subscriber_is_read_though_the_journal_is_full(gate: Any) -> None
     assert not gate.connection.paused
 
 
-def test_too_much_on_its_way_to_the_disk(make_gate: Any) -> None:
+def test_too_much_on_its_way_to_the_disk(make_gate):
     """A connection that owes too much is not read until half of it is settled."""
     gate = make_gate(unacknowledged_bytes=2000)
     gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"x" * 1500]))
@@ -256,7 +256,7 @@ def test_too_much_on_its_way_to_the_disk(make_gate: Any) -> None:
     assert not gate.connection.paused
 
 
-def test_many_tiny_batches_on_their_way_to_the_disk(make_gate: Any) -> None:
+def test_many_tiny_batches_on_their_way_to_the_disk(make_gate):
     """Everybody waits for the number of somebody's batches, and not for their bytes."""
     gate = make_gate(unacknowledged_bytes=8 << 20, window=10_000)
     gate.say(HELLO, OnSubscribe(1, 0))
@@ -269,7 +269,7 @@ def test_many_tiny_batches_on_their_way_to_the_disk(make_gate: Any) -> None:
     assert sum(stored.batch.count for stored in gate.journal.stored) == 4000
 
 
-def test_what_can_not_be_stored_is_not_acknowledged(gate: Any) -> None:
+def test_what_can_not_be_stored_is_not_acknowledged(gate):
     """Nor is anything behind it; the peer is told, and the connection ends."""
     gate.say(
         HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"{}"]), wire.on_next(1, [b"{}"])
@@ -282,7 +282,7 @@ def test_what_can_not_be_stored_is_not_acknowledged(gate: Any) -> None:
     assert gate.heard() == []
 
 
-def test_no_credit_after_the_end(gate: Any) -> None:
+def test_no_credit_after_the_end(gate):
     """Nothing is asked of a stream that has ended (2.3); its elements are stored."""
     gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"{}"]), OnComplete(1))
     gate.heard()
@@ -291,7 +291,7 @@ def test_no_credit_after_the_end(gate: Any) -> None:
     assert len(gate.journal.stored) == 1
 
 
-def test_elements_before_a_violation_are_stored(gate: Any) -> None:
+def test_elements_before_a_violation_are_stored(gate):
     """What came before the mistake is not lost with it."""
     gate.say(HELLO, OnSubscribe(1, 0))
     gate.say(wire.on_next(1, [b"{}"]) + b"\x7f")
@@ -300,7 +300,7 @@ def test_elements_before_a_violation_are_stored(gate: Any) -> None:
     assert "0x7f" in gate.connection.refused.rule
 
 
-def test_busy_while_something_is_owed(gate: Any) -> None:
+def test_busy_while_something_is_owed(gate):
     """The idle timer rests while the peer waits for our disk."""
     gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"{}"]))
     assert gate.connection.waiting
@@ -317,7 +317,7 @@ def _name(name: str) -> Token:
     return Token("name", name.encode())
 
 
-def test_a_named_sender_goes_on_where_it_was(gate: Any) -> None:
+def test_a_named_sender_goes_on_where_it_was(gate):
     """Elements that are stored are not asked for again, whatever was granted."""
     gate.say(NAMED, _name("dev-1"))
     assert gate.heard()[-1] == SubscribeFrom("events", 1, 1024, 0)
@@ -332,7 +332,7 @@ def test_a_named_sender_goes_on_where_it_was(gate: Any) -> None:
     assert list(decode(gate.journal.submitted[1].body).seqs) == [4]
 
 
-def test_a_named_sender_waits_for_its_own_elements(gate: Any) -> None:
+def test_a_named_sender_waits_for_its_own_elements(gate):
     """While some are on their way to the disk it is not known where to go on."""
     gate.say(NAMED, _name("dev-1"), OnSubscribe(1, 0), wire.on_next(1, [b"{}"] * 3))
     gate.journal.take()
@@ -344,7 +344,7 @@ def test_a_named_sender_waits_for_its_own_elements(gate: Any) -> None:
     assert gate.heard() == [SubscribeFrom("events", 1, 1024, 3)]
 
 
-def test_a_newer_connection_takes_over(gate: Any) -> None:
+def test_a_newer_connection_takes_over(gate):
     """One stream at a time publishes for a name: the old one is cancelled."""
     gate.say(NAMED, _name("dev-1"), OnSubscribe(1, 0), wire.on_next(1, [b"{}"]))
     first = gate.connection
@@ -358,7 +358,7 @@ def test_a_newer_connection_takes_over(gate: Any) -> None:
     assert gate.heard()[-1] == SubscribeFrom("events", 1, 1024, 1)
 
 
-def test_what_was_lost_is_asked_for_again(gate: Any) -> None:
+def test_what_was_lost_is_asked_for_again(gate):
     """Elements stored behind some that could not be come twice rather than never."""
     gate.say(NAMED, _name("d"), OnSubscribe(1, 0))
     gate.say(wire.on_next(1, [b"1"]), wire.on_next(1, [b"2"]), wire.on_next(1, [b"3"]))
@@ -370,7 +370,7 @@ def test_what_was_lost_is_asked_for_again(gate: Any) -> None:
     assert gate.heard()[-1] == SubscribeFrom("events", 1, 1024, 1)
 
 
-def test_the_journal_knows_how_far_senders_are(gate: Any, make_gate: Any) -> None:
+def test_the_journal_knows_how_far_senders_are(gate, make_gate):
     """After a restart, a sender goes on behind what the journal has."""
     from gateway.protocols.rsio.offsets import Key, Offsets
 
@@ -385,7 +385,7 @@ def test_the_journal_knows_how_far_senders_are(gate: Any, make_gate: Any) -> Non
     assert later.heard()[-1] == SubscribeFrom("events", 1, 1024, 5)
 
 
-def test_senders_without_a_name_leave_no_trace(gate: Any) -> None:
+def test_senders_without_a_name_leave_no_trace(gate):
     """Their numbers begin anew with every stream, and mean nothing to others."""
     gate.say(ClientHello(0, (2,)))
     assert gate.heard()[-1] == Subscribe("events", 1, 1024)

@@ -24,7 +24,6 @@ from gateway.protocols.rsio.messages import (
     Subscribe,
     Token,
 )
-from making import Make
 
 MiB = 1 << 20
 HELLO = wire.encode(ClientHello(0, ()))
@@ -183,14 +182,14 @@ def each(table: dict[str, list[Case]]) -> list[Any]:
     ]
 
 
-def test_every_limit_is_here() -> None:
+def test_every_limit_is_here():
     """None was added without a test."""
     named = {one.name for one in fields(Limits)}
     assert named == ENDS.keys() | CANCELS.keys() | ELSEWHERE
 
 
 @pytest.mark.parametrize("case", each(ENDS))
-def test_what_ends_the_conversation(make_gate: Make, case: Case) -> None:
+def test_what_ends_the_conversation(make_gate, case):
     """A goodbye that names the rule; the refusal has limit and key, for the one line
     that the listener makes of it.
     """
@@ -213,7 +212,7 @@ def _that_is_told(said: bytes) -> list[bytes]:
     return [hello, said[length:]]
 
 
-def test_who_is_not_told_hears_why(make_gate: Make) -> None:
+def test_who_is_not_told_hears_why(make_gate):
     """The reason names element, size and limit: cancel alone says nothing."""
     gate = make_gate(element_bytes=100)
     gate.say(STARTED, wire.on_next(1, [b"{}"] * 2), head(0x21, 1, 101))
@@ -226,7 +225,7 @@ def test_who_is_not_told_hears_why(make_gate: Make) -> None:
 
 
 @pytest.mark.parametrize("case", each(CANCELS))
-def test_what_cancels_a_stream(make_gate: Make, case: Case) -> None:
+def test_what_cancels_a_stream(make_gate, case):
     """The stream and no other; one line names rule, limit and key."""
     gate = make_gate()
     gate.say(case.within)
@@ -241,7 +240,7 @@ def test_what_cancels_a_stream(make_gate: Make, case: Case) -> None:
     assert (why.limit, why.key) == (case.limit, case.key)
 
 
-def test_too_many_streams(make_gate: Make) -> None:
+def test_too_many_streams(make_gate):
     """Each that is too much is rejected; one line tells of them all."""
     gate = make_gate(streams=2)
     gate.say(HELLO, *[Subscribe("check/never", number, 1) for number in range(5)])
@@ -253,7 +252,7 @@ def test_too_many_streams(make_gate: Make) -> None:
     assert (why.limit, why.key) == (2, "options.streams")
 
 
-def test_more_than_asked_for(make_gate: Make) -> None:
+def test_more_than_asked_for(make_gate):
     """The first time costs the stream, the second one the connection."""
     gate = make_gate(window=2, subscribe=("a", "b"))
     gate.say(HELLO, OnSubscribe(1, 0), OnSubscribe(2, 0))
@@ -269,7 +268,7 @@ def test_more_than_asked_for(make_gate: Make) -> None:
     assert gate.connection.counted == 4  # those that were asked for
 
 
-def test_forgotten_streams(opened: Any, happened: Any) -> None:
+def test_forgotten_streams(opened, happened):
     """Only so many cancelled streams are remembered; what comes late of older ones
     ends the conversation.
     """
@@ -289,7 +288,7 @@ def test_forgotten_streams(opened: Any, happened: Any) -> None:
     ("said", "reason"),
     [(b"", "no hello"), (b"\x01\x00", "no hello"), (NAMED, "no token")],
 )
-def test_too_late(make_gate: Make, said: bytes, reason: str) -> None:
+def test_too_late(make_gate, said, reason):
     """Whoever does not say hello, all of it, or who it is, in time."""
     gate = make_gate(hello_timeout=3.0)
     gate.say(said)
@@ -308,7 +307,7 @@ def test_too_late(make_gate: Make, said: bytes, reason: str) -> None:
         [NAMED, Request(1, 1), Subscribe("check/never", 1, 1)],
     ],
 )
-def test_refused_tokens(make_gate: Make, said: list[Any]) -> None:
+def test_refused_tokens(make_gate, said):
     """Nothing is subscribed to, either way; the key says where the tokens are."""
     gate = make_gate(tokens={"ann": "s3cret"})
     gate.say(*said)
@@ -319,7 +318,7 @@ def test_refused_tokens(make_gate: Make, said: list[Any]) -> None:
     assert gate.connection.closed
 
 
-def test_smaller_limits(make_gate: Make) -> None:
+def test_smaller_limits(make_gate):
     """`limits.message_bytes` and `options.element_bytes` are what is applied."""
     gate = make_gate(message_bytes=1000, element_bytes=100)
     gate.say(*_that_is_told(STARTED + head(0x21, 1, 101)))
@@ -332,7 +331,7 @@ def test_smaller_limits(make_gate: Make) -> None:
     assert (why.limit, why.key) == (1000, "limits.message_bytes")
 
 
-def test_part_of_what_is_said(make_gate: Make) -> None:
+def test_part_of_what_is_said(make_gate):
     """A part is not refused for the parts before it, as long as they are within."""
     gate = make_gate()
     gate.say(STARTED, OnNextPart(1, 1, b"x" * (MiB - 1)))

@@ -71,7 +71,7 @@ def _replayed(batches: Iterable[Batch], snapshot: bytes | None = None) -> Offset
     return offsets
 
 
-def test_after_a_restart() -> None:
+def test_after_a_restart():
     """The journal alone, a snapshot alone, and both, however much of it they share."""
     offsets = Offsets()
     batches = [*_claim(offsets, b"1"), *_claim(offsets, b"2")]
@@ -94,7 +94,7 @@ def test_after_a_restart() -> None:
         assert life.number == 4
 
 
-def test_elements_with_their_life() -> None:
+def test_elements_with_their_life():
     """Both are read back for the same sender."""
     batches = [*_claim(Offsets(), b"1"), _elements(1, 5), _elements(6, 2)]
     again = _replayed(batches)
@@ -103,7 +103,7 @@ def test_elements_with_their_life() -> None:
     assert _replayed(batches, _now(again.snapshot())).known == [(KEY, 7)]
 
 
-def test_the_state_of_earlier_versions() -> None:
+def test_the_state_of_earlier_versions():
     """Four columns, without instances: the first that says one has the name."""
     old = msgspec.msgpack.encode([("meter", "events", False, 8), ("a", "b", True, 1)])
     offsets = Offsets()
@@ -117,14 +117,14 @@ def test_the_state_of_earlier_versions() -> None:
         assert empty.names == 0
 
 
-def test_a_gateway_that_knows_nothing() -> None:
+def test_a_gateway_that_knows_nothing():
     """It was started on an empty directory: whoever goes on is not refused here; it
     sees by itself whether it can.
     """
     assert len(_claim(Offsets(), b"1", resumed=True)) == 1
 
 
-def test_a_year_of_lives() -> None:
+def test_a_year_of_lives():
     """A name that is restarted every minute takes no more room than any other."""
     offsets = Offsets()
     sizes = set()
@@ -135,7 +135,7 @@ def test_a_year_of_lives() -> None:
     assert len(sizes) <= 2
 
 
-def test_names_of_a_token_are_bounded() -> None:
+def test_names_of_a_token_are_bounded():
     """The oldest goes for a new one; other tokens' names and proved ones stay."""
     other = Key("b", "events", proved=True, name="x")
     offsets = Offsets([(other, 1), (Key("a", "events", proved=True), 1)])
@@ -162,13 +162,8 @@ def test_names_of_a_token_are_bounded() -> None:
     ],
 )
 def test_forgotten_names_are_counted_and_logged(
-    make_gate: Any,
-    read: Any,
-    logged: list[dict[str, Any]],
-    shown: list[Token],
-    options: dict[str, Any],
-    whose: str,
-) -> None:
+    make_gate, read, logged, shown, options, whose
+):
     """A line a minute says which option to raise; below it nothing is forgotten."""
     gate = make_gate(**options)
 
@@ -194,7 +189,7 @@ def test_forgotten_names_are_counted_and_logged(
     assert "4 so far" in lines()[1]
 
 
-def test_ten_thousand_names() -> None:
+def test_ten_thousand_names():
     """… of one token are all remembered, over a restart."""
     offsets = Offsets()
     keys = [Key("a", "events", proved=True, name=str(n)) for n in range(10_000)]

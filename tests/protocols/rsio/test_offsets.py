@@ -29,7 +29,7 @@ def _begun(offsets: Offsets, key: Key = KEY, most: int = 9) -> tuple[Claim, list
     return claim, told
 
 
-def test_a_bound_on_names() -> None:
+def test_a_bound_on_names():
     """The one that came before all others goes for a new one, if it is not here."""
     old, late, new = (Key(name, "events") for name in ("old", "late", "new"))
     offsets = Offsets([(late, 5), (old, 7)])
@@ -43,7 +43,7 @@ def test_a_bound_on_names() -> None:
     assert (offsets.known, offsets.forgotten) == ([], 3)
 
 
-def test_proved_names_are_never_forgotten() -> None:
+def test_proved_names_are_never_forgotten():
     """There are as many as the operator gave: others take no place from them."""
     proved = [(Key(name, "events", proved=True), 5) for name in "abc"]
     offsets = Offsets(proved)
@@ -55,7 +55,7 @@ def test_proved_names_are_never_forgotten() -> None:
     assert _begun(offsets, Key("d", "events", proved=True), 1)[1] == [0]
 
 
-def test_a_name_that_is_said_is_not_one_that_is_proved() -> None:
+def test_a_name_that_is_said_is_not_one_that_is_proved():
     """Nobody moves the numbers of a sender whose token he does not have."""
     said = Key.of(NAMED, "events")
     proved = Key.of(Origin("rsio", "l", "s", "p", principal="dev"), "events")
@@ -71,7 +71,7 @@ def test_a_name_that_is_said_is_not_one_that_is_proved() -> None:
     assert dict(offsets.known)[proved] == 8
 
 
-def test_what_is_on_its_way_still_counts() -> None:
+def test_what_is_on_its_way_still_counts():
     """A stream that ended may have elements at the disk; the next one waits."""
     offsets = Offsets()
     first, _ = _begun(offsets)
@@ -83,7 +83,7 @@ def test_what_is_on_its_way_still_counts() -> None:
     assert told == [3]
 
 
-def test_the_waiting_one_is_evicted_too() -> None:
+def test_the_waiting_one_is_evicted_too():
     """Only the last of those who come gets the name."""
     offsets = Offsets()
     first, _ = _begun(offsets)
@@ -112,7 +112,7 @@ def _stored(origin: Origin, first: int, count: int, resumed: int = 1) -> Stored:
 NAMED = Origin("rsio", "l", "s", "p", attributes={"source": "dev"})
 
 
-def test_replay() -> None:
+def test_replay():
     """From the journal: in order, doubles counted once, a gap not believed."""
     offsets = Offsets()
     for first, count in ((1, 5), (4, 4), (20, 5), (8, 1)):
@@ -125,7 +125,7 @@ def test_replay() -> None:
     assert offsets.known == [(KEY, 8)]
 
 
-def test_a_snapshot_is_where_the_journal_goes_on() -> None:
+def test_a_snapshot_is_where_the_journal_goes_on():
     """Batches that it knows already come again, with any of them missing."""
     old = Offsets([(KEY, 8), (Key("a", "b", proved=True), 1)])
     new = Offsets()
@@ -137,13 +137,13 @@ def test_a_snapshot_is_where_the_journal_goes_on() -> None:
     assert dict(new.known)[KEY] == 10
 
 
-def test_a_snapshot_that_is_none() -> None:
+def test_a_snapshot_that_is_none():
     """… is refused."""
     with pytest.raises(msgspec.DecodeError):
         Offsets().restore(b"\xff")
 
 
-def test_a_proved_name_goes_first() -> None:
+def test_a_proved_name_goes_first():
     """A certificate says more than a word."""
     both = Origin("rsio", "l", "s", "p", principal="cn", attributes={"source": "dev"})
     assert Key.of(both, "events") == Key("cn", "events", proved=True)

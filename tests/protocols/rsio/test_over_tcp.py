@@ -61,7 +61,7 @@ def port(make_gate: Any) -> Iterator[int]:
     loop.close()
 
 
-def test_our_server_from_outside(port: int) -> None:
+def test_our_server_from_outside(port):
     """A selection that needs no clock passes as it does in memory."""
     target = Target(lambda: over_tcp("127.0.0.1", port))
     survey(target)
@@ -73,7 +73,7 @@ def test_our_server_from_outside(port: int) -> None:
     ] == []
 
 
-def test_a_target_without_the_publishers(port: int) -> None:
+def test_a_target_without_the_publishers(port):
     """… is put to the rest."""
     target = Target(lambda: over_tcp("127.0.0.1", port))
     names = ("spec308_requests_add_up", "hello_is_answered")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from planted import FAULTS, Fault, planted
-from rsio_check import TESTS, Outcome, Target, run
+from planted import FAULTS, planted
+from rsio_check import TESTS, Outcome, run
 from rsio_check.checks import publisher
 from rsio_check.transports import Transport
 
@@ -38,7 +36,7 @@ def _no_more_than_some_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS["python"], ids=lambda fault: fault.tests[0])
-def test_it_is_noticed(make_target: Callable[..., Target], fault: Fault) -> None:
+def test_it_is_noticed(make_target, fault):
     """With the fault in our modules the tests that name it fail; without it they pass."""
     for name in fault.tests:
         outcomes = []

@@ -68,7 +68,7 @@ def tap(gate: Any) -> Tap:
     return tap
 
 
-def test_the_request_reaches_the_publisher(gate: Any, tap: Tap) -> None:
+def test_the_request_reaches_the_publisher(gate, tap):
     """Name, query, peer."""
     gate.say(Subscribe("tap?channel=a%20b&x=", 1, 1))
     assert tap.request is not None
@@ -81,7 +81,7 @@ def test_the_request_reaches_the_publisher(gate: Any, tap: Tap) -> None:
 @pytest.mark.parametrize(
     ("name", "number"), [("", 400), ("a b", 400), ("tap?x", 400), ("nobody", 404)]
 )
-def test_names_that_lead_nowhere(gate: Any, name: str, number: int) -> None:
+def test_names_that_lead_nowhere(gate, name, number):
     """onSubscribe and onError, with a number."""
     gate.greet()
     gate.say(Subscribe(name, 1, 1))
@@ -90,7 +90,7 @@ def test_names_that_lead_nowhere(gate: Any, name: str, number: int) -> None:
     assert failed.error.startswith(f"E{number} ")
 
 
-def test_waking(gate: Any, tap: Tap) -> None:
+def test_waking(gate, tap):
     """Elements leave as they come, as long as there is demand."""
     gate.say(Subscribe("tap", 1, 3))
     assert gate.heard() == [OnSubscribe(1, 0)]
@@ -106,7 +106,7 @@ def test_waking(gate: Any, tap: Tap) -> None:
     assert gate.heard() == [(1, [b"4"])]
 
 
-def test_what_ticked_while_nobody_took_it(gate: Any) -> None:
+def test_what_ticked_while_nobody_took_it(gate):
     """All numbers of check/slow come in the end, and its end, however many waited."""
     gate.greet()
     gate.say(Subscribe("check/slow?n=400", 1, 1000))
@@ -121,7 +121,7 @@ def test_what_ticked_while_nobody_took_it(gate: Any) -> None:
     assert last == OnComplete(1)
 
 
-def test_an_unwritable_transport(gate: Any, tap: Tap) -> None:
+def test_an_unwritable_transport(gate, tap):
     """Demand alone does not make anything leave; no source is asked meanwhile."""
     gate.say(Subscribe("tap", 1, 100))
     gate.server.writable(False)
@@ -135,7 +135,7 @@ def test_an_unwritable_transport(gate: Any, tap: Tap) -> None:
     assert gate.heard() == [(1, [b"1"] * 50)]
 
 
-def test_a_transport_that_fills_up_while_we_write(gate: Any) -> None:
+def test_a_transport_that_fills_up_while_we_write(gate):
     """As soon as it says so we stop, in the middle of a turn."""
     gate.greet()
     write = gate.connection.write
@@ -167,7 +167,7 @@ def _next_turn(gate: Any) -> bool:
     return False
 
 
-def test_turns(gate: Any) -> None:
+def test_turns(gate):
     """An endless stream with endless demand leaves the reactor its time."""
     gate.greet()
     gate.say(
@@ -183,7 +183,7 @@ def test_turns(gate: Any) -> None:
     assert OnComplete(2) in heard, "the other stream had its turn"
 
 
-def test_the_end_without_demand(gate: Any, tap: Tap) -> None:
+def test_the_end_without_demand(gate, tap):
     """A source may end, well or not, before it is asked for more (2.9)."""
     gate.say(Subscribe("tap", 1, 0))
     tap.end = Finished()
@@ -192,7 +192,7 @@ def test_the_end_without_demand(gate: Any, tap: Tap) -> None:
     assert tap.closed == 1
 
 
-def test_a_source_that_fails(gate: Any, tap: Tap) -> None:
+def test_a_source_that_fails(gate, tap):
     """What it says is what the subscriber gets."""
     gate.say(Subscribe("tap", 1, 5))
     tap.there, tap.end = [b"1"], Fault(410, "gone")
@@ -203,9 +203,7 @@ def test_a_source_that_fails(gate: Any, tap: Tap) -> None:
     assert tap.closed == 1
 
 
-def test_a_source_that_is_broken(
-    gate: Any, tap: Tap, logged: list[dict[str, Any]]
-) -> None:
+def test_a_source_that_is_broken(gate, tap, logged):
     """A bug in a publisher costs that stream, and is logged."""
     gate.say(Subscribe("tap", 1, 5))
     tap.end = ZeroDivisionError()
@@ -215,7 +213,7 @@ def test_a_source_that_is_broken(
     assert not gate.connection.closed
 
 
-def test_large_elements_leave_in_parts(gate: Any) -> None:
+def test_large_elements_leave_in_parts(gate):
     """No message keeps the connection from others for long."""
     gate.greet()
     gate.say(Subscribe("check/large?n=1&octets=200000", 1, 1))
@@ -223,7 +221,7 @@ def test_large_elements_leave_in_parts(gate: Any) -> None:
     assert [len(part.data) for part in parts] == [8128] * 24 + [200_000 - 24 * 8128]
 
 
-def test_encoded_once() -> None:
+def test_encoded_once():
     """Subscribers that chose the same Id share the same bytes."""
     elements = Elements([b"a", b"bc"])
     assert elements.encoded(1, wire.on_next) is elements.encoded(1, wire.on_next)
@@ -231,7 +229,7 @@ def test_encoded_once() -> None:
     assert elements.encoded(1, wire.on_next) == b"\x21\x01\x01a\x21\x01\x02bc"
 
 
-def test_many_small_elements_are_encoded_once(gate: Any, make_gate: Any) -> None:
+def test_many_small_elements_are_encoded_once(gate, make_gate):
     """However many they are together: one subscriber's messages are the next one's."""
     shared = Elements([b"x" * 1000] * 200)
     encoded = []
@@ -245,14 +243,14 @@ def test_many_small_elements_are_encoded_once(gate: Any, make_gate: Any) -> None
     assert encoded[0] is encoded[1] is not None
 
 
-def test_names_are_taken_once() -> None:
+def test_names_are_taken_once():
     """Two publishers of one name would be a mistake of ours."""
     publishers = Publishers({"tap": Tap()})
     with pytest.raises(KeyError):
         publishers.add("tap", Tap())
 
 
-def test_references_are_dropped(gate: Any) -> None:
+def test_references_are_dropped(gate):
     """3.13: after a cancel nothing of ours knows the source any more."""
     made: list[weakref.ref[Tap]] = []
 
@@ -270,7 +268,7 @@ def test_references_are_dropped(gate: Any) -> None:
     assert made[0]() is None
 
 
-def test_nothing_is_left(gate: Any, tap: Tap) -> None:
+def test_nothing_is_left(gate, tap):
     """After any race of cancel, next and the end every source was closed once."""
     for end in (Cancel(1), None, Goodbye("")):
         gate.connection, gate.server = gate.connect()
@@ -314,7 +312,7 @@ def _beside_a_counter(gate: Any, *others: Subscribe) -> bytes:
     return gate.turns()
 
 
-def test_a_counter_beside_large_elements(gate: Any, read: Any) -> None:
+def test_a_counter_beside_large_elements(gate, read):
     """No more than 16 KiB of others lie between two of its elements, on the wire."""
     large = "check/large?n=1&octets=1000000"
     data = _beside_a_counter(gate, Subscribe(large, 1, 3), Subscribe(large, 2, 3))
@@ -332,7 +330,7 @@ def test_a_counter_beside_large_elements(gate: Any, read: Any) -> None:
     }
 
 
-def test_streams_of_many_small_elements_take_turns(gate: Any, read: Any) -> None:
+def test_streams_of_many_small_elements_take_turns(gate, read):
     """What sources give at once, 100 KB of small elements, leaves in turns as well."""
     for number in (1, 2):
         tap = Tap()
@@ -352,7 +350,7 @@ def test_streams_of_many_small_elements_take_turns(gate: Any, read: Any) -> None
         assert numbers == list(range(3000 - len(numbers), 3000)), "in order, to the end"
 
 
-def test_a_stream_of_a_fixed_size_takes_turns(gate: Any, read: Any) -> None:
+def test_a_stream_of_a_fixed_size_takes_turns(gate, read):
     """Packed elements of 1 KiB leave in onNextPacked of 8 KiB, if others are there."""
     packed = Tap()
     packed.size = 1024
@@ -368,7 +366,7 @@ def test_a_stream_of_a_fixed_size_takes_turns(gate: Any, read: Any) -> None:
     assert max(runs) <= 8192
 
 
-def test_each_stream_has_its_turn_between_two_parts(gate: Any, read: Any) -> None:
+def test_each_stream_has_its_turn_between_two_parts(gate, read):
     """However many streams have small elements, a part waits for one turn of each; and
     none of them goes on for long while a part waits.
     """
@@ -391,7 +389,7 @@ def test_each_stream_has_its_turn_between_two_parts(gate: Any, read: Any) -> Non
         assert sorted(turns) == list(range(10))
 
 
-def test_large_elements_of_many_streams(make_gate: Any) -> None:
+def test_large_elements_of_many_streams(make_gate):
     """Taps at different places keep 8 MiB of them and a chunk, which are counted; all
     arrive, and small elements come between them.
     """
@@ -428,7 +426,7 @@ def test_large_elements_of_many_streams(make_gate: Any) -> None:
     assert size == many * 131_072
 
 
-def test_small_elements_beside_as_many_large_ones_as_may_be(gate: Any) -> None:
+def test_small_elements_beside_as_many_large_ones_as_may_be(gate):
     """A stream that had small ones has its turn while others are held back."""
     small, large = Tap(), [Tap() for _ in range(100)]
     for number, tap in enumerate([small, *large]):
@@ -450,7 +448,7 @@ def test_small_elements_beside_as_many_large_ones_as_may_be(gate: Any) -> None:
     assert parts.octets > 7 << 20
 
 
-def test_unsent_elements_of_one_who_is_let_go(gate: Any, tap: Tap) -> None:
+def test_unsent_elements_of_one_who_is_let_go(gate, tap):
     """A connection that holds too much keeps none of them."""
     gate.say(Subscribe("tap", 1, 99))
     gate.server.writable(False)
@@ -464,7 +462,7 @@ def test_unsent_elements_of_one_who_is_let_go(gate: Any, tap: Tap) -> None:
     assert tap.closed == 1
 
 
-def test_what_may_be_begun_is_bounded(opened: Any, read: Any) -> None:
+def test_what_may_be_begun_is_bounded(opened, read):
     """A subscriber joins only so many at a time; none waits for ever."""
     session = opened()
     producer, begun = session.producer, {}
@@ -489,7 +487,7 @@ def test_what_may_be_begun_is_bounded(opened: Any, read: Any) -> None:
     assert (most, whole, begun) == (16, 80, {})
 
 
-def test_what_is_begun_is_bounded_by_its_size(opened: Any, read: Any) -> None:
+def test_what_is_begun_is_bounded_by_its_size(opened, read):
     """A subscriber holds 8 MiB of unfinished elements; a larger one comes alone."""
     session = opened()
     producer = session.producer
@@ -510,7 +508,7 @@ def test_what_is_begun_is_bounded_by_its_size(opened: Any, read: Any) -> None:
     assert sorted(begun) == [1, 2, 3, 4]
 
 
-def test_a_stream_that_ends_with_parts_unsent(opened: Any, read: Any) -> None:
+def test_a_stream_that_ends_with_parts_unsent(opened, read):
     """onComplete comes behind all of them; onError and cancel drop what is left."""
     session = opened()
     producer = session.producer
@@ -534,7 +532,7 @@ def test_a_stream_that_ends_with_parts_unsent(opened: Any, read: Any) -> None:
     assert producer.parts._begun == producer.parts._begun_bytes == 0
 
 
-def test_large_elements_of_a_fixed_size(opened: Any, read: Any) -> None:
+def test_large_elements_of_a_fixed_size(opened, read):
     """… leave in parts as well, packed or not, that join to that size."""
     session = opened()
     list(session.received(wire.encode(Subscribe("a", 1, 9))))
@@ -552,7 +550,7 @@ def test_large_elements_of_a_fixed_size(opened: Any, read: Any) -> None:
 # Compression
 
 
-def test_blocks_hold_whole_messages(opened: Any, happened: Any) -> None:
+def test_blocks_hold_whole_messages(opened, happened):
     """However much is written at once, and whatever it is."""
     chance = random.Random(1)
     session = opened(6, server=False)

@@ -49,9 +49,7 @@ def _by(kernel: Any, body: bytes) -> Any:
     _KINDS,
     st.sampled_from([10, 1 << 20]),
 )
-def test_elements_of_one_stream(
-    number: int, elements: list[bytes], kind: str, limit: int
-) -> None:
+def test_elements_of_one_stream(number, elements, kind, limit):
     """With each flaw, and each number of their stream."""
     if native.kernel is None:
         lacking("gateway-native is not installed: make native")
@@ -60,7 +58,7 @@ def test_elements_of_one_stream(
     assert _by(None, body)[0] == elements
 
 
-def test_sound_elements_are_one_block() -> None:
+def test_sound_elements_are_one_block():
     """And so no object each, where there is a kernel."""
     if native.kernel is None:
         lacking("gateway-native is not installed: make native")

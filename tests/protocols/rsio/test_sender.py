@@ -19,7 +19,7 @@ from gateway.sdk.sender import Unacknowledged
 from rsio_clients import Endpoint, Running
 
 
-def test_a_sender_that_can_not_connect_at_all() -> None:
+def test_a_sender_that_can_not_connect_at_all():
     """The same on Twisted, which also logs it."""
 
     def mistaken() -> Any:
@@ -33,7 +33,7 @@ def test_a_sender_that_can_not_connect_at_all() -> None:
     assert sender.trouble == "no such option"
 
 
-def test_an_outbox_of_another_life() -> None:
+def test_an_outbox_of_another_life():
     """Its elements come behind what the subscriber has, whatever that was."""
     outbox = Outbox()
     outbox.add(b"1")
@@ -49,7 +49,7 @@ def test_an_outbox_of_another_life() -> None:
         outbox.rewind(7)
 
 
-def test_an_outbox_of_all_elements() -> None:
+def test_an_outbox_of_all_elements():
     """… or they are given again from the first, and what is safe is not sent."""
     outbox = Outbox(whole=True)
     for element in (b"1", b"2", b"3"):
@@ -60,7 +60,7 @@ def test_an_outbox_of_all_elements() -> None:
         Outbox(whole=True).rewind(1)
 
 
-def test_a_sender_that_was_started_again(gate: Any) -> None:
+def test_a_sender_that_was_started_again(gate):
     """The same name and a new outbox: what it sends now comes behind what it sent."""
 
     async def life(endpoint: Endpoint, element: bytes) -> None:
@@ -75,7 +75,7 @@ def test_a_sender_that_was_started_again(gate: Any) -> None:
     assert [list(each.seqs) for each in rows] == [[1], [2]]
 
 
-def test_a_sender(gate: Any) -> None:
+def test_a_sender(gate):
     """It publishes on connection after connection; what is safe, it never repeats."""
     endpoints: list[Endpoint] = []
 
@@ -105,7 +105,7 @@ def test_a_sender(gate: Any) -> None:
     assert (sender.connections, sender.resent) == (2, 0)
 
 
-def test_a_sender_that_is_stopped(gate: Any) -> None:
+def test_a_sender_that_is_stopped(gate):
     """It says so to who still waits; it leaves with a goodbye if nobody does."""
     endpoint = Endpoint(gate)
     sender = Sender(lambda: connect(endpoint, clock=gate.clock), clock=gate.clock)
@@ -125,7 +125,7 @@ def test_a_sender_that_is_stopped(gate: Any) -> None:
     assert whys[0].check(Unacknowledged)
 
 
-def test_a_sender_without_a_gateway() -> None:
+def test_a_sender_without_a_gateway():
     """Why there is no connection can be asked; stopping does not wait for one."""
     clock = Clock()
     attempts: list[Deferred[Any]] = []
@@ -148,7 +148,7 @@ def test_a_sender_without_a_gateway() -> None:
     waiting.addErrback(lambda why: why.trap(Unacknowledged))
 
 
-def test_a_request_that_nobody_answers() -> None:
+def test_a_request_that_nobody_answers():
     """For a WebSocket: it is given up after ten seconds, so that a sender tries again."""
     clock, transport = Clock(), StringTransport()
 
@@ -173,7 +173,7 @@ def test_a_request_that_nobody_answers() -> None:
     assert not clock.getDelayedCalls()
 
 
-def test_an_element_that_is_too_large(make_gate: Any) -> None:
+def test_an_element_that_is_too_large(make_gate):
     """It is refused by itself, with the limit, before anything is sent; others go on."""
     gate = make_gate(element_bytes=100)
     endpoint = Endpoint(gate)
@@ -191,7 +191,7 @@ def test_an_element_that_is_too_large(make_gate: Any) -> None:
     assert list(decode(batch.batch.body).each()) == [b"x" * 100]
 
 
-def test_a_publisher_hears_of_one_that_is_too_large(make_gate: Any) -> None:
+def test_a_publisher_hears_of_one_that_is_too_large(make_gate):
     """`send` raises, and the stream goes on."""
     gate = make_gate(element_bytes=100)
     endpoint = Endpoint(gate)
@@ -208,7 +208,7 @@ def test_a_publisher_hears_of_one_that_is_too_large(make_gate: Any) -> None:
     assert list(decode(batch.batch.body).each()) == [b"1"]
 
 
-def test_a_size_that_is_too_large(make_gate: Any) -> None:
+def test_a_size_that_is_too_large(make_gate):
     """All elements of a sender are: none is sent, and each `send` says so."""
     gate = make_gate(element_bytes=100)
     endpoint = Endpoint(gate)
@@ -223,7 +223,7 @@ def test_a_size_that_is_too_large(make_gate: Any) -> None:
     assert "E413" in sender.trouble
 
 
-def test_a_smaller_limit_behind_a_restart(make_gate: Any) -> None:
+def test_a_smaller_limit_behind_a_restart(make_gate):
     """What was taken on under the larger one is not dropped: the sender says what it is."""
     gates = [make_gate(element_bytes=100), make_gate(element_bytes=50)]
     endpoints = [Endpoint(gate) for gate in gates]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from gateway.protocols.rsio import wire
@@ -27,7 +25,7 @@ from gateway.sdk.interfaces import Refusal
 from .conftest import HELLO
 
 
-def test_hello_and_what_it_offers(make_gate: Any) -> None:
+def test_hello_and_what_it_offers(make_gate):
     """The server answers a hello with its own, and subscribes."""
     gate = make_gate(subscribe=("a", "b"), window=7)
     assert gate.heard() == []
@@ -38,13 +36,13 @@ def test_hello_and_what_it_offers(make_gate: Any) -> None:
     ]
 
 
-def test_what_is_switched_off_is_not_offered(make_gate: Any) -> None:
+def test_what_is_switched_off_is_not_offered(make_gate):
     """Options decide."""
     gate = make_gate(offsets=False, compression=False, subscribe=())
     assert gate.greet() == [ServerHello(0, (1, 3, 5, 8))]
 
 
-def test_no_hello(gate: Any) -> None:
+def test_no_hello(gate):
     """A peer that says nothing is told so, and dropped."""
     gate.clock.advance(9.9)
     assert not gate.connection.closed
@@ -53,7 +51,7 @@ def test_no_hello(gate: Any) -> None:
     assert gate.connection.refused.key == "options.hello_timeout"
 
 
-def test_a_hello_that_we_have_not_read(gate: Any) -> None:
+def test_a_hello_that_we_have_not_read(gate):
     """It is here: the peer is not late, and has its time for the rest of it."""
     gate.connection.unread_input = True
     gate.clock.pump([5.0] * 9)
@@ -63,7 +61,7 @@ def test_a_hello_that_we_have_not_read(gate: Any) -> None:
     assert gate.heard() == [Goodbye("no hello")]
 
 
-def test_the_hello_timer_ends_with_the_hello(gate: Any) -> None:
+def test_the_hello_timer_ends_with_the_hello(gate):
     """… and not before the token, if one is to come."""
     gate.say(HELLO)
     gate.clock.advance(20)
@@ -74,7 +72,7 @@ def test_the_hello_timer_ends_with_the_hello(gate: Any) -> None:
     assert gate.heard()[-1] == Goodbye("no token")
 
 
-def test_another_language(gate: Any) -> None:
+def test_another_language(gate):
     """The refusal names what came."""
     gate.say(b"GET / HTTP/1.1\r\n")
     assert "'G'" in gate.connection.refused.rule
@@ -83,7 +81,7 @@ def test_another_language(gate: Any) -> None:
 # Tokens
 
 
-def test_a_token_is_required(make_gate: Any) -> None:
+def test_a_token_is_required(make_gate):
     """Who has none gets a goodbye, and no subscription."""
     gate = make_gate(tokens={"ann": "s3cret"})
     assert gate.greet() == [
@@ -93,7 +91,7 @@ def test_a_token_is_required(make_gate: Any) -> None:
     assert gate.connection.closed
 
 
-def test_a_token_names_its_holder(make_gate: Any) -> None:
+def test_a_token_names_its_holder(make_gate):
     """Who has one is known by its name."""
     gate = make_gate(tokens={"ann": "s3cret", "bob": "other"})
     gate.say(ClientHello(0, (4,)))
@@ -107,7 +105,7 @@ def test_a_token_names_its_holder(make_gate: Any) -> None:
     "token",
     [Token("bearer", b"wrong"), Token("name", b"ann"), Token("basic", b"ann:s3cret")],
 )
-def test_a_wrong_token(make_gate: Any, token: Token) -> None:
+def test_a_wrong_token(make_gate, token):
     """… is refused, and its secret is not told to anyone."""
     gate = make_gate(tokens={"ann": "s3cret"})
     gate.say(ClientHello(0, (4,)), token)
@@ -116,13 +114,13 @@ def test_a_wrong_token(make_gate: Any, token: Token) -> None:
     assert "wrong" not in str(gate.connection.refused)
 
 
-def test_nothing_before_the_token(gate: Any) -> None:
+def test_nothing_before_the_token(gate):
     """Who has announced a token does not subscribe without it."""
     gate.say(ClientHello(0, (4,)), Subscribe("check/never", 1, 1))
     assert gate.heard()[-1].reason.startswith("E401")
 
 
-def test_a_certificate_is_enough(make_gate: Any) -> None:
+def test_a_certificate_is_enough(make_gate):
     """A peer that TLS has identified needs no token."""
     gate = make_gate(tokens={"ann": "s3cret"})
     gate.connection.origin.principal = "meter-1"
@@ -130,13 +128,13 @@ def test_a_certificate_is_enough(make_gate: Any) -> None:
 
 
 @pytest.mark.parametrize("name", [b"", b"\xff", b"a\nb", b"x" * 300])
-def test_names_that_are_none(gate: Any, name: bytes) -> None:
+def test_names_that_are_none(gate, name):
     """A name is text that can be shown."""
     gate.say(ClientHello(0, (4,)), Token("name", name))
     assert gate.heard()[-1].reason.startswith("E401")
 
 
-def test_one_token(gate: Any) -> None:
+def test_one_token(gate):
     """A second one is a mistake."""
     gate.say(ClientHello(0, (4,)), Token("name", b"a"), Token("name", b"b"))
     assert gate.connection.refused is not None
@@ -145,7 +143,7 @@ def test_one_token(gate: Any) -> None:
 # Living
 
 
-def test_silence_is_asked_about(gate: Any) -> None:
+def test_silence_is_asked_about(gate):
     """A silent peer is pinged; one that talks is not."""
     gate.say(ClientHello(0, (1,)))
     gate.heard()
@@ -161,14 +159,14 @@ def test_silence_is_asked_about(gate: Any) -> None:
     assert gate.heard() == [Ping(b"")]
 
 
-def test_pings_are_only_for_who_knows_them(gate: Any) -> None:
+def test_pings_are_only_for_who_knows_them(gate):
     """Without the extension nothing is sent."""
     gate.greet()
     gate.clock.advance(300)
     assert gate.heard() == []
 
 
-def test_codes(gate: Any) -> None:
+def test_codes(gate):
     """With extension 5 every reason has a number."""
     gate.say(ClientHello(0, (5,)), Subscribe("check/never", 1, 0), Request(1, 0))
     assert gate.heard()[-1] == OnError(1, "E400 3.9: demand must be positive")
@@ -176,14 +174,14 @@ def test_codes(gate: Any) -> None:
     assert gate.heard()[-1].reason.startswith("E400 message type 0x7f")
 
 
-def test_a_cancelled_publisher_is_named(gate: Any) -> None:
+def test_a_cancelled_publisher_is_named(gate):
     """What a peer did wrong is one line, with the limit and its key."""
     gate.say(ClientHello(0, (8,)), OnSubscribe(1, 2 << 20))
     assert gate.heard()[-1].subscriber == 1
     assert not gate.connection.closed
 
 
-def test_all_connections_hold_too_much(make_gate: Any) -> None:
+def test_all_connections_hold_too_much(make_gate):
     """The one that holds most goes."""
     gate = make_gate()
     gate.say(HELLO, OnSubscribe(1, 0), OnNextPart(1, 1, b"x" * 100))
@@ -201,7 +199,7 @@ def test_all_connections_hold_too_much(make_gate: Any) -> None:
 # Leaving
 
 
-def test_drain(gate: Any) -> None:
+def test_drain(gate):
     """What was taken is acknowledged; then goodbye; then, answered, the end."""
     gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"{}"]))
     gate.say(Subscribe("check/never", 5, 1))
@@ -219,7 +217,7 @@ def test_drain(gate: Any) -> None:
     assert gate.heard() == []
 
 
-def test_an_old_connection(gate: Any) -> None:
+def test_an_old_connection(gate):
     """As when the gateway stops, but for the word: what was taken is acknowledged first."""
     gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"{}"]))
     gate.say(Subscribe("check/never", 5, 1))
@@ -233,7 +231,7 @@ def test_an_old_connection(gate: Any) -> None:
     assert gate.connection.closed
 
 
-def test_drain_without_an_answer(gate: Any) -> None:
+def test_drain_without_an_answer(gate):
     """We do not wait for ever."""
     gate.say(HELLO)
     gate.server.drain()
@@ -243,7 +241,7 @@ def test_drain_without_an_answer(gate: Any) -> None:
     assert gate.connection.closed
 
 
-def test_drain_while_the_journal_is_full(gate: Any) -> None:
+def test_drain_while_the_journal_is_full(gate):
     """The answer to our goodbye is read all the same."""
     gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"{}"]))
     gate.journal.full = True
@@ -256,14 +254,14 @@ def test_drain_while_the_journal_is_full(gate: Any) -> None:
     assert gate.connection.closed
 
 
-def test_drain_before_hello(gate: Any) -> None:
+def test_drain_before_hello(gate):
     """There is nobody to say goodbye to."""
     gate.server.drain()
     assert gate.connection.closed
     assert gate.connection.sent == b""
 
 
-def test_drain_while_a_sender_waits_for_another(gate: Any) -> None:
+def test_drain_while_a_sender_waits_for_another(gate):
     """Who has not begun does not begin any more."""
     named = ClientHello(0, (2, 4))
     gate.say(named, Token("name", b"d"), OnSubscribe(1, 0), wire.on_next(1, [b"{}"]))
@@ -275,14 +273,14 @@ def test_drain_while_a_sender_waits_for_another(gate: Any) -> None:
     assert gate.heard() == [Goodbye("E503 stopping")]
 
 
-def test_the_check_publishers_are_an_option(make_gate: Any) -> None:
+def test_the_check_publishers_are_an_option(make_gate):
     """Nobody serves them by accident."""
     gate = make_gate(check_publishers=False)
     gate.say(HELLO, Subscribe("check/never", 1, 1))
     assert gate.heard()[-1].error.startswith("E404")
 
 
-def test_what_is_published_keeps_a_connection_alive(gate: Any) -> None:
+def test_what_is_published_keeps_a_connection_alive(gate):
     """A subscriber that only listens is not idle while there is something to hear."""
     said: list[bool] = []
     gate.connection.busy = said.append
@@ -292,7 +290,7 @@ def test_what_is_published_keeps_a_connection_alive(gate: Any) -> None:
     assert said == [False]
 
 
-def test_crossing_goodbyes(gate: Any) -> None:
+def test_crossing_goodbyes(gate):
     """Each takes the other's for the answer."""
     gate.greet()
     gate.server.drain()
@@ -302,7 +300,7 @@ def test_crossing_goodbyes(gate: Any) -> None:
     assert gate.connection.closed
 
 
-def test_what_came_with_a_goodbye_is_stored(gate: Any) -> None:
+def test_what_came_with_a_goodbye_is_stored(gate):
     """In one packet or in two: a program that writes and leaves loses nothing more."""
     gate.say(HELLO, OnSubscribe(1, 0))
     gate.say(wire.on_next(1, [b"{}"] * 3) + wire.encode(Goodbye("")))
@@ -312,7 +310,7 @@ def test_what_came_with_a_goodbye_is_stored(gate: Any) -> None:
     assert gate.connection.counted == 3
 
 
-def test_goodbye_ack_answers_ours(gate: Any) -> None:
+def test_goodbye_ack_answers_ours(gate):
     """… in the other form as well."""
     gate.say(HELLO)
     gate.server.drain()
@@ -320,7 +318,7 @@ def test_goodbye_ack_answers_ours(gate: Any) -> None:
     assert gate.connection.closed
 
 
-def test_a_lost_connection_leaves_nothing(gate: Any) -> None:
+def test_a_lost_connection_leaves_nothing(gate):
     """Timers end, sources close, what is on its way to the disk is still stored."""
     gate.say(ClientHello(0, (1,)), OnSubscribe(1, 0), wire.on_next(1, [b"{}"]))
     gate.say(Subscribe("check/slow?n=9", 1, 9))
@@ -332,7 +330,7 @@ def test_a_lost_connection_leaves_nothing(gate: Any) -> None:
     assert gate.connection.counted == 1
 
 
-def test_the_offer_is_complete() -> None:
+def test_the_offer_is_complete():
     """Every extension of the page is one of the seven."""
     assert [int(each) for each in Extension] == [1, 2, 3, 4, 5, 6, 7, 8]
 
@@ -343,7 +341,7 @@ def test_the_offer_is_complete() -> None:
 WHY = Refusal("too much", key="journal.memory_bytes")
 
 
-def test_letting_go_acknowledges_what_was_taken(gate: Any) -> None:
+def test_letting_go_acknowledges_what_was_taken(gate):
     """What is unfinished is forgotten; nothing more is taken; then goodbye, with why."""
     gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"{}"]))
     gate.say(OnNextPart(1, 1, b"the beginning of"))
@@ -361,7 +359,7 @@ def test_letting_go_acknowledges_what_was_taken(gate: Any) -> None:
     assert len(gate.journal.submitted) == 1
 
 
-def test_letting_go_of_who_is_owed_nothing(gate: Any) -> None:
+def test_letting_go_of_who_is_owed_nothing(gate):
     """At once."""
     gate.say(HELLO, OnSubscribe(1, 0))
     gate.heard()
@@ -379,9 +377,7 @@ def test_letting_go_of_who_is_owed_nothing(gate: Any) -> None:
     ],
     ids=["none", "none yet", "wrong"],
 )
-def test_only_wrong_credentials_are_wrong(
-    make_gate: Any, said: tuple[Any, ...], counts: bool
-) -> None:
+def test_only_wrong_credentials_are_wrong(make_gate, said, counts):
     """Who brings none is told to, and waits no longer for that each time."""
     gate = make_gate(tokens={"ann": "s3cret"})
     gate.say(*said)

@@ -68,9 +68,7 @@ def _became(session: Session, said: bytes, read: Any) -> str:
         ("over", ("end", "end", "end")),
     ],
 )
-def test_a_stream_that_is_consumed(
-    opened: Any, read: Any, state: str, row: tuple[str, str, str]
-) -> None:
+def test_a_stream_that_is_consumed(opened, read, state, row):
     """Each state with each signal, and what is left of the stream."""
     for name, said in SIGNALS.items():
         expected = row[min(list(SIGNALS).index(name), 2)]
@@ -106,7 +104,7 @@ def _served(opened: Any, state: str) -> Session:
         ("over", ([], [], [], [], "SubscribeReceived")),
     ],
 )  # fmt: skip
-def test_a_stream_that_is_served(opened: Any, read: Any, state: str, row: Any) -> None:
+def test_a_stream_that_is_served(opened, read, state, row):
     """Each state with each request."""
     more, none, cancel, stored, again = row
     for name, signals in (("request", more), ("cancel", cancel), ("stored", stored)):
@@ -120,7 +118,7 @@ def test_a_stream_that_is_served(opened: Any, read: Any, state: str, row: Any) -
 
 
 @pytest.mark.parametrize("first", ["goodbye", "subscribe"])
-def test_no_answer_after_a_goodbye(opened: Any, read: Any, first: str) -> None:
+def test_no_answer_after_a_goodbye(opened, read, first):
     """Of either side: a subscription that is not answered yet stays so."""
     session: Session = opened()
     subscribe, goodbye = ASKS["subscribe"], wire.encode(m.Goodbye(""))
@@ -140,7 +138,7 @@ def test_no_answer_after_a_goodbye(opened: Any, read: Any, first: str) -> None:
     assert session.state is State.CLOSED
 
 
-def test_leaving_takes_and_drops(opened: Any) -> None:
+def test_leaving_takes_and_drops(opened):
     """Elements cross the goodbye; a violation then ends it without another one."""
     session = _consumed(opened, "flowing")
     session.goodbye("bye")

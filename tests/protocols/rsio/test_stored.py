@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gateway.protocols.rsio import messages, wire
 from gateway.protocols.rsio.client.on_twisted import connect
 from gateway.protocols.rsio.messages import (
@@ -14,7 +12,7 @@ from gateway.protocols.rsio.messages import (
 from rsio_clients import Endpoint, Running
 
 
-def test_stored_while_there_is_no_room(gate: Any) -> None:
+def test_stored_while_there_is_no_room(gate):
     """Named or not, who knows extension 2 hears what is on disk; demand comes later."""
     gate.say(ClientHello(0, (2,)), OnSubscribe(1, 0))
     gate.heard()
@@ -29,7 +27,7 @@ def test_stored_while_there_is_no_room(gate: Any) -> None:
     assert gate.heard() == [Request(1, 4)]
 
 
-def test_flush_while_there_is_no_room(gate: Any) -> None:
+def test_flush_while_there_is_no_room(gate):
     """A program without a name learns that its elements are on disk."""
     endpoint = Endpoint(gate)
 

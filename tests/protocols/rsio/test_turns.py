@@ -64,7 +64,7 @@ def _blocks(messages: bytes, step: int = 1 << 20) -> bytes:
         OnNextPart(1, 1, b""),
     ],
 )
-def test_control_messages_without_end(make_gate: Any, message: Any) -> None:
+def test_control_messages_without_end(make_gate, message):
     """They are taken in turns, and then the peer is refused."""
     gate = make_gate(window=1 << 20)
     gate.say(_HELLO, OnSubscribe(1, 0))
@@ -75,7 +75,7 @@ def test_control_messages_without_end(make_gate: Any, message: Any) -> None:
     assert f"{PER_SECOND} a second" in str(gate.connection.refused)
 
 
-def test_subscriptions_without_end(gate: Any) -> None:
+def test_subscriptions_without_end(gate):
     """Each costs more than a ping, so fewer are taken in a turn."""
     gate.say(_HELLO)
     asked = [wire.encode(Subscribe("", number, 1)) for number in range(40_000)]
@@ -84,7 +84,7 @@ def test_subscriptions_without_end(gate: Any) -> None:
     assert gate.connection.refused is not None
 
 
-def test_honest_control_messages_are_never_too_many(gate: Any) -> None:
+def test_honest_control_messages_are_never_too_many(gate):
     """A ping each second, a request for each element."""
     gate.say(_HELLO)
     gate.heard()
@@ -98,7 +98,7 @@ def test_honest_control_messages_are_never_too_many(gate: Any) -> None:
     assert gate.connection.refused is None
 
 
-def test_elements_of_one_turn(make_gate: Any) -> None:
+def test_elements_of_one_turn(make_gate):
     """At most 64 Ki, however small; all are stored in the end."""
     gate = make_gate(window=1 << 24)
     gate.say(_HELLO, OnSubscribe(1, 1))
@@ -110,7 +110,7 @@ def test_elements_of_one_turn(make_gate: Any) -> None:
     assert done == 300_000
 
 
-def test_a_block_is_inflated_in_steps(make_gate: Any) -> None:
+def test_a_block_is_inflated_in_steps(make_gate):
     """At most 1 MiB and 64 Ki elements in a turn; messages lie across the steps."""
     gate = make_gate(window=1 << 24)
     gate.say(_HELLO, OnSubscribe(1, 0), Compress(1))
@@ -129,7 +129,7 @@ def test_a_block_is_inflated_in_steps(make_gate: Any) -> None:
     assert gate.heard() == [Pong(b"after")]
 
 
-def test_bytes_that_come_within_a_block_come_behind_it(make_gate: Any) -> None:
+def test_bytes_that_come_within_a_block_come_behind_it(make_gate):
     """A transport that delivers before the next turn changes nothing."""
     gate = make_gate(window=1 << 24)
     gate.say(_HELLO, OnSubscribe(1, 0), Compress(1))
@@ -143,7 +143,7 @@ def test_bytes_that_come_within_a_block_come_behind_it(make_gate: Any) -> None:
     assert gate.heard() == [Pong(b"behind")]
 
 
-def test_unacknowledged_bytes_end_a_connections_turns(make_gate: Any) -> None:
+def test_unacknowledged_bytes_end_a_connections_turns(make_gate):
     """What is left waits until half of them are stored."""
     gate = make_gate(window=1 << 24, unacknowledged_bytes=1 << 20)
     gate.say(_HELLO, OnSubscribe(1, 0), Compress(1))
@@ -157,7 +157,7 @@ def test_unacknowledged_bytes_end_a_connections_turns(make_gate: Any) -> None:
     assert sum(batch.count for batch in gate.journal.submitted) == 5000
 
 
-def test_packed_elements_at_the_end_of_a_turn(make_gate: Any) -> None:
+def test_packed_elements_at_the_end_of_a_turn(make_gate):
     """Wherever turns end, none is left lying, and none is taken twice."""
     gate = make_gate(window=1 << 24)
     gate.say(_HELLO, OnSubscribe(1, 1))
@@ -175,7 +175,7 @@ def test_packed_elements_at_the_end_of_a_turn(make_gate: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 8])
-def test_elements_of_blocks_are_stored_compressed(make_gate: Any, size: int) -> None:
+def test_elements_of_blocks_are_stored_compressed(make_gate, size):
     """And are read back as they were, with their numbers."""
     gate = make_gate(window=1 << 24)
     gate.say(_HELLO, OnSubscribe(1, size), Compress(1))
@@ -189,7 +189,7 @@ def test_elements_of_blocks_are_stored_compressed(make_gate: Any, size: int) -> 
     assert [seq for each in rows for seq in each.seqs or ()] == [*range(1, 30_001)]
 
 
-def test_compressed_batches_say_how_far_a_sender_is(make_gate: Any) -> None:
+def test_compressed_batches_say_how_far_a_sender_is(make_gate):
     """Offsets are known after a restart without inflating what was stored."""
     gate = make_gate(window=1 << 24)
     hello = ClientHello(0, (2, 4, 6))
@@ -203,7 +203,7 @@ def test_compressed_batches_say_how_far_a_sender_is(make_gate: Any) -> None:
     assert dict(again.known) == {Key("n", "events"): 5000}
 
 
-def test_honest_streams_of_fixed_size_are_no_growth(make_gate: Any) -> None:
+def test_honest_streams_of_fixed_size_are_no_growth(make_gate):
     """However many a peer serves, each a batch of its own: bytes count once a read."""
     gate = make_gate(subscribe=("a", "b", "c"), window=1 << 20)
     gate.say(ClientHello(0, ()), *(OnSubscribe(n, 8) for n in (1, 2, 3)))

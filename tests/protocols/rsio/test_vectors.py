@@ -58,7 +58,7 @@ def _of(vectors: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_messages(vectors: list[dict[str, Any]], read: Any) -> None:
+def test_messages(vectors, read):
     """Each message is read as it is meant, and written as it is read."""
     for vector in _of(vectors, "message"):
         octets, message = bytes.fromhex(vector["hex"]), _message(vector)
@@ -66,7 +66,7 @@ def test_messages(vectors: list[dict[str, Any]], read: Any) -> None:
         assert read(octets) == [message], vector
 
 
-def test_every_message_has_a_vector(vectors: list[dict[str, Any]]) -> None:
+def test_every_message_has_a_vector(vectors):
     """No type is left out, but blocks: what zlib makes of octets is its business."""
     have = {
         name for vector in vectors for name in vector.get("message", "").split(", ")
@@ -74,7 +74,7 @@ def test_every_message_has_a_vector(vectors: list[dict[str, Any]]) -> None:
     assert {_name(code) for code in Code} - have == {"block"}
 
 
-def test_elements(vectors: list[dict[str, Any]], opened: Any, happened: Any) -> None:
+def test_elements(vectors, opened, happened):
     """Elements come out whole, in order, whatever they came in."""
     from gateway.protocols.rsio.decoder import elements
 
@@ -89,7 +89,7 @@ def test_elements(vectors: list[dict[str, Any]], opened: Any, happened: Any) -> 
         assert [one.hex() for one in found] == vector["elements"], vector
 
 
-def test_varints(vectors: list[dict[str, Any]]) -> None:
+def test_varints(vectors):
     """Numbers are read in any length and written in the shortest."""
     for vector in _of(vectors, "varint"):
         octets = bytes.fromhex(vector["hex"])
@@ -99,7 +99,7 @@ def test_varints(vectors: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("step", [1, 2, 10_000])
-def test_refusals(vectors: list[dict[str, Any]], gate: Any, step: int) -> None:
+def test_refusals(vectors, gate, step):
     """What must not be said is answered with goodbye, and the connection closes."""
     for vector in _of(vectors, "refused"):
         connection, _ = gate.connect()
@@ -114,7 +114,7 @@ def test_refusals(vectors: list[dict[str, Any]], gate: Any, step: int) -> None:
 # The page
 
 
-def test_the_page_shows_the_vectors(vectors: list[dict[str, Any]]) -> None:
+def test_the_page_shows_the_vectors(vectors):
     """Every hex string of the page's examples is a vector, word for word."""
     listed = PAGE.split("## Vectors")[1].split("\n## ")[0]
     shown = re.findall(r"^\| `([0-9a-f ]+)` \|", listed, re.MULTILINE)
@@ -123,7 +123,7 @@ def test_the_page_shows_the_vectors(vectors: list[dict[str, Any]]) -> None:
     assert {one.replace(" ", "") for one in shown} <= known
 
 
-def test_the_page_lists_every_type() -> None:
+def test_the_page_lists_every_type():
     """Code, name and fields, in the order of the wire."""
     rows = re.findall(r"^\| `0x([0-9a-f]{2})` \| (\w+) \| (.*?) \|", PAGE, re.MULTILINE)
     assert {int(code, 16): name for code, name, _ in rows} == {
@@ -140,7 +140,7 @@ def test_the_page_lists_every_type() -> None:
         assert fields == list(kind.__struct_fields__), spelled
 
 
-def test_the_page_lists_every_extension() -> None:
+def test_the_page_lists_every_extension():
     """By number and name."""
     rows = dict(re.findall(r"^\| (\d) \| `(\w+)` \|", PAGE, re.MULTILINE))
     assert {int(number): name.lower() for number, name in rows.items()} == {
@@ -148,7 +148,7 @@ def test_the_page_lists_every_extension() -> None:
     }
 
 
-def test_the_page_states_the_limits() -> None:
+def test_the_page_states_the_limits():
     """Each limit with its default."""
     rows = dict(re.findall(r"^\| `(\w+)` \| ([\d ]+) \|", PAGE, re.MULTILINE))
     stated = {name: int(value.replace(" ", "")) for name, value in rows.items()}
@@ -160,7 +160,7 @@ def test_the_page_states_the_limits() -> None:
     assert {"hello_timeout", "goodbye_timeout", "window"} <= set(stated)
 
 
-def test_the_example_on_the_page(make_gate: Any) -> None:
+def test_the_example_on_the_page(make_gate):
     """The worked connection is what our server really says, octet for octet."""
     example = PAGE.split("## A whole connection")[1].split("\n## ")[0]
     lines = re.findall(

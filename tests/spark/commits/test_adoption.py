@@ -41,7 +41,7 @@ def adopt(world: World, old: Path) -> list[str]:
 
 
 @pytest.mark.lowest
-def test_the_rows_go_along_and_the_job_goes_on(world: World, old: Path) -> None:
+def test_the_rows_go_along_and_the_job_goes_on(world, old):
     """Events, quarantine and counts, with the ledger: the audit is complete before the next
     start and after it, and nothing of it is done twice.  Rows can be deleted once the folders
     are gone, where they would stay."""
@@ -62,9 +62,7 @@ def test_the_rows_go_along_and_the_job_goes_on(world: World, old: Path) -> None:
     check_removed(Lake(), lake)
 
 
-def test_cut_off_between_the_two_tables_it_goes_on(
-    world: World, old: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cut_off_between_the_two_tables_it_goes_on(world, old, monkeypatch):
     """Events that are committed do not come again."""
     table = type(world.events())
     append, left = table.append, [True]
@@ -83,7 +81,7 @@ def test_cut_off_between_the_two_tables_it_goes_on(
     world.check_complete()
 
 
-def test_what_can_not_go_along_is_named(world: World, old: Path) -> None:
+def test_what_can_not_go_along_is_named(world, old):
     """Tables that have begun, folders that are none of Parquet, and VARIANT in place of text."""
     ledger = old / INTERNAL / "events.json"
     ledger.write_text(

@@ -7,7 +7,6 @@ import json
 import shutil
 import threading
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,13 +33,12 @@ from gateway.store import digests
 from gateway.store.directories import Directories
 from incarnations import A
 from played_spark import PowerCut
-from small_s3 import SmallS3
 
 pytestmark = MARKS
 
 
 @pytest.mark.lowest
-def test_the_whole_job(world: World, tmp_path: Path) -> None:
+def test_the_whole_job(world, tmp_path):
     """Spark's own stream, killed checkpoints and new columns included."""
     world.spool.put("gw", 31, [b'{"status": 200}', b"{"], flaws={1: "invalid-json"})
     job.run(world.config, world.spark, available_now=True)
@@ -59,7 +57,7 @@ def test_the_whole_job(world: World, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("point", "checkpoint"), [("committed", "lost"), ("counted", "kept")]
 )
-def test_killed_at_any_point(world: World, point: str, checkpoint: str) -> None:
+def test_killed_at_any_point(world, point, checkpoint):
     """What was committed is not committed again, and what was not is."""
     world.survive(point, 3, lost=checkpoint == "lost")
     world.check_complete()
@@ -97,7 +95,7 @@ class Reader(threading.Thread):
         self.join()
 
 
-def test_a_reader_that_looks_all_the_while(world: World) -> None:
+def test_a_reader_that_looks_all_the_while(world):
     """Cut off at every point, started again, compacted: it sees whole batches, each event
     once, and never less than before."""
     batches = 6
@@ -126,7 +124,7 @@ def test_a_reader_that_looks_all_the_while(world: World) -> None:
 
 @ONLY_ICEBERG  # its own fence
 @pytest.mark.parametrize("then", ["start", "compaction", "other job"])
-def test_killed_between_staging_and_publishing(world: World, then: str) -> None:
+def test_killed_between_staging_and_publishing(world, then):
     """What is staged is seen by nobody, and never published beside its repetition."""
     world.run(1)
     sink = world.sink()
@@ -162,8 +160,8 @@ def test_killed_between_staging_and_publishing(world: World, then: str) -> None:
 
 
 def test_a_cluster_reads_each_file_of_a_bucket_once(
-    world: World, server: SmallS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    world, server, tmp_path, monkeypatch
+):
     """Events and counts of a batch by one read of its files, whose names and sizes are known:
     no request but those of the tasks, and nobody looks at what else is there.  Of the files
     the driver has nothing but the footers."""
@@ -186,9 +184,7 @@ def test_a_cluster_reads_each_file_of_a_bucket_once(
     world.check_complete()
 
 
-def test_a_damaged_object_of_a_cluster_is_moved_aside(
-    world: World, server: SmallS3, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_object_of_a_cluster_is_moved_aside(world, server, monkeypatch):
     """Whole, though the driver had nothing but its footer, which is not damaged; what else
     the batch has is in the table."""
     monkeypatch.setattr(
@@ -212,7 +208,7 @@ def test_a_damaged_object_of_a_cluster_is_moved_aside(
     assert "-00000000000000000011-" in aside.name
 
 
-def test_what_can_not_be_read_is_noted_with_the_table(world: World) -> None:
+def test_what_can_not_be_read_is_noted_with_the_table(world):
     """Also before there is a table; a hole that is mended is none any more."""
     name = world.spool.names()[0]
     sink = world.sink()
@@ -233,7 +229,7 @@ def test_what_can_not_be_read_is_noted_with_the_table(world: World) -> None:
 
 
 @pytest.mark.lowest
-def test_the_audit_reads_the_table(world: World) -> None:
+def test_the_audit_reads_the_table(world):
     """Without Spark: from the files that the format names, compacted ones too."""
     pytest.importorskip({"delta": "deltalake", "iceberg": "pyiceberg"}[
         world.config.spark.sink
@@ -247,9 +243,7 @@ def test_the_audit_reads_the_table(world: World) -> None:
     assert (node.in_lake, node.in_spool) == (2 * SIZE, SIZE)
 
 
-def test_what_is_known_of_commits_is_bounded(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_known_of_commits_is_bounded(world, monkeypatch):
     """However many there were, few are kept, and their words have no columns' types: the
     next start finds them in the table, and the whole ledger."""
     monkeypatch.setattr("gateway.sinks.iceberg._MOST_SNAPSHOTS", 3)
@@ -279,9 +273,7 @@ def test_what_is_known_of_commits_is_bounded(
 
 
 @ONLY_DELTA  # its snapshots are in one file
-def test_what_a_commit_added_is_known_without_a_look_at_the_log(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_commit_added_is_known_without_a_look_at_the_log(world, monkeypatch):
     """Of a bucket with a week of commits such a look is a hundred requests."""
     sink = world.sink()
     sink.recover()
@@ -298,7 +290,7 @@ def test_what_a_commit_added_is_known_without_a_look_at_the_log(
 
 
 @ONLY_DELTA
-def test_deltas_own_compaction_has_nothing_counted_twice(world: World) -> None:
+def test_deltas_own_compaction_has_nothing_counted_twice(world):
     """It is a commit of the same session, right behind that of a batch, and of all batches."""
     own = "spark.databricks.delta.autoCompact"
     settings = {f"{own}.enabled": "true", f"{own}.minNumFiles": "2"}

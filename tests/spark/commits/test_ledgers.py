@@ -25,7 +25,7 @@ pytestmark = MARKS
 
 
 @pytest.mark.lowest
-def test_a_compaction_carries_the_ledger_on(world: World) -> None:
+def test_a_compaction_carries_the_ledger_on(world):
     """So that the next start knows it, with no checkpoint; the job goes on meanwhile, under
     the settings that its session had."""
 
@@ -46,9 +46,7 @@ def test_a_compaction_carries_the_ledger_on(world: World) -> None:
     world.check_complete()
 
 
-def test_a_ledger_that_is_gone_is_made_of_the_rows(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_ledger_that_is_gone_is_made_of_the_rows(world, monkeypatch):
     """Somebody else's maintenance may remove the commits that had it."""
     world.run(2)
     world.logs.lose()
@@ -64,9 +62,7 @@ def test_a_ledger_that_is_gone_is_made_of_the_rows(
     world.check_complete()
 
 
-def test_what_rows_do_not_say_is_in_the_copy(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_rows_do_not_say_is_in_the_copy(world, monkeypatch):
     """A ledger that is made of the rows has the holes that the last one had, and the
     columns' types: or nobody would know of the ones, and another type would be taken."""
     name = world.spool.names()[2]
@@ -88,9 +84,7 @@ def test_what_rows_do_not_say_is_in_the_copy(
 
 
 @ONLY_DELTA  # its snapshots are in one file
-def test_what_was_read_of_a_history_is_not_read_again(
-    world: World, beside: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_read_of_a_history_is_not_read_again(world, beside, monkeypatch):
     """However long ago the last commit of a job is that is away."""
     monkeypatch.setattr("gateway.sinks.delta._FEW_COMMITS", (1, 2))
     beside.run(1)
@@ -132,7 +126,7 @@ def set_back(world: World, name: str, to: int = 0) -> None:
     ).collect()
 
 
-def test_a_table_that_was_set_back_stops_the_job(world: World) -> None:
+def test_a_table_that_was_set_back_stops_the_job(world):
     """While it runs, and at its start: what the table lacks is not taken for committed.
     Put back into the spool it is there again, once."""
     sink = world.sink()
@@ -155,7 +149,7 @@ def test_a_table_that_was_set_back_stops_the_job(world: World) -> None:
     world.check_complete()
 
 
-def test_a_table_of_several_jobs_that_was_set_back(world: World, beside: World) -> None:
+def test_a_table_of_several_jobs_that_was_set_back(world, beside):
     """Each job goes on with what the table has of its own nodes, whichever starts first: it
     takes no other's rows for its own, and what is put back into the spool is there again.
     """
@@ -184,7 +178,7 @@ def test_a_table_of_several_jobs_that_was_set_back(world: World, beside: World) 
 
 
 @ONLY_ICEBERG  # Delta counts versions
-def test_a_table_that_was_set_back_to_a_compaction(world: World) -> None:
+def test_a_table_that_was_set_back_to_a_compaction(world):
     """Where maintenance removed all that was before it."""
     sink = world.sink()
     sink.recover()
@@ -203,9 +197,7 @@ def test_a_table_that_was_set_back_to_a_compaction(world: World) -> None:
 
 
 @ONLY_DELTA  # Iceberg looks as it publishes
-def test_a_table_that_is_set_back_as_a_batch_is_committed(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_that_is_set_back_as_a_batch_is_committed(world, monkeypatch):
     """The commit says what its writer had seen: the next start believes the rows."""
     sink = world.sink()
     sink.recover()
@@ -228,8 +220,8 @@ def test_a_table_that_is_set_back_as_a_batch_is_committed(
 
 @ONLY_DELTA  # Iceberg looks as it publishes
 def test_a_table_that_is_set_back_just_before_anothers_commit(
-    world: World, beside: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    world, beside, monkeypatch
+):
     """A job that looks what has come since its last look misses nothing of it, though more
     comes as it looks."""
     sink, other = world.sink(), beside.sink()

@@ -9,7 +9,6 @@ import pytest
 from format_tables import (
     MARKS,
     ONLY_ICEBERG,
-    World,
 )
 from gateway.audit import audit
 from gateway.spark.commit.lakedisk import Lake
@@ -39,7 +38,7 @@ NIGHTLY = {
 }
 
 
-def test_others_may_look_after_the_table_while_the_job_runs(world: World) -> None:
+def test_others_may_look_after_the_table_while_the_job_runs(world):
     """They compact it, expire what was, delete rows; what comes after that is there once,
     also with no checkpoint.  The deleted rows are not taken for events that never came, if
     the ledger was carried on before all else was expired."""
@@ -67,7 +66,7 @@ def test_others_may_look_after_the_table_while_the_job_runs(world: World) -> Non
 
 
 @pytest.mark.lowest
-def test_rows_that_others_delete_are_said_by_the_audit(world: World) -> None:
+def test_rows_that_others_delete_are_said_by_the_audit(world):
     """Merged on read, they are in the files still: no false word that all is there."""
     pytest.importorskip({"delta": "deltalake", "iceberg": "pyiceberg"}[
         world.config.spark.sink
@@ -96,9 +95,7 @@ def test_rows_that_others_delete_are_said_by_the_audit(world: World) -> None:
         "DROP COLUMN host",
     ],
 )
-def test_columns_that_others_change_while_the_job_runs(
-    world: World, change: str
-) -> None:
+def test_columns_that_others_change_while_the_job_runs(world, change):
     """Theirs are null in what comes; ours that are gone begin again.  A compaction sorts by
     those that are there."""
     sink = world.sink()

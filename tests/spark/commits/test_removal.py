@@ -31,7 +31,7 @@ pytestmark = MARKS
 
 
 @pytest.mark.parametrize("cut", [None, "written down"])
-def test_days_expire(world: World, cut: str | None) -> None:
+def test_days_expire(world, cut):
     """The format deletes them, the audit says so, counts included, and the job goes on; what
     a crash has left is done the next time."""
     day = 86_400_000_000
@@ -72,9 +72,7 @@ def test_days_expire(world: World, cut: str | None) -> None:
     assert events.rows().count() == 7 * SIZE - 2 * SIZE + 1
 
 
-def test_a_lost_ledger_of_counts_that_stay_longer(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_ledger_of_counts_that_stay_longer(world, monkeypatch):
     """It is made of the days that both tables have, as long as they agree; else the start says
     which table to drop."""
     old = 1_772_366_400_000_000 - 86_400_000_000
@@ -102,7 +100,7 @@ def test_a_lost_ledger_of_counts_that_stay_longer(
             world.sink().recover()
 
 
-def test_counts_are_taken_back_of_the_rows_that_go(world: World) -> None:
+def test_counts_are_taken_back_of_the_rows_that_go(world):
     """Though the condition is true of other rows a moment later, as one with the time of day."""
     world.config.spool.s3 = None
     world.run(3)
@@ -114,7 +112,7 @@ def test_counts_are_taken_back_of_the_rows_that_go(world: World) -> None:
 
 
 @pytest.mark.parametrize("cut", [None, "deleted", "counted"])
-def test_rows_are_deleted_on_purpose(world: World, cut: str | None) -> None:
+def test_rows_are_deleted_on_purpose(world, cut):
     """By the format's own DELETE, counts included and once, whatever is cut off; the job goes
     on, the audit knows, and a purge leaves no byte of them."""
     world.config.spool.s3 = None
@@ -171,7 +169,7 @@ def test_rows_are_deleted_on_purpose(world: World, cut: str | None) -> None:
 
 
 @pytest.mark.lowest
-def test_what_is_not_counted_yet_is_not_deleted(world: World) -> None:
+def test_what_is_not_counted_yet_is_not_deleted(world):
     """Or counts would be taken back that are none: the next start counts first."""
     world.config.spool.s3 = None
     world.cut = "committed"
@@ -186,9 +184,7 @@ def test_what_is_not_counted_yet_is_not_deleted(world: World) -> None:
     check_counted(world)
 
 
-def test_counts_are_taken_back_after_a_job_in_between(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_counts_are_taken_back_after_a_job_in_between(world, monkeypatch):
     """Of a deletion that was cut off before it: once, when the next call goes on."""
     world.config.spool.s3 = None
     world.run(3)

@@ -11,7 +11,6 @@ import pytest
 from format_tables import (
     MARKS,
     SIZE,
-    World,
     check_both,
 )
 from gateway.audit import audit
@@ -26,7 +25,7 @@ pytestmark = MARKS
 
 
 @pytest.mark.lowest
-def test_of_two_jobs_one_commits(world: World) -> None:
+def test_of_two_jobs_one_commits(world):
     """The other is told, stops, and finds nothing left to do when it starts again."""
     one, other = world.sink(), world.sink()
     one.recover()
@@ -39,9 +38,7 @@ def test_of_two_jobs_one_commits(world: World) -> None:
     world.check_complete()
 
 
-def test_several_jobs_on_one_table(
-    world: World, beside: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_several_jobs_on_one_table(world, beside, monkeypatch):
     """One that was alone goes on as it was; each is killed while the other commits, each
     maintains, and then both lose their checkpoints, and one the commits it had made."""
     world.run(1)
@@ -76,9 +73,7 @@ def test_several_jobs_on_one_table(
     check_both(world, beside)
 
 
-def test_jobs_of_one_name_or_node_refuse_each_other(
-    world: World, beside: World
-) -> None:
+def test_jobs_of_one_name_or_node_refuse_each_other(world, beside):
     """Whichever commits first; nothing is doubled.  A name is one job's for good."""
     world.run(1)
     one, same = beside.sink(), beside.sink()
@@ -97,7 +92,7 @@ def test_jobs_of_one_name_or_node_refuse_each_other(
     assert rows.where("node = 'gw'").count() == SIZE
 
 
-def test_a_job_deletes_and_expires_its_own_rows(world: World, beside: World) -> None:
+def test_a_job_deletes_and_expires_its_own_rows(world, beside):
     """And no other's, whose audit stays complete; nobody purges beside others."""
     for each in (world, beside):
         each.config.spool.s3 = None

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from format_tables import MARKS, World
+from format_tables import MARKS
 from gateway.spark import job
 from incarnations import A
 
@@ -22,7 +22,7 @@ def past(name: str, first: int, last: int) -> list[bytes]:
 
 
 @pytest.mark.lowest
-def test_what_both_had_is_there_once_and_what_one_had_too(world: World) -> None:
+def test_what_both_had_is_there_once_and_what_one_had_too(world):
     """The rows of the table are what a file is compared with; and once more with no
     checkpoint, where the same files lie in the spool again."""
 

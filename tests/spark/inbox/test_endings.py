@@ -12,7 +12,7 @@ from gateway_testkit.bucket import MemoryBucket
 from incarnations import A
 
 
-def test_a_record_that_could_not_be_read_once_is_read_again() -> None:
+def test_a_record_that_could_not_be_read_once_is_read_again():
     """The last one of an incarnation does not change any more."""
     bucket, now = MemoryBucket(), 0.0
     record = NodeRecord(A, 1, 10, 5.0, "journal", exact=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,12 +21,11 @@ from gateway.store.objects.bucket import BucketError
 from gateway.store.readers import deleted
 from gateway.store.readers.deleted import Deletion
 from gateway.store.readers.job_word import JobBacklog, JobWriter, owner_of
-from inboxes import World
 from incarnations import A, B
 from played_spark import PowerCut
 
 
-def test_a_file_comes_once_and_goes_when_it_is_committed(world: World) -> None:
+def test_a_file_comes_once_and_goes_when_it_is_committed(world):
     names = [world.put(1, 5), world.put(6, 9), world.put(1, 3, "gw-1")]
     inbox = world.inbox()
     assert inbox.look() == 3
@@ -40,14 +38,14 @@ def test_a_file_comes_once_and_goes_when_it_is_committed(world: World) -> None:
     assert world.here() == []
 
 
-def test_a_prefix_is_one_jobs(world: World) -> None:
+def test_a_prefix_is_one_jobs(world):
     """That of the first with a name, for good; others hear whose it is, and change nothing."""
     assert owner_of(world.bucket, "") == ""
     for name in ("north", "south", "", "north"):
         assert owner_of(world.bucket, name) == "north"
 
 
-def test_gateways_hear_how_far_the_job_is_behind(world: World) -> None:
+def test_gateways_hear_how_far_the_job_is_behind(world):
     """Files of each node that are in no table, in one object, every ten seconds."""
     now = 0.0
     told = JobBacklog(world.bucket, "gw", lambda: 0, lambda: now)
@@ -68,7 +66,7 @@ def test_gateways_hear_how_far_the_job_is_behind(world: World) -> None:
     assert told.files == 1
 
 
-def test_an_object_stays_while_the_job_has_its_copy(world: World) -> None:
+def test_an_object_stays_while_the_job_has_its_copy(world):
     """The tasks of a cluster read it there, also after its events were committed."""
     names = [world.put(1, 5), world.put(6, 9)]
     inbox = world.inbox()
@@ -81,7 +79,7 @@ def test_an_object_stays_while_the_job_has_its_copy(world: World) -> None:
     assert sorted(world.bucket.objects) == [f"_archive/{names[0]}", names[1]]
 
 
-def test_what_somebody_had_deleted_comes_again(world: World, tmp_path: Path) -> None:
+def test_what_somebody_had_deleted_comes_again(world, tmp_path):
     """It is in clear in the bucket's archive then, so that deletion goes on; one that has
     other events does not.
     """
@@ -99,7 +97,7 @@ def test_what_somebody_had_deleted_comes_again(world: World, tmp_path: Path) -> 
     assert [one.id for one in deleted.unfinished(tmp_path)] == ["one"]
 
 
-def test_what_has_expired_comes_again(world: World, tmp_path: Path) -> None:
+def test_what_has_expired_comes_again(world, tmp_path):
     """Days after `spark.retention` has removed it from the tables: nobody has asked to have
     that deleted.
     """
@@ -117,7 +115,7 @@ def test_what_has_expired_comes_again(world: World, tmp_path: Path) -> None:
     assert deleted.deletions(tmp_path) == [gone]
 
 
-def test_with_delete_nothing_is_kept(world: World) -> None:
+def test_with_delete_nothing_is_kept(world):
     """`spool.after: delete`."""
     names = [world.put(1, 5), world.put(6, 9)]
     inbox = world.inbox(archived=False)
@@ -127,9 +125,7 @@ def test_with_delete_nothing_is_kept(world: World) -> None:
     assert list(world.bucket.objects) == [names[1]]
 
 
-def test_an_object_that_is_uploaded_again_is_looked_at_and_goes_again(
-    world: World,
-) -> None:
+def test_an_object_that_is_uploaded_again_is_looked_at_and_goes_again(world):
     """Its gateway was killed before it knew; or another copy of it has put other events there,
     which the job finds out."""
     names = [world.put(1, 5), world.put(6, 9)]
@@ -148,7 +144,7 @@ def test_an_object_that_is_uploaded_again_is_looked_at_and_goes_again(
     assert not inbox.again
 
 
-def test_a_copy_that_somebody_removed_is_fetched_again(world: World) -> None:
+def test_a_copy_that_somebody_removed_is_fetched_again(world):
     """Beside a job that runs, too: what is in no table does not leave the bucket."""
     names = [world.put(1, 5), world.put(6, 9)]
     inbox = world.inbox()
@@ -160,7 +156,7 @@ def test_a_copy_that_somebody_removed_is_fetched_again(world: World) -> None:
     assert sorted(world.bucket.objects) == names
 
 
-def test_no_more_comes_than_the_job_needs(world: World) -> None:
+def test_no_more_comes_than_the_job_needs(world):
     """The oldest first; a backlog may be larger than the disk."""
     names = [world.put(n, n, by=B if n < 3 else A) for n in range(1, 9)]
     inbox = world.inbox(most_bytes=250)
@@ -171,7 +167,7 @@ def test_no_more_comes_than_the_job_needs(world: World) -> None:
     assert inbox.look(most_bytes=0) == 0
 
 
-def test_each_node_has_its_turn(world: World) -> None:
+def test_each_node_has_its_turn(world):
     """A backlog of one holds no other one's files up; of each the oldest come first."""
     names = [world.put(n, n) for n in range(1, 9)]
     others = [world.put(n, n, "gw-9") for n in range(1, 4)]
@@ -180,7 +176,7 @@ def test_each_node_has_its_turn(world: World) -> None:
     assert world.here() == sorted([*names[:2], *others[:2]])
 
 
-def test_what_came_is_there_though_other_requests_failed(world: World) -> None:
+def test_what_came_is_there_though_other_requests_failed(world):
     """A server that refuses some requests slows the job down, and stops nothing: what it
     does not give comes the next time, and what can go goes."""
     names = [world.put(n, n) for n in range(1, 9)]
@@ -209,7 +205,7 @@ def test_what_came_is_there_though_other_requests_failed(world: World) -> None:
     assert not [name for name in world.bucket.objects if "/" not in name]
 
 
-def test_what_is_done_goes_though_a_file_can_not_be_read(world: World) -> None:
+def test_what_is_done_goes_though_a_file_can_not_be_read(world):
     """One object that the server never gives (as one that was moved to cold storage) does
     not let the bucket fill up with what is in the tables."""
     names = [world.put(n, n) for n in range(1, 4)]
@@ -230,7 +226,7 @@ def test_what_is_done_goes_though_a_file_can_not_be_read(world: World) -> None:
     assert left == {cold}
 
 
-def test_many_are_asked_for_at_once(world: World) -> None:
+def test_many_are_asked_for_at_once(world):
     """A server that takes its time over each request is asked for many files at the same
     time, and to move many; and it is asked for what is new while it moves what is done."""
     at_once = threading.Barrier(REQUESTS)
@@ -265,9 +261,7 @@ def test_many_are_asked_for_at_once(world: World) -> None:
     assert moved not in world.bucket.objects
 
 
-def test_no_more_is_in_memory_than_one_round(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_more_is_in_memory_than_one_round(world, monkeypatch):
     """Files are whole in memory while they are fetched: few large ones come at once."""
     monkeypatch.setattr(inbox_module, "_ROUND_BYTES", 250)
     names = [world.put(n, n) for n in range(1, 9)]
@@ -285,7 +279,7 @@ def test_no_more_is_in_memory_than_one_round(
     assert fetched == [3, 3, 2]
 
 
-def test_a_backlog_is_not_listed_at_each_look(world: World) -> None:
+def test_a_backlog_is_not_listed_at_each_look(world):
     """One node has pages of files that wait: a look lists what is new, leaps over those, and
     finds another node's file at once; now and then all is listed, so what somebody has
     removed is not taken to be there for ever."""
@@ -318,7 +312,7 @@ def test_a_backlog_is_not_listed_at_each_look(world: World) -> None:
     assert asked.isdisjoint(backlog[10:4000])
 
 
-def test_what_was_leapt_over_and_is_gone_is_not_asked_for_twice(world: World) -> None:
+def test_what_was_leapt_over_and_is_gone_is_not_asked_for_twice(world):
     """Somebody has removed it since it was listed."""
     names = [world.put(n, n) for n in range(1, 1502)]
     inbox = world.inbox(most_bytes=100)
@@ -333,7 +327,7 @@ def test_what_was_leapt_over_and_is_gone_is_not_asked_for_twice(world: World) ->
     assert "read" not in {one for one, _ in world.bucket.requests}
 
 
-def test_a_server_that_removes_one_at_a_time(world: World) -> None:
+def test_a_server_that_removes_one_at_a_time(world):
     """Not every server knows a request for many: then they go by as many requests at once."""
     names = [world.put(n, n) for n in range(1, 9)]
     inbox = world.inbox()
@@ -350,7 +344,7 @@ def test_a_server_that_removes_one_at_a_time(world: World) -> None:
     assert not [name for name in world.bucket.objects if "/" not in name]
 
 
-def test_what_is_not_leapt_over_is_as_it_was_listed(world: World) -> None:
+def test_what_is_not_leapt_over_is_as_it_was_listed(world):
     """The first one of a long backlog is another one now, and the second is gone."""
     names = [world.put(n, n) for n in range(1, 1502)]
     inbox = world.inbox(most_bytes=0)
@@ -362,7 +356,7 @@ def test_what_is_not_leapt_over_is_as_it_was_listed(world: World) -> None:
 
 
 @pytest.mark.parametrize("gateways", [1, 200])
-def test_a_look_waits_for_few_answers(world: World, gateways: int) -> None:
+def test_a_look_waits_for_few_answers(world, gateways):
     """Seconds of a look are rounds of requests: a server answers after tens of milliseconds,
     whatever it is asked.  Of a thousand files those to fetch and to move are each made by as
     many at once as there may be."""
@@ -392,7 +386,7 @@ def test_a_look_waits_for_few_answers(world: World, gateways: int) -> None:
     assert (asked["list"], asked["remove_all"], asked["remove"]) == (5, 1, 0)
 
 
-def test_what_can_not_be_read_does_not_come_again(world: World) -> None:
+def test_what_can_not_be_read_does_not_come_again(world):
     """The job has moved it to poison/; the object stays as it is."""
     name = world.put(1, 5)
     inbox = world.inbox()
@@ -404,9 +398,7 @@ def test_what_can_not_be_read_does_not_come_again(world: World) -> None:
 
 
 @pytest.mark.parametrize("point", range(6))
-def test_a_kill_between_any_two_requests_loses_nothing(
-    world: World, point: int
-) -> None:
+def test_a_kill_between_any_two_requests_loses_nothing(world, point):
     """Each is done again, or was done."""
 
     names = [world.put(1, 5), world.put(6, 9)]
@@ -440,9 +432,7 @@ def test_a_kill_between_any_two_requests_loses_nothing(
     assert world.here() == [names[1]]
 
 
-def test_a_stop_waits_for_no_download(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stop_waits_for_no_download(world, monkeypatch):
     """What is under way ends by itself, and leaves nothing behind; nothing else begins."""
     monkeypatch.setattr(inbox_module, "_LOOK_SECONDS", 0.001)
     monkeypatch.setattr(inbox_module, "_STOP_SECONDS", 0.001)
@@ -468,7 +458,7 @@ def test_a_stop_waits_for_no_download(
     assert [request for request, _ in world.bucket.requests].count("read") == 1
 
 
-def test_what_came_later_than_asked_for_stays(world: World) -> None:
+def test_what_came_later_than_asked_for_stays(world):
     """`--once` reads what was there, and comes to an end while gateways go on."""
     names = [world.put(1, 5), world.put(1, 3, "gw-2")]
     inbox = world.inbox()
@@ -481,9 +471,7 @@ def test_what_came_later_than_asked_for_stays(world: World) -> None:
     assert inbox.look(upto=upto) == 0
 
 
-def test_an_answer_that_is_cut_short_is_not_a_file(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_answer_that_is_cut_short_is_not_a_file(world, monkeypatch, caplog):
     """It is asked for again, and told once."""
     name = world.put(1, 5)
     read = world.bucket.read
@@ -499,9 +487,7 @@ def test_an_answer_that_is_cut_short_is_not_a_file(
     assert len((world.folder / name).read_bytes()) == 100
 
 
-def test_what_somebody_took_out_of_the_bucket_is_missed(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_somebody_took_out_of_the_bucket_is_missed(world, caplog):
     """A lifecycle rule, or another job: once, when later files have been there for a while,
     and not what is noted to be damaged."""
     first, gone, _ = world.put(1, 5), world.put(6, 9), world.put(10, 12)
@@ -526,7 +512,7 @@ def test_what_somebody_took_out_of_the_bucket_is_missed(
     assert caplog.text.count("lifecycle") == 1
 
 
-def test_a_half_fetched_file_is_fetched_again(world: World) -> None:
+def test_a_half_fetched_file_is_fetched_again(world):
     """It has a hidden name until it is whole."""
     name = world.put(1, 5)
     world.folder.mkdir()
@@ -535,9 +521,7 @@ def test_a_half_fetched_file_is_fetched_again(world: World) -> None:
     assert world.here() == [name]
 
 
-def test_a_bucket_that_is_away_is_told_once(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_bucket_that_is_away_is_told_once(world, caplog):
     """The job goes on with what it has."""
     world.bucket.away("503 SlowDown")
     inbox = world.inbox()

@@ -7,14 +7,12 @@ import random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from gateway.spark.bucket import copies
 from gateway.spark.files import footers
 from gateway.store import digests
 from gateway.store.names import parse_file_name
 from gateway.store.node.incarnation import KEY
-from inboxes import World
 
 
 def small(word: str) -> bytes:
@@ -35,7 +33,7 @@ def large(incarnation: str, *, words: int = 0) -> bytes:
     return out.getvalue()
 
 
-def test_where_tasks_read_the_bucket_only_footers_come(world: World) -> None:
+def test_where_tasks_read_the_bucket_only_footers_come(world):
     """A copy has the size of what it is of, and says which events it has; no request is for
     more than that, but the first for a footer that is larger than those before."""
     asked: list[int] = []
@@ -72,9 +70,7 @@ def test_where_tasks_read_the_bucket_only_footers_come(world: World) -> None:
     assert kept == {f"_archive/{name}": files[name] for name in files}
 
 
-def test_a_damaged_length_has_no_other_file_come_whole(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_length_has_no_other_file_come_whole(world, monkeypatch):
     """It is that of one footer; of those of others not much more is asked for than before."""
     monkeypatch.setattr(copies, "MOST_FOOTER_BYTES", 10_000)
     names = [world.put(n, n) for n in (1, 2)]
@@ -85,7 +81,7 @@ def test_a_damaged_length_has_no_other_file_come_whole(
     assert footers.is_alone(world.folder / names[1])
 
 
-def test_a_footer_that_is_cut_short_is_not_a_file(world: World) -> None:
+def test_a_footer_that_is_cut_short_is_not_a_file(world):
     """It is asked for again."""
     name = world.put(1, 5)
     world.bucket.objects[name] = large("new")
@@ -98,9 +94,7 @@ def test_a_footer_that_is_cut_short_is_not_a_file(world: World) -> None:
     assert inbox.look() == 1
 
 
-def test_what_a_batch_could_not_read_comes_whole(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_a_batch_could_not_read_comes_whole(world, caplog):
     """So that it is known which of its files is damaged.  What somebody has removed, or
     changed, after its footer was fetched, is no copy of anything; a small file is, and is
     put back once that is known to be sound."""
@@ -132,7 +126,7 @@ def test_what_a_batch_could_not_read_comes_whole(
     assert (world.folder / names[2]).read_bytes() == small("other")
 
 
-def test_of_copies_that_tasks_read_none_is_compared(world: World) -> None:
+def test_of_copies_that_tasks_read_none_is_compared(world):
     """Where they run on this machine; but one that was fetched for a cluster's is completed."""
     names = [world.put(n, n) for n in (1, 2)]
     world.bucket.objects[names[0]] = large("new")

@@ -40,7 +40,7 @@ def heard(world: World) -> tuple[Inbox, list[float]]:
     return inbox, now
 
 
-def test_lsns_that_another_incarnation_gave_are_other_events(world: World) -> None:
+def test_lsns_that_another_incarnation_gave_are_other_events(world):
     """The tables have these lsns of the one, and the objects of the other are fetched; after
     a start they are looked at again before they are removed."""
     names = [world.put(1, 5, by=B), world.put(6, 9, by=B)]
@@ -58,7 +58,7 @@ def test_lsns_that_another_incarnation_gave_are_other_events(world: World) -> No
     assert sorted(world.bucket.objects) == [f"_archive/{name}" for name in names]
 
 
-def test_who_is_silent_has_ended(world: World) -> None:
+def test_who_is_silent_has_ended(world):
     """For the job's own clock, from when the word was last another one; and it may be back
     after all."""
     inbox, now = heard(world)
@@ -85,7 +85,7 @@ def test_who_is_silent_has_ended(world: World) -> None:
     assert inbox.ends == {Life("gw", A): None}
 
 
-def test_who_stopped_in_good_order_has_ended(world: World) -> None:
+def test_who_stopped_in_good_order_has_ended(world):
     """At once, and all is known; not the one that its directory goes on from, unless that
     disk was set back behind what that one had acknowledged."""
     say(world, A, 5, exact=True)
@@ -101,7 +101,7 @@ def test_who_stopped_in_good_order_has_ended(world: World) -> None:
     assert inbox.ends[Life("gw", A)] is not None
 
 
-def test_words_are_read_once_a_minute(world: World) -> None:
+def test_words_are_read_once_a_minute(world):
     """Those that are new."""
     say(world, A, 5)
     inbox, now = heard(world)
@@ -122,7 +122,7 @@ def test_words_are_read_once_a_minute(world: World) -> None:
     assert reads() == 2
 
 
-def test_files_come_while_words_can_not_be_read(world: World) -> None:
+def test_files_come_while_words_can_not_be_read(world):
     """A damaged one, or a bucket that gives none: nobody's end is heard of."""
     say(world, A, 5)
     world.bucket.objects[name_of("gw", B)] = b"{"

@@ -179,9 +179,7 @@ class Job:
 
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_storm_loses_and_doubles_nothing(
-    seed: int, whole: bool, tmp_path: Path
-) -> None:
+def test_a_storm_loses_and_doubles_nothing(seed, whole, tmp_path):
     """Three gateways, their server and the job are killed, requests fail, are not answered,
     or are answered in part; one gateway stands still while another machine has its name, and
     then goes on with what it had on its way."""

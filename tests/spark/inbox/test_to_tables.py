@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -52,13 +51,7 @@ def upload(server: SmallS3, *paths: Path) -> None:
 
 
 @pytest.mark.spark
-def test_from_a_bucket_to_tables(
-    server: SmallS3,
-    spool: Any,
-    in_bucket: SimpleNamespace,
-    run_once: Callable[[], list[Mapping[str, Any]]],
-    lake_events: Callable[..., Counter[tuple[str, int]]],
-) -> None:
+def test_from_a_bucket_to_tables(server, spool, in_bucket, run_once, lake_events):
     """Each event is in one table, once; again nothing happens."""
     upload(
         server,
@@ -82,12 +75,8 @@ def test_from_a_bucket_to_tables(
 @pytest.mark.spark
 @pytest.mark.long
 def test_nodes_whose_clocks_are_a_day_off(
-    server: SmallS3,
-    spool: Any,
-    in_bucket: SimpleNamespace,
-    run_once: Callable[[], list[Mapping[str, Any]]],
-    lake_events: Callable[[Path], Counter[tuple[str, int]]],
-) -> None:
+    server, spool, in_bucket, run_once, lake_events
+):
     """One ahead, one behind, one that was set back between two files: they are in other
     days' folders, and each event is there once, says the audit.
     """
@@ -115,13 +104,8 @@ def test_nodes_whose_clocks_are_a_day_off(
 
 @pytest.mark.spark
 def test_a_backlog_larger_than_the_disk_is_read_at_once(
-    server: SmallS3,
-    spool: Any,
-    in_bucket: SimpleNamespace,
-    run_once: Callable[[], list[Mapping[str, Any]]],
-    lake_events: Callable[..., Counter[tuple[str, int]]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    server, spool, in_bucket, run_once, lake_events, monkeypatch
+):
     """`--once` fetches some batches, puts them into tables, and goes on until all that
     was there is."""
     monkeypatch.setattr(running, "_INBOX_BATCHES", 2)

@@ -39,7 +39,7 @@ class Sizes(RealDisk):
         [],
     ],
 )
-def test_each_file_is_asked_for_before_it_is_read(sizes: list[int]) -> None:
+def test_each_file_is_asked_for_before_it_is_read(sizes):
     """In order and once, with the next; those behind it, but for one, keep to the bound."""
     disk, read = Sizes(*sizes), 0
     paths = list(disk.sizes)
@@ -54,16 +54,14 @@ def test_each_file_is_asked_for_before_it_is_read(sizes: list[int]) -> None:
 
 
 @pytest.mark.parametrize("size", [16 << 20, MOST, MOST + 1])
-def test_the_disk_has_always_something_to_read(size: int) -> None:
+def test_the_disk_has_always_something_to_read(size):
     """While one is looked at, as much as may be is asked for."""
     disk = Sizes(*[size] * 40)
     for read, _ in enumerate(in_time(list(disk.sizes), disk), 1):
         assert len(disk.asked) == min(40, read + max(MOST // size, 1))
 
 
-def test_only_the_beginning_of_a_long_journal_is_read_early(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_beginning_of_a_long_journal_is_read_early(tmp_path, monkeypatch):
     """What is no segment is let be, and a FIFO of a segment's name, too."""
     monkeypatch.setattr(ahead, "EARLY_BYTES", 25)
     for lsn in (1, 2, 3, 4):
@@ -82,9 +80,7 @@ def test_only_the_beginning_of_a_long_journal_is_read_early(
     assert read == [10, 0, 10, 0, 10]
 
 
-def test_a_journal_that_can_not_be_read_is_for_the_start_to_tell(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_journal_that_can_not_be_read_is_for_the_start_to_tell(tmp_path, monkeypatch):
     """A directory that is missing, or a disk that fails: whoever is first says nothing."""
     begin(tmp_path / "missing")
     (tmp_path / segment_name(1)).write_bytes(b"x")

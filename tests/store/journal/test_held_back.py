@@ -18,8 +18,6 @@ from gateway.store.system.disk import RealDisk
 from incarnations import A
 from sections import journal_settings
 
-Make = Callable[..., Batch]
-
 BEGIN = "Senders are held back since 2023-11-14T22:13:20Z"
 END = "Senders go on: nothing holds them back any more, after"
 
@@ -127,9 +125,7 @@ def lines() -> Iterator[list[str]]:
     globalLogPublisher.removeObserver(observe)
 
 
-def test_a_disk_that_hangs_is_told_after_five_seconds(
-    start: Callable[..., World], make: Make, lines: list[str]
-) -> None:
+def test_a_disk_that_hangs_is_told_after_five_seconds(start, make, lines):
     """However little waits for it: one line when it begins, one when it is over."""
     world = start()
     world.disk.answers.clear()
@@ -157,9 +153,7 @@ def test_a_disk_that_hangs_is_told_after_five_seconds(
     ]
 
 
-def test_a_withdrawn_batch_does_not_wait(
-    start: Callable[..., World], make: Make
-) -> None:
+def test_a_withdrawn_batch_does_not_wait(start, make):
     """Nobody waits for it any more; the next one counts."""
     world = start()
     world.disk.answers.clear()
@@ -176,9 +170,7 @@ def test_a_withdrawn_batch_does_not_wait(
     world.durable(2)
 
 
-def test_what_waits_for_its_file_takes_memory(
-    start: Callable[..., World], make: Make
-) -> None:
+def test_what_waits_for_its_file_takes_memory(start, make):
     """`ack: spool`: it is neither free before it is published nor for ever taken."""
     memory_bytes = 100 + 2 * BATCH_BYTES
     world = start(
@@ -199,9 +191,7 @@ def test_what_waits_for_its_file_takes_memory(
     assert world.journal.held_bytes == 0
 
 
-def test_what_a_connection_has_not_got_acknowledged(
-    start: Callable[..., World], make: Make
-) -> None:
+def test_what_a_connection_has_not_got_acknowledged(start, make):
     """Its origin says so: stored, published or withdrawn, it is taken off."""
     world = start(acknowledge_when_published=True, roll_interval=60.0)
     first = make(b"x" * 90)
@@ -222,7 +212,7 @@ def test_what_a_connection_has_not_got_acknowledged(
     world.disk.answers.set()
 
 
-def test_who_has_room_may_give_memory_back(start: Callable[..., World]) -> None:
+def test_who_has_room_may_give_memory_back(start):
     """However many do, when all have room at once: each has it, one after the other."""
     journal = start().journal
     journal.hold("spool", "it is full")
@@ -239,9 +229,7 @@ def test_who_has_room_may_give_memory_back(start: Callable[..., World]) -> None:
     assert order == list(range(2000))
 
 
-def test_memory_does_not_wait_for_the_clock(
-    start: Callable[..., World], make: Make
-) -> None:
+def test_memory_does_not_wait_for_the_clock(start, make):
     """`ack: spool`: a quarter of it is published, whatever `spool.roll_interval` says,
     of a few large batches as of many tiny ones.
     """
@@ -257,7 +245,7 @@ def test_memory_does_not_wait_for_the_clock(
     assert [sealed.last_lsn for sealed in world.sealed] == [1, 5]
 
 
-def test_a_file_that_is_late_is_told(start: Callable[..., World], make: Make) -> None:
+def test_a_file_that_is_late_is_told(start, make):
     """`ack: spool`: beyond the time that files take by themselves."""
     world = start(acknowledge_when_published=True, roll_interval=10.0)
     world.submit(make(b"x"))
@@ -271,9 +259,7 @@ def test_a_file_that_is_late_is_told(start: Callable[..., World], make: Make) ->
     assert world.journal.why_full is None
 
 
-def test_memory_that_is_full_for_a_moment_is_no_news(
-    start: Callable[..., World], make: Make, lines: list[str]
-) -> None:
+def test_memory_that_is_full_for_a_moment_is_no_news(start, make, lines):
     """For as long as the disk may be silent it is; it is told with its limit."""
     world = start(memory_bytes=10)
     world.disk.answers.clear()
@@ -287,7 +273,7 @@ def test_memory_that_is_full_for_a_moment_is_no_news(
     assert len(lines) == 1
 
 
-def test_a_hold_is_told_once_however_it_flutters(lines: list[str]) -> None:
+def test_a_hold_is_told_once_however_it_flutters(lines):
     """A disk at its last byte fails and works every second: that is two lines."""
     clock = Clock()
     log = HoldingLog(clock, lambda: 1_700_000_000.0)

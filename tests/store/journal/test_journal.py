@@ -6,8 +6,7 @@ import errno
 import math
 import time
 import tracemalloc
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -19,10 +18,8 @@ from gateway.sdk.interfaces import NotStored
 from gateway.store.journal import Journal, Log, segment
 from gateway.store.system.disk import RealDisk
 from incarnations import A, examine
-from journals import Running, on_disk
+from journals import on_disk
 from sections import journal_settings
-
-Make = Callable[..., Batch]
 
 
 class Faulty:
@@ -40,9 +37,7 @@ def raised(logged: list[dict[str, Any]]) -> list[type]:
     return [each["log_failure"].type for each in logged if "log_failure" in each]
 
 
-def test_batches_are_acknowledged_in_order_with_their_lsn(
-    start: Callable[..., Running], make: Make
-) -> None:
+def test_batches_are_acknowledged_in_order_with_their_lsn(start, make):
     """Deferreds fire in submission order, and lsns have no holes."""
     running = start()
     running.submit(make(b"a", 3), make(b"b", 1), make(b"c", 2))
@@ -56,9 +51,7 @@ def test_batches_are_acknowledged_in_order_with_their_lsn(
     assert on_disk(running) == [b"a", b"b", b"c"]
 
 
-def test_who_raises_when_told_keeps_nobody_from_being_told(
-    start: Callable[..., Running], make: Make, logged: list[dict[str, Any]]
-) -> None:
+def test_who_raises_when_told_keeps_nobody_from_being_told(start, make, logged):
     """It is logged, and the next one has its acknowledgement."""
     running = start()
     running.journal.submit_for(Faulty(), make(b"a"))
@@ -68,9 +61,7 @@ def test_who_raises_when_told_keeps_nobody_from_being_told(
     assert raised(logged) == [RuntimeError]
 
 
-def test_what_is_synced_is_told_when_all_of_its_events_are(
-    start: Callable[..., Running], make: Make
-) -> None:
+def test_what_is_synced_is_told_when_all_of_its_events_are(start, make):
     """A group is told in parts: the mark never has bytes whose events it does not have."""
     running = start(wait=True)
     journal = running.journal
@@ -89,9 +80,7 @@ def test_what_is_synced_is_told_when_all_of_its_events_are(
 
 
 @pytest.mark.parametrize("what", ["write", "sync"])
-def test_a_failed_commit_acknowledges_nobody_and_then_heals(
-    start: Callable[..., Running], make: Make, what: str
-) -> None:
+def test_a_failed_commit_acknowledges_nobody_and_then_heals(start, make, what):
     """No room: nothing is acknowledged and reading stops; with room all goes on."""
     running = start()
     running.submit(make(b"first"))
@@ -118,9 +107,7 @@ def test_a_failed_commit_acknowledges_nobody_and_then_heals(
 
 
 @pytest.mark.parametrize("what", ["write", "sync"])
-def test_what_the_disk_fails_in_is_told(
-    start: Callable[..., Running], make: Make, what: str
-) -> None:
+def test_what_the_disk_fails_in_is_told(start, make, what):
     """At each try; the next one may go well."""
     running = start()
     running.submit(make(b"first"))
@@ -144,9 +131,7 @@ def test_what_the_disk_fails_in_is_told(
         ({"body": bytearray(5000)}, "no bytes: bytearray"),
     ],
 )
-def test_what_is_no_batch_is_its_senders_fault(
-    start: Callable[..., Running], make: Make, changed: dict[str, Any], why: str
-) -> None:
+def test_what_is_no_batch_is_its_senders_fault(start, make, changed, why):
     """It ends neither the thread nor the daemon, and takes no memory."""
     running = start()
     bad = make(b"bad")
@@ -161,9 +146,7 @@ def test_what_is_no_batch_is_its_senders_fault(
     assert running.fatal == []
 
 
-def test_two_failed_syncs_in_a_row_end_the_daemon(
-    start: Callable[..., Running], make: Make
-) -> None:
+def test_two_failed_syncs_in_a_row_end_the_daemon(start, make):
     """A disk that twice can not say whether data is safe is not asked again."""
     running = start()
     running.submit(make(b"a"))
@@ -176,9 +159,7 @@ def test_two_failed_syncs_in_a_row_end_the_daemon(
     assert "the test says no" in running.fatal[0]
 
 
-def test_room_is_announced_once_there_is_room(
-    start: Callable[..., Running], make: Make
-) -> None:
+def test_room_is_announced_once_there_is_room(start, make):
     """`full` follows the bytes that wait for the disk, and `when_room` fires after."""
     running = start(wait=True, memory_bytes=10 + 2 * BATCH_BYTES)
     room: list[None] = []
@@ -193,9 +174,7 @@ def test_room_is_announced_once_there_is_room(
     assert room == [None]
 
 
-def test_tiny_batches_fill_the_journal_by_their_number(
-    start: Callable[..., Running], make: Make
-) -> None:
+def test_tiny_batches_fill_the_journal_by_their_number(start, make):
     """Ten thousand connections, each with as many batches as it may have while the disk
     hangs, hold no more memory than is counted: a batch is more than its body.
     """
@@ -223,9 +202,7 @@ def test_tiny_batches_fill_the_journal_by_their_number(
     assert taken <= running.journal.held_bytes
 
 
-def test_holds_stop_and_start_the_intake(
-    start: Callable[..., Running], make: Make
-) -> None:
+def test_holds_stop_and_start_the_intake(start, make):
     """Whoever holds the journal names the reason, and letting go makes room."""
     running = start()
     running.journal.hold("spool", "the spool is at its limit")
@@ -240,9 +217,7 @@ def test_holds_stop_and_start_the_intake(
     assert running.journal.why_full is None
 
 
-def test_stopping_commits_what_was_submitted_and_refuses_the_rest(
-    start: Callable[..., Running], make: Make
-) -> None:
+def test_stopping_commits_what_was_submitted_and_refuses_the_rest(start, make):
     """Nothing that was taken is dropped by a clean stop."""
     running = start(wait=True)
     running.submit(*(make(b"%d" % n) for n in range(5)))
@@ -255,9 +230,7 @@ def test_stopping_commits_what_was_submitted_and_refuses_the_rest(
     assert len(on_disk(running)) == 5
 
 
-def test_who_raises_at_a_stop_keeps_nobody_from_being_told(
-    start: Callable[..., Running], make: Make, logged: list[dict[str, Any]]
-) -> None:
+def test_who_raises_at_a_stop_keeps_nobody_from_being_told(start, make, logged):
     """Of what the disk did not take each one is told, and then the stop is done."""
     running = start(wait=True)
     running.disk.fail = [("write", errno.ENOSPC)] * 1000
@@ -270,9 +243,7 @@ def test_who_raises_at_a_stop_keeps_nobody_from_being_told(
     assert running.stored == []
 
 
-def test_behind_the_stop_it_is_told_at_once_that_nothing_is_stored(
-    start: Callable[..., Running], make: Make, logged: list[dict[str, Any]]
-) -> None:
+def test_behind_the_stop_it_is_told_at_once_that_nothing_is_stored(start, make, logged):
     """Before the thread has ended, and whatever that raises."""
     running = start(wait=True)
     stopped = running.journal.stop()
@@ -287,9 +258,7 @@ def test_behind_the_stop_it_is_told_at_once_that_nothing_is_stored(
     assert on_disk(running) == []
 
 
-def test_what_is_still_arriving_counts_and_may_take_half(
-    start: Callable[..., Running], make: Make
-) -> None:
+def test_what_is_still_arriving_counts_and_may_take_half(start, make):
     """Unfinished batches have half of the memory; they alone never make it full."""
     half = 5 + BATCH_BYTES
     running = start(wait=True, memory_bytes=2 * half)
@@ -304,7 +273,7 @@ def test_what_is_still_arriving_counts_and_may_take_half(
     assert room == [None]
 
 
-def test_who_waits_for_room_no_more_is_forgotten(start: Callable[..., Running]) -> None:
+def test_who_waits_for_room_no_more_is_forgotten(start):
     """The journal may be full for days: it keeps nothing of connections that went."""
     journal = start(wait=True).journal
     journal.hold("disk", "full")
@@ -318,7 +287,7 @@ def test_who_waits_for_room_no_more_is_forgotten(start: Callable[..., Running]) 
     assert not told
 
 
-def test_withdrawn_in_time(start: Callable[..., Running], make: Make) -> None:
+def test_withdrawn_in_time(start, make):
     """A batch in no commit group yet is nowhere: neither stored nor answered."""
     world = start(wait=True)
     keep, gone = make(b"keep"), make(b"gone" * 100)
@@ -334,7 +303,7 @@ def test_withdrawn_in_time(start: Callable[..., Running], make: Make) -> None:
     assert not world.failed
 
 
-def test_withdrawn_too_late(start: Callable[..., Running], make: Make) -> None:
+def test_withdrawn_too_late(start, make):
     """What the disk may have is stored, whoever waits for it."""
     world = start(wait=True)
     batch = make(b"stored")
@@ -345,9 +314,7 @@ def test_withdrawn_too_late(start: Callable[..., Running], make: Make) -> None:
     world.stop()
 
 
-def test_withdrawn_after_a_failed_commit(
-    start: Callable[..., Running], make: Make
-) -> None:
+def test_withdrawn_after_a_failed_commit(start, make):
     """A full disk has nothing of the group: each of its batches may still go."""
     world = start(wait=True)
     world.disk.fail = [("write", errno.ENOSPC)]
@@ -363,9 +330,7 @@ def test_withdrawn_after_a_failed_commit(
     assert [stored.batch for stored in world.stored] == [later]
 
 
-def test_withdrawn_when_the_thread_has_ended(
-    start: Callable[..., Running], make: Make
-) -> None:
+def test_withdrawn_when_the_thread_has_ended(start, make):
     """Its Deferred never fires, though the journal ends with batches left."""
     world = start(wait=True)
     world.disk.fail = [("write", errno.ENOSPC)] * 1000
@@ -380,9 +345,7 @@ def test_withdrawn_when_the_thread_has_ended(
 
 
 @pytest.mark.parametrize("when", ["held", "before it is told"])
-def test_a_failed_commit_holds_nobody_once_its_batches_are_gone(
-    start: Callable[..., Running], make: Make, when: str
-) -> None:
+def test_a_failed_commit_holds_nobody_once_its_batches_are_gone(start, make, when):
     """With nothing left to try again, the next batch must be let in to try."""
     world = start(wait=True)
     world.disk.fail = [("write", errno.ENOSPC)] * 1000
@@ -408,9 +371,7 @@ def test_a_failed_commit_holds_nobody_once_its_batches_are_gone(
     world.stop()
 
 
-def test_received_at_is_the_wall_clocks(
-    directory: Path, turns: Any, make: Make, origin: Origin
-) -> None:
+def test_received_at_is_the_wall_clocks(directory, turns, make, origin):
     """Set back, it stands still for the connections that are open."""
     wall = [1000.0]
     journal = Journal(
@@ -438,9 +399,7 @@ def test_received_at_is_the_wall_clocks(
     ("pace", "seconds"),
     [(math.inf, 0.0), (1e6, 0.05), (1e5, 0.1), (0.0, 0.1)],
 )
-def test_groups_keep_to_the_pace(
-    start: Callable[..., Running], pace: float, seconds: float
-) -> None:
+def test_groups_keep_to_the_pace(start, pace, seconds):
     """After so many bytes there is a pause, which is never long; failures have their own."""
     journal = start().journal
     journal.pace = pace
@@ -448,9 +407,7 @@ def test_groups_keep_to_the_pace(
     assert journal._pause(failures=1, size=50_000) == 1.0
 
 
-def test_a_group_has_a_bounded_number_of_batches(
-    start: Callable[..., Running], make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_group_has_a_bounded_number_of_batches(start, make, monkeypatch):
     """However small they are: the reactor completes a group in one turn."""
     groups: list[int] = []
     commit = Log.commit
@@ -469,9 +426,7 @@ def test_a_group_has_a_bounded_number_of_batches(
     assert groups == [512] * 19 + [272]
 
 
-def test_a_stop_waits_until_all_is_acknowledged(
-    start: Callable[..., Running], make: Make
-) -> None:
+def test_a_stop_waits_until_all_is_acknowledged(start, make):
     """More may be durable than one turn tells, and a turn takes threads' calls first."""
     world = start(wait=True)
     for _ in range(3000):

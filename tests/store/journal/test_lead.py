@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
-from gateway.event import Batch
 from gateway.store.journal import Journal, Log
 from gateway.store.journal.lead import Lead
 from gateway.store.system.disk import RealDisk
-from gateway_testkit.reactor import QueuedReactor
 from incarnations import A
 from sections import journal_settings
 
-Make = Callable[..., Batch]
 
-
-def test_without_a_file_to_wait_for() -> None:
+def test_without_a_file_to_wait_for():
     """What a file takes is known from the last ones; at first nothing is."""
     lead = Lead()
     assert lead.of(10) == 0
@@ -30,7 +23,7 @@ def test_without_a_file_to_wait_for() -> None:
     assert lead.of(10) == 3
 
 
-def test_no_more_than_twice_as_many_files() -> None:
+def test_no_more_than_twice_as_many_files():
     """However long the last one took."""
     lead = Lead()
     lead.sealed(5, 100.0)
@@ -38,7 +31,7 @@ def test_no_more_than_twice_as_many_files() -> None:
     assert lead.of(10) == 5
 
 
-def test_a_stall_is_forgotten() -> None:
+def test_a_stall_is_forgotten():
     """What files take is the longest time lately, not that of one bad hour."""
     lead = Lead()
     for lsn, took in enumerate([3600.0, *[2.0] * 100]):
@@ -50,7 +43,7 @@ def test_a_stall_is_forgotten() -> None:
     assert lead.of(10) == 3
 
 
-def test_while_a_file_is_not_there() -> None:
+def test_while_a_file_is_not_there():
     """The next one would wait for it: sealing earlier makes more files, no sooner."""
     lead = Lead()
     for lsn in (5, 6):
@@ -62,9 +55,7 @@ def test_while_a_file_is_not_there() -> None:
 
 
 @pytest.mark.parametrize(("waits", "age"), [(True, 7.0), (False, 10.0)])
-def test_a_segment_is_sealed_earlier(
-    directory: Path, turns: QueuedReactor, make: Make, *, waits: bool, age: float
-) -> None:
+def test_a_segment_is_sealed_earlier(directory, turns, make, *, waits, age):
     """By the 3 s that the last file took; not where nobody waits for one."""
     now = [1000.0]
     sealed: list[int] = []

@@ -52,9 +52,7 @@ def flip(path: Path, needle: bytes) -> None:
 @pytest.mark.parametrize(
     ("needle", "gone"), [(b"b", [3]), (b"c", [4, 5]), (b"d", [6]), (b"a", [1, 2])]
 )
-def test_a_flipped_bit_costs_the_batch_that_it_is_in(
-    directory: Path, make: Make, needle: bytes, gone: list[int]
-) -> None:
+def test_a_flipped_bit_costs_the_batch_that_it_is_in(directory, make, needle, gone):
     """In the last group too, whose records no later one calls synced; the others are
     served, and a second start needs no mark to know."""
     path = write(directory, make)
@@ -72,8 +70,8 @@ def test_a_flipped_bit_costs_the_batch_that_it_is_in(
 @pytest.mark.parametrize("durable", [0, 2, 7])
 @pytest.mark.parametrize(("needle", "gone"), [(b"b", [3]), (b"c", [4, 5]), (b"d", [6])])
 def test_a_segment_behind_it_proves_what_was_acknowledged(
-    directory: Path, make: Make, needle: bytes, gone: list[int], durable: int
-) -> None:
+    directory, make, needle, gone, durable
+):
     """Though the mark is late: a torn group that nobody was told of is followed by
     nothing."""
     path = write(directory, make)
@@ -88,7 +86,7 @@ def test_a_segment_behind_it_proves_what_was_acknowledged(
         assert path.read_bytes().startswith(whole), "evidence is destroyed"
 
 
-def test_lsns_that_were_left_out_are_no_lost_end(directory: Path, make: Make) -> None:
+def test_lsns_that_were_left_out_are_no_lost_end(directory, make):
     """A damaged segment stood there, and has been removed since: what it had is missing,
     and nothing of the one before it."""
     path = write(directory, make)
@@ -104,9 +102,7 @@ def test_lsns_that_were_left_out_are_no_lost_end(directory: Path, make: Make) ->
     assert path.read_bytes() == whole
 
 
-def test_what_is_known_to_be_left_out_gets_no_place(
-    directory: Path, make: Make
-) -> None:
+def test_what_is_known_to_be_left_out_gets_no_place(directory, make):
     """Nobody was given these lsns: only what is missing before them is published as
     lost, also where the newest segment is the one that is gone."""
     path = write(directory, make)
@@ -140,7 +136,7 @@ def test_what_is_known_to_be_left_out_gets_no_place(
         assert found.next_lsn == 1002
 
 
-def test_cut_short_anywhere_it_tells_what_is_gone(directory: Path, make: Make) -> None:
+def test_cut_short_anywhere_it_tells_what_is_gone(directory, make):
     """Down to an empty file, and to none; what is left is served, nothing given twice."""
     path = write(directory, make)
     whole = path.read_bytes()
@@ -162,9 +158,7 @@ def test_cut_short_anywhere_it_tells_what_is_gone(directory: Path, make: Make) -
         assert again.segments == found.segments
 
 
-def test_behind_a_sealed_segment_the_lost_one_gets_a_place(
-    directory: Path, make: Make
-) -> None:
+def test_behind_a_sealed_segment_the_lost_one_gets_a_place(directory, make):
     """Its lsns are published as lost, and not given again."""
     disk = RealDisk()
     log = Log(directory, disk, 1, A)
@@ -179,9 +173,7 @@ def test_behind_a_sealed_segment_the_lost_one_gets_a_place(
         assert found.next_lsn == 6
 
 
-def test_the_mark_makes_no_loss_of_what_was_published(
-    directory: Path, make: Make
-) -> None:
+def test_the_mark_makes_no_loss_of_what_was_published(directory, make):
     """It is behind what the catalog has as often as before it."""
     write(directory, make)
     found = examine(directory, RealDisk(), given=6, durable=6).settle().found
@@ -193,9 +185,7 @@ def test_the_mark_makes_no_loss_of_what_was_published(
     ).settle().found == Recovered([], 7)
 
 
-def test_a_torn_group_that_nobody_was_told_of_is_cut(
-    directory: Path, make: Make
-) -> None:
+def test_a_torn_group_that_nobody_was_told_of_is_cut(directory, make):
     """The mark is behind it: it was not acknowledged, as far as anybody knows."""
     path = write(directory, make)
     data = path.read_bytes()
@@ -206,7 +196,7 @@ def test_a_torn_group_that_nobody_was_told_of_is_cut(
     assert path.stat().st_size < len(data) - 5
 
 
-def test_nothing_is_changed_before_it_is_told(make: Make) -> None:
+def test_nothing_is_changed_before_it_is_told(make):
     """Whoever examines has all losses in hand, and the disk as it was."""
     directory = Path("/gw/journal")
     disk = RecordingDisk()
@@ -226,7 +216,7 @@ def test_nothing_is_changed_before_it_is_told(make: Make) -> None:
     assert len(disk.moments) > steps
 
 
-def test_a_full_disk_prevents_no_start(directory: Path) -> None:
+def test_a_full_disk_prevents_no_start(directory):
     """What can not be written of a loss is told at the next start again."""
     directory = Path("/gw/journal")
     disk = RecordingDisk()
@@ -243,7 +233,7 @@ def test_a_full_disk_prevents_no_start(directory: Path) -> None:
     ] == [3]
 
 
-def test_a_seal_that_is_not_written_does_not_count(make: Make) -> None:
+def test_a_seal_that_is_not_written_does_not_count(make):
     """The mark says how many bytes there are: with a seal that found no room, the next
     start would miss it."""
     directory = Path("/gw/journal")
@@ -273,9 +263,7 @@ class BadSector(RealDisk):
         return data[:-20] + bytes(20)
 
 
-def test_nor_does_one_of_a_segment_that_can_not_be_read(
-    directory: Path, make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nor_does_one_of_a_segment_that_can_not_be_read(directory, make, monkeypatch):
     """Nothing is written to it; read again one day, it lacks nothing."""
     monkeypatch.setattr("gateway.store.system.disk._PAUSE_SECONDS", 0)
     path = write(directory, make)
@@ -313,9 +301,7 @@ def bodies(found: Recovered) -> bytes:
     ("needle", "left"), [(b"m", b"ano"), (b"n", b"amo"), (b"o", b"amn")]
 )
 @pytest.mark.parametrize("where", ["body", "head"])
-def test_flipped_metadata_at_the_end_is_told(
-    directory: Path, make: Make, needle: bytes, left: bytes, where: str
-) -> None:
+def test_flipped_metadata_at_the_end_is_told(directory, make, needle, left, where):
     """No lsn tells of it; the mark says how many bytes were synced.  A second start needs
     no mark to know."""
     log, path = remembering(directory, make)
@@ -331,9 +317,7 @@ def test_flipped_metadata_at_the_end_is_told(
         assert path.read_bytes().startswith(data), "evidence is destroyed"
 
 
-def test_metadata_that_is_cut_off_is_told_wherever_the_cut_is(
-    directory: Path, make: Make
-) -> None:
+def test_metadata_that_is_cut_off_is_told_wherever_the_cut_is(directory, make):
     """Down to an empty file, and to none; what is left is given back."""
     log, path = remembering(directory, make)
     whole = path.read_bytes()
@@ -354,9 +338,7 @@ def test_metadata_that_is_cut_off_is_told_wherever_the_cut_is(
         assert again.segments == found.segments
 
 
-def test_the_segment_behind_it_tells_of_metadata_that_was_cut_off(
-    directory: Path, make: Make
-) -> None:
+def test_the_segment_behind_it_tells_of_metadata_that_was_cut_off(directory, make):
     """No lsn tells of it, its seal is gone with it, and the mark names a later one."""
     log, path = remembering(directory, make)
     log.seal()
@@ -374,9 +356,7 @@ def test_the_segment_behind_it_tells_of_metadata_that_was_cut_off(
 
 
 @pytest.mark.parametrize("size", [None, 0, 20, segment.HEADER_BYTES, 150])
-def test_a_segment_of_metadata_alone_that_is_gone_is_told(
-    directory: Path, make: Make, size: int | None
-) -> None:
+def test_a_segment_of_metadata_alone_that_is_gone_is_told(directory, make, size):
     """It has no lsn that anybody would miss."""
     log = Log(directory, RealDisk(), 5, A)
     log.commit([make(b"m" * 30, 0)])
@@ -396,9 +376,7 @@ def test_a_segment_of_metadata_alone_that_is_gone_is_told(
     assert found.next_lsn == 5
 
 
-def test_what_lies_behind_the_synced_bytes_may_be_torn(
-    directory: Path, make: Make
-) -> None:
+def test_what_lies_behind_the_synced_bytes_may_be_torn(directory, make):
     """The mark is late: nobody was told of more, as far as it knows."""
     log, path = remembering(directory, make)
     late = log.synced
@@ -410,9 +388,7 @@ def test_what_lies_behind_the_synced_bytes_may_be_torn(
     assert path.stat().st_size == late.bytes
 
 
-def test_a_published_segment_that_is_gone_is_no_loss(
-    directory: Path, make: Make
-) -> None:
+def test_a_published_segment_that_is_gone_is_no_loss(directory, make):
     """The mark named it, and it was published since."""
     log, path = remembering(directory, make)
     path.unlink()
@@ -424,9 +400,7 @@ def test_a_published_segment_that_is_gone_is_no_loss(
     assert found == Recovered([], 3)
 
 
-def test_a_copy_of_the_marked_segment_makes_no_loss(
-    directory: Path, make: Make
-) -> None:
+def test_a_copy_of_the_marked_segment_makes_no_loss(directory, make):
     """What the copy has again is read there."""
     log, path = remembering(directory, make)
     (directory / segment_name(1, 1)).write_bytes(path.read_bytes())

@@ -76,7 +76,7 @@ def both(make_both: Callable[[float], Both]) -> Both:
     return make_both(0.002)
 
 
-def test_what_comes_in_one_turn_is_one_group(both: Both) -> None:
+def test_what_comes_in_one_turn_is_one_group(both):
     """The thread has none of it before the turn ends, and all of it then."""
     sent = both.submit(3)
     assert both.take() == []
@@ -84,14 +84,14 @@ def test_what_comes_in_one_turn_is_one_group(both: Both) -> None:
     assert both.take() == sent
 
 
-def test_a_turn_ends_before_it_is_over_if_somebody_says_so(both: Both) -> None:
+def test_a_turn_ends_before_it_is_over_if_somebody_says_so(both):
     """Whoever will take its time lets the thread have what there is."""
     sent = both.submit(2)
     both.queues.end_turn()
     assert both.take() == sent
 
 
-def test_a_long_turn_is_not_waited_for(both: Both) -> None:
+def test_a_long_turn_is_not_waited_for(both):
     """Of a turn that takes longer than `commit_interval` the first part goes earlier."""
     sent = both.submit(2)
     both.reactor.rightNow += 0.002
@@ -102,9 +102,7 @@ def test_a_long_turn_is_not_waited_for(both: Both) -> None:
     assert both.take() == later
 
 
-def test_with_no_interval_everything_goes_at_once(
-    make_both: Callable[[float], Both],
-) -> None:
+def test_with_no_interval_everything_goes_at_once(make_both):
     """Then nothing waits for the turn's end."""
     both = make_both(0.0)
     sent = both.submit()
@@ -112,7 +110,7 @@ def test_with_no_interval_everything_goes_at_once(
     assert not both.reactor.getDelayedCalls()
 
 
-def test_withdrawn_in_the_turn_it_came_in(both: Both) -> None:
+def test_withdrawn_in_the_turn_it_came_in(both):
     """It is in no group, though the thread never had it."""
     first, second = both.submit(2)
     assert both.queues.withdraw(first)
@@ -122,14 +120,14 @@ def test_withdrawn_in_the_turn_it_came_in(both: Both) -> None:
     assert not both.queues.nothing_waits
 
 
-def test_a_turns_batches_wait_even_if_the_thread_has_none(both: Both) -> None:
+def test_a_turns_batches_wait_even_if_the_thread_has_none(both):
     """What is not handed over yet is not nothing."""
     assert both.queues.nothing_waits
     both.submit()
     assert not both.queues.nothing_waits
 
 
-def test_the_stop_leaves_nothing_behind(both: Both) -> None:
+def test_the_stop_leaves_nothing_behind(both):
     """What was submitted in the same turn is committed."""
     sent = both.submit(2)
     both.queues.stop()
@@ -138,7 +136,7 @@ def test_the_stop_leaves_nothing_behind(both: Both) -> None:
     assert not both.queues.wait(0.0, lambda: None)
 
 
-def test_very_many_batches_are_several_groups(both: Both) -> None:
+def test_very_many_batches_are_several_groups(both):
     """Those behind tiny ones do not wait for all of them."""
     sent = both.submit(1200)
     both.reactor.advance(0)
@@ -147,7 +145,7 @@ def test_very_many_batches_are_several_groups(both: Both) -> None:
     assert [batch for group in groups for batch in group] == sent
 
 
-def test_groups_that_are_durable_come_back_with_one_call(both: Both) -> None:
+def test_groups_that_are_durable_come_back_with_one_call(both):
     """However many there are when the reactor looks."""
     sent = []
     for _ in range(3):
@@ -166,7 +164,7 @@ def test_groups_that_are_durable_come_back_with_one_call(both: Both) -> None:
 
 
 @pytest.mark.parametrize(("answers", "most"), [(1, 512), (80, 47), (10_000, 1)])
-def test_not_too_many_are_told_in_one_turn(both: Both, answers: int, most: int) -> None:
+def test_not_too_many_are_told_in_one_turn(both, answers, most):
     """Each batch costs some of it, and so do its answers; the group's end comes last."""
     sent = both.submit(1000, answers=answers)
     both.reactor.advance(0)
@@ -186,7 +184,7 @@ def test_not_too_many_are_told_in_one_turn(both: Both, answers: int, most: int) 
     assert ends[-1] == len(both.told) - 1
 
 
-def test_events_that_one_answer_tells_of_wait_for_no_turn(both: Both) -> None:
+def test_events_that_one_answer_tells_of_wait_for_no_turn(both):
     """Told slower than they come, they and all behind them would wait ever longer."""
     sent = both.submit(100, events=20_000)
     both.reactor.advance(0)
@@ -196,7 +194,7 @@ def test_events_that_one_answer_tells_of_wait_for_no_turn(both: Both) -> None:
     assert both.batches_told() == sent
 
 
-def test_who_raises_keeps_no_group_from_being_told(both: Both) -> None:
+def test_who_raises_keeps_no_group_from_being_told(both):
     """The error is the reactor's to log."""
 
     def raising(done: Durable) -> None:

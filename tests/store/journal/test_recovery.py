@@ -59,21 +59,19 @@ def seal(begin: Begin, make: Make) -> Callable[..., list[Path]]:
     return seal
 
 
-def test_a_segment_of_the_old_form_is_refused(tmp_path: Path) -> None:
+def test_a_segment_of_the_old_form_is_refused(tmp_path):
     """Its name does not say who gave its lsns: begun anew, they would be given again."""
     (tmp_path / f"{1:020d}.journal").write_bytes(b"x")
     with pytest.raises(OtherFormat, match="an earlier version wrote it"):
         examine(tmp_path, RealDisk())
 
 
-def test_nothing_is_a_journal_too(start: Start) -> None:
+def test_nothing_is_a_journal_too(start):
     """The very first start finds an empty directory, and begins with lsn 1."""
     assert start() == Recovered([], 1, [])
 
 
-def test_a_published_segment_is_no_loss(
-    begin: Begin, start: Start, directory: Path, make: Make
-) -> None:
+def test_a_published_segment_is_no_loss(begin, start, directory, make):
     """An older segment that came back does not make those after it look lost."""
     log = begin(1)
     for _ in range(3):
@@ -85,8 +83,8 @@ def test_a_published_segment_is_no_loss(
 
 
 def test_what_was_written_again_elsewhere_is_gone_after_the_start(
-    begin: Begin, start: Start, directory: Path, make: Make
-) -> None:
+    begin, start, directory, make
+):
     """A tail that a later segment took over can not come back when that one is gone."""
     log = begin(1)
     log.commit([make(b"synced")])
@@ -100,7 +98,7 @@ def test_what_was_written_again_elsewhere_is_gone_after_the_start(
     assert again.segments[0].bytes == again.segments[0].path.stat().st_size
 
 
-def test_metadata_alone_is_kept(begin: Begin, start: Start, make: Make) -> None:
+def test_metadata_alone_is_kept(begin, start, make):
     """Segments without any event stay, in their order, and give no lsn away."""
     log = begin(5)
     for body in (b"1", b"2"):
@@ -126,7 +124,7 @@ def test_metadata_alone_is_kept(begin: Begin, start: Start, make: Make) -> None:
     assert bodies == [b"2", b"3", b"4", b"d"]
 
 
-def test_attempts_never_go_back(begin: Begin, make: Make) -> None:
+def test_attempts_never_go_back(begin, make):
     """A segment that is gone does not give its place in the order to a later one."""
     log = begin(1)
     paths = []
@@ -140,9 +138,7 @@ def test_attempts_never_go_back(begin: Begin, make: Make) -> None:
     assert paths == [segment_name(1), segment_name(1, 1), segment_name(1, 2)]
 
 
-def test_a_segment_that_can_not_be_read_keeps_its_numbers_for_good(
-    three: Callable[[int], Path], start: Start
-) -> None:
+def test_a_segment_that_can_not_be_read_keeps_its_numbers_for_good(three, start):
     """It is set aside, reported once, and no start gives its lsns out again."""
     path = three(5)
     damage(path)
@@ -153,9 +149,7 @@ def test_a_segment_that_can_not_be_read_keeps_its_numbers_for_good(
     assert start(given=4) == Recovered([], first.next_lsn, [])
 
 
-def test_a_flipped_bit_in_a_header_costs_nothing(
-    three: Callable[[int], Path], start: Start
-) -> None:
+def test_a_flipped_bit_in_a_header_costs_nothing(three, start):
     """It is mended on the disk, and told once."""
     path = three(1)
     whole = path.read_bytes()
@@ -172,9 +166,7 @@ def test_a_flipped_bit_in_a_header_costs_nothing(
         assert (again.losses, again.segments) == ([], found.segments)
 
 
-def test_the_next_segment_bounds_what_a_damaged_one_held(
-    begin: Begin, start: Start, directory: Path, make: Make
-) -> None:
+def test_the_next_segment_bounds_what_a_damaged_one_held(begin, start, directory, make):
     """Its name says how many events are lost; their lsns are not given again."""
     log = begin(1)
     log.commit([make(b"x" * 5000, 3)])
@@ -188,9 +180,7 @@ def test_the_next_segment_bounds_what_a_damaged_one_held(
     assert start().losses == []
 
 
-def test_a_missing_oldest_segment_is_reported(
-    begin: Begin, start: Start, directory: Path, make: Make
-) -> None:
+def test_a_missing_oldest_segment_is_reported(begin, start, directory, make):
     """What was published ends before it; nobody else can have its events."""
     log = begin(4)
     log.commit([make(b"x", 3)])
@@ -200,9 +190,7 @@ def test_a_missing_oldest_segment_is_reported(
     assert losses(start(given=3)) == [(4, 3)]
 
 
-def test_a_start_holds_one_segment_at_a_time(
-    begin: Begin, start: Start, directory: Path, make: Make
-) -> None:
+def test_a_start_holds_one_segment_at_a_time(begin, start, directory, make):
     """However many were not closed in good order: after a power cut that may be all."""
     for lsn in range(1, 7):
         begin(lsn).commit([make(bytes(1_000_000))])
@@ -218,9 +206,7 @@ def test_a_start_holds_one_segment_at_a_time(
     assert {path: path.read_bytes() for path in directory.iterdir()} == before
 
 
-def test_missing_segments_get_a_place(
-    start: Start, seal: Callable[..., list[Path]]
-) -> None:
+def test_missing_segments_get_a_place(start, seal):
     """Their lsns are published as lost; until then each start tells them."""
     paths = seal(2, 3, 4, 1)
     for path in paths[1:3]:
@@ -232,9 +218,7 @@ def test_missing_segments_get_a_place(
         assert found.next_lsn == 11
 
 
-def test_one_that_is_put_back_takes_its_place_back(
-    start: Start, seal: Callable[..., list[Path]]
-) -> None:
+def test_one_that_is_put_back_takes_its_place_back(start, seal):
     """Before anything was published."""
     paths = seal(2, 3, 4, 1)
     whole = paths[2].read_bytes()
@@ -247,9 +231,7 @@ def test_one_that_is_put_back_takes_its_place_back(
     assert places(found) == [(1, 2, 0), (3, 5, 3), (6, 9, 0), (10, 10, 0)]
 
 
-def test_a_place_that_is_published_is_told_no_more(
-    start: Start, seal: Callable[..., list[Path]]
-) -> None:
+def test_a_place_that_is_published_is_told_no_more(start, seal):
     """Though a checkpoint has yet to remove it."""
     paths = seal(2, 3, 4)
     paths[1].unlink()
@@ -257,9 +239,7 @@ def test_a_place_that_is_published_is_told_no_more(
     assert start(given=5).losses == []
 
 
-def test_a_damaged_segment_beside_a_missing_one_keeps_its_lsns(
-    start: Start, seal: Callable[..., list[Path]]
-) -> None:
+def test_a_damaged_segment_beside_a_missing_one_keeps_its_lsns(start, seal):
     """It is set aside, and somebody may put it back."""
     paths = seal(2, 3, 4, 1)
     paths[1].unlink()
@@ -273,9 +253,7 @@ def test_a_damaged_segment_beside_a_missing_one_keeps_its_lsns(
     ]
 
 
-def test_one_set_aside_behind_them_hides_no_missing_one(
-    start: Start, seal: Callable[..., list[Path]], directory: Path
-) -> None:
+def test_one_set_aside_behind_them_hides_no_missing_one(start, seal, directory):
     """What lies there may be years old, and say nothing of those before it."""
     paths = seal(2, 3, 4, 1, 2)
     paths[1].unlink()
@@ -287,9 +265,7 @@ def test_one_set_aside_behind_them_hides_no_missing_one(
         (directory / segment_name(3)).unlink()
 
 
-def test_a_name_that_nobody_gave_makes_no_endless_file(
-    begin: Begin, start: Start, seal: Callable[..., list[Path]], make: Make
-) -> None:
+def test_a_name_that_nobody_gave_makes_no_endless_file(begin, start, seal, make):
     """It is told, and no more."""
     seal(2)
     begin(10**12).commit([make()])

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from deadlines import eventually
-from gateway.event import Batch
 from gateway.store.journal import Log
 from gateway.store.system.disk import RealDisk
 from gateway.store.system.room import Room
 from incarnations import A, segment_name
-from journals import Running, on_disk
-
-Make = Callable[..., Batch]
+from journals import on_disk
 
 
-def test_segments_are_sealed_by_count(
-    start: Callable[..., Running], make: Make
-) -> None:
+def test_segments_are_sealed_by_count(start, make):
     """A segment with enough events is handed to the spool, and a new one begun."""
     running = start(roll_events=4, roll_interval=3600.0)
     running.submit(make(b"a", 4))
@@ -33,9 +27,7 @@ def test_segments_are_sealed_by_count(
     assert [(s.first_lsn, s.last_lsn) for s in running.sealed] == [(1, 4), (5, 5)]
 
 
-def test_the_next_segment_is_there_before_it_is_needed(
-    start: Callable[..., Running], make: Make
-) -> None:
+def test_the_next_segment_is_there_before_it_is_needed(start, make):
     """Who comes after a roll does not wait for a new file; none is left by a stop."""
     running = start(roll_events=4, roll_interval=3600.0)
     running.submit(make(b"a", 4))
@@ -45,9 +37,7 @@ def test_the_next_segment_is_there_before_it_is_needed(
     assert [path.name for path in running.directory.iterdir()] == [segment_name(1)]
 
 
-def test_a_next_segment_that_can_not_be_made_is_made_when_it_is_needed(
-    start: Callable[..., Running], make: Make
-) -> None:
+def test_a_next_segment_that_can_not_be_made_is_made_when_it_is_needed(start, make):
     """Nobody has asked for it yet, so nobody is told that it failed."""
     running = start(roll_events=4, roll_interval=3600.0)
     first = [("write", 0), ("sync", 0)] * 2
@@ -60,9 +50,7 @@ def test_a_next_segment_that_can_not_be_made_is_made_when_it_is_needed(
     assert on_disk(running) == [b"a", b"b"]
 
 
-def test_metadata_alone_is_not_sealed_until_it_is_much(
-    start: Callable[..., Running], make: Make
-) -> None:
+def test_metadata_alone_is_not_sealed_until_it_is_much(start, make):
     """It makes no file, so time does not press; size does, and the end."""
     running = start(roll_interval=0.0, segment_bytes=500)
     for n in range(3):
@@ -81,9 +69,7 @@ def test_metadata_alone_is_not_sealed_until_it_is_much(
     assert len(on_disk(running)) == 5
 
 
-def test_metadata_that_has_the_last_room_is_sealed(
-    start: Callable[..., Running], make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_metadata_that_has_the_last_room_is_sealed(start, make, monkeypatch):
     """Or no checkpoint could ever let go of it: what is open does not go."""
     running = start(roll_interval=0.0)
     running.submit(make(b"m", 0))
@@ -99,9 +85,7 @@ def test_metadata_that_has_the_last_room_is_sealed(
     assert sorted(on_disk(running)) == [b"m", b"n"]
 
 
-def test_the_time_of_a_segment_begins_with_its_first_event(
-    directory: Path, make: Make
-) -> None:
+def test_the_time_of_a_segment_begins_with_its_first_event(directory, make):
     """Metadata that lay there for an hour does not make a file of one event."""
     now = [0.0]
     log = Log(directory, RealDisk(), 1, A, clock=lambda: now[0])
@@ -114,9 +98,7 @@ def test_the_time_of_a_segment_begins_with_its_first_event(
     assert log.age == 1.0
 
 
-def test_ack_spool_does_not_keep_metadata_waiting(
-    start: Callable[..., Running], make: Make
-) -> None:
+def test_ack_spool_does_not_keep_metadata_waiting(start, make):
     """There is no file for it to wait for, but nothing overtakes."""
     running = start(acknowledge_when_published=True)
     running.submit(make(b"m1", 0), make(b"a", 2), make(b"m2", 0), make(b"b"))
@@ -129,9 +111,7 @@ def test_ack_spool_does_not_keep_metadata_waiting(
     running.until_stored(5)
 
 
-def test_ack_spool_waits_for_the_file(
-    start: Callable[..., Running], make: Make
-) -> None:
+def test_ack_spool_waits_for_the_file(start, make):
     """With `ack: spool` a durable batch is acknowledged only once it is published."""
     running = start(acknowledge_when_published=True)
     running.submit(make(b"a", 2), make(b"b", 2))
@@ -146,9 +126,7 @@ def test_ack_spool_waits_for_the_file(
     assert not running.journal.copies
 
 
-def test_what_is_published_after_the_stop_was_stored(
-    start: Callable[..., Running], make: Make
-) -> None:
+def test_what_is_published_after_the_stop_was_stored(start, make):
     """With `ack: spool` a batch that the spool publishes last is not called lost."""
     running = start(acknowledge_when_published=True)
     running.submit(make(b"a", 2))
@@ -159,9 +137,7 @@ def test_what_is_published_after_the_stop_was_stored(
     assert not running.failed
 
 
-def test_a_group_that_finds_no_room_says_how_much_it_wants(
-    directory: Path, make: Make
-) -> None:
+def test_a_group_that_finds_no_room_says_how_much_it_wants(directory, make):
     """Twice its size, as it becomes a file too, beside what is reserved already."""
     free = [150]
 
@@ -179,9 +155,7 @@ def test_a_group_that_finds_no_room_says_how_much_it_wants(
     assert room.wanted_bytes == 0
 
 
-def test_the_room_for_a_file_is_that_of_the_open_segment(
-    directory: Path, make: Make
-) -> None:
+def test_the_room_for_a_file_is_that_of_the_open_segment(directory, make):
     """With the group that comes: its bytes, its payloads' bytes, its events."""
     asked: list[tuple[int, int, int]] = []
 
@@ -197,9 +171,7 @@ def test_the_room_for_a_file_is_that_of_the_open_segment(
     assert asked == [(30, 500, 7), (stored + 60, 1500, 21)]
 
 
-def test_a_file_is_acknowledged_a_bit_in_each_turn(
-    start: Callable[..., Running], make: Make
-) -> None:
+def test_a_file_is_acknowledged_a_bit_in_each_turn(start, make):
     """With `ack: spool` one file may end the wait of tens of thousands of batches, and
     nobody else waits for all of that.
     """
@@ -220,8 +192,8 @@ def test_a_file_is_acknowledged_a_bit_in_each_turn(
 
 @pytest.mark.parametrize("published", [True, False])
 def test_who_asks_for_a_segment_is_called_when_all_in_it_is_told(
-    start: Callable[..., Running], make: Make, published: bool
-) -> None:
+    start, make, published
+):
     """Its file may be there before: what is behind it is not waited for, and metadata is."""
     world = start(wait=True, acknowledge_when_published=published)
     for _ in range(1500):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import google_crc32c
@@ -16,8 +16,6 @@ from hypothesis import strategies as st
 from gateway.event import Batch, Origin
 from gateway.store.journal import segment
 from incarnations import A, segment_name
-
-Make = Callable[..., Batch]
 
 
 def build(*groups: list[Batch], seal: bool = False) -> tuple[bytes, list[int]]:
@@ -40,7 +38,7 @@ def bodies(data: bytes, **options: int) -> list[bytes]:
     return [stored.batch.body for stored in segment.Scan(data, **options)]
 
 
-def test_everything_that_went_in_comes_out(make: Make, origin: Origin) -> None:
+def test_everything_that_went_in_comes_out(make, origin):
     """A batch read back equals the one written, its origin and lsn included."""
     other = Origin("pomelo", "games", "s-2", "[::1]:7")
     data, _ = build([make(b"one", 3), make(b"", 1, other)], [make(b"two")], seal=True)
@@ -57,7 +55,7 @@ def test_everything_that_went_in_comes_out(make: Make, origin: Origin) -> None:
     assert (scan.next_lsn, scan.sealed, scan.damage) == (10, True, [])
 
 
-def test_what_was_read_is_let_go_of(make: Make) -> None:
+def test_what_was_read_is_let_go_of(make):
     """A file's end is written and synced while the next segment is in memory."""
     data, _ = build([make(b"one" * 1000)], seal=True)
     scan = segment.Scan(data)
@@ -67,7 +65,7 @@ def test_what_was_read_is_let_go_of(make: Make) -> None:
     assert (scan.next_lsn, scan.sealed) == (6, True)
 
 
-def test_cut_anywhere_keeps_exactly_the_whole_batches(make: Make) -> None:
+def test_cut_anywhere_keeps_exactly_the_whole_batches(make):
     """A tail torn at any byte loses the batch it tears, and nothing before it."""
     data, ends = build([make(b"a" * 9)], [make(b"b" * 9)], [make(b"c" * 9)])
     for size in range(segment.HEADER_BYTES, len(data) + 1):
@@ -79,7 +77,7 @@ def test_cut_anywhere_keeps_exactly_the_whole_batches(make: Make) -> None:
         assert not scan.damage
 
 
-def test_zeros_behind_the_end_are_the_end(make: Make) -> None:
+def test_zeros_behind_the_end_are_the_end(make):
     """A tail of zeros, as some file systems leave, is not damage."""
     data, ends = build([make()])
     scan = segment.Scan(data + bytes(4096)).survey()
@@ -94,7 +92,7 @@ def each_flip(data: bytes, end: int) -> Iterator[bytes]:
         yield bytes(flipped)
 
 
-def test_no_flipped_bit_gives_a_wrong_body(make: Make) -> None:
+def test_no_flipped_bit_gives_a_wrong_body(make):
     """Whatever bit flips, what comes out was put in, and a loss in the middle shows."""
     data, ends = build(
         [make(b"a" * 20)], [make(b"b" * 20)], [make(b"c" * 20)], seal=True
@@ -110,7 +108,7 @@ def test_no_flipped_bit_gives_a_wrong_body(make: Make) -> None:
         assert scan.next_lsn == 8
 
 
-def test_no_batch_without_events_is_lost_unseen(make: Make) -> None:
+def test_no_batch_without_events_is_lost_unseen(make):
     """Metadata takes no lsn, and its damage shows like that of events."""
     data, ends = build(
         [make(b"a" * 20, 0)], [make(b"b" * 20, 0)], [make(b"c" * 20, 0)], seal=True
@@ -128,7 +126,7 @@ def test_no_batch_without_events_is_lost_unseen(make: Make) -> None:
         assert scan.next_lsn == 5
 
 
-def test_metadata_torn_at_the_end_is_not_damage(make: Make) -> None:
+def test_metadata_torn_at_the_end_is_not_damage(make):
     """A group that was never synced leaves no trace, whole or with a hole in it."""
     data, ends = build([make(b"a", 0)], [make(b"b" * 9, 0), make(b"c" * 9, 0)])
     for size in range(ends[0], len(data)):
@@ -141,7 +139,7 @@ def test_metadata_torn_at_the_end_is_not_damage(make: Make) -> None:
     assert not scan.damage
 
 
-def test_unsynced_batches_behind_a_hole_do_not_count(make: Make) -> None:
+def test_unsynced_batches_behind_a_hole_do_not_count(make):
     """Where a group's first batch never reached the disk, its second is not damage."""
     data, _ = build([make(b"kept")], [make(b"lost" * 9), make(b"late")])
     hole = data.index(b"lostlost")
@@ -151,7 +149,7 @@ def test_unsynced_batches_behind_a_hole_do_not_count(make: Make) -> None:
     assert scan.next_lsn == 6
 
 
-def test_a_lost_origin_still_gives_the_bodies(make: Make) -> None:
+def test_a_lost_origin_still_gives_the_bodies(make):
     """An origin record that is damaged costs the names, never the payload."""
     data, _ = build([make(b"one")], [make(b"two")], seal=True)
     at = data.index(b"s-1")
@@ -161,13 +159,13 @@ def test_a_lost_origin_still_gives_the_bodies(make: Make) -> None:
     assert scan.damage
 
 
-def test_events_written_again_elsewhere_do_not_count(make: Make) -> None:
+def test_events_written_again_elsewhere_do_not_count(make):
     """What a later segment took over after a failed sync is read there only."""
     data, _ = build([make(b"a")], [make(b"b")], [make(b"c")])
     assert bodies(data, before=6) == [b"a"]
 
 
-def test_metadata_where_a_later_segment_begins_counts(make: Make) -> None:
+def test_metadata_where_a_later_segment_begins_counts(make):
     """It may have been acknowledged there, before the sync that failed."""
     data, _ = build([make(b"a"), make(b"m", 0)], [make(b"n", 0), make(b"b")])
     assert bodies(data, before=6) == [b"a", b"m", b"n"]
@@ -175,7 +173,7 @@ def test_metadata_where_a_later_segment_begins_counts(make: Make) -> None:
     assert bodies(data, before=6) == [b"a"]
 
 
-def test_a_hole_between_batches_that_no_lsn_tells_is_damage(make: Make) -> None:
+def test_a_hole_between_batches_that_no_lsn_tells_is_damage(make):
     """Metadata has no lsn: what says that it was there is how much had been synced."""
     data, ends = build([make(b"a")], [make(b"m", 0)], [make(b"b")], seal=True)
     scan = segment.Scan(data[: ends[0]] + data[ends[1] :])
@@ -184,7 +182,7 @@ def test_a_hole_between_batches_that_no_lsn_tells_is_damage(make: Make) -> None:
     assert (damage.offset, damage.events) == (ends[0], 0)
 
 
-def test_a_body_that_looks_like_a_record_is_not_one(make: Make) -> None:
+def test_a_body_that_looks_like_a_record_is_not_one(make):
     """A peer can not forge events by sending the journal's own format."""
     forged, _ = build([make(b"forged", 7)])
     data, _ = build([make(forged)], [make(b"b")], seal=True)
@@ -200,9 +198,7 @@ def test_a_body_that_looks_like_a_record_is_not_one(make: Make) -> None:
     assert bodies(data) == [forged, b"b"]
 
 
-def test_records_of_another_segment_are_not_looked_at(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_of_another_segment_are_not_looked_at(make, monkeypatch):
     """There may be millions of them behind the end of one that is written over it."""
     looked: list[int] = []
     look = segment.Scan._record
@@ -221,7 +217,7 @@ def test_records_of_another_segment_are_not_looked_at(
 
 
 @given(st.binary(max_size=300))
-def test_no_garbage_raises_anything_else(data: bytes) -> None:
+def test_no_garbage_raises_anything_else(data):
     """Any bytes behind a good header are read as nothing, or as a torn tail."""
     header = segment.Header(1, 1, 7).encode()
     assert list(segment.Scan(header + data)) == []
@@ -230,7 +226,7 @@ def test_no_garbage_raises_anything_else(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_another_format_is_named(version: int) -> None:
+def test_another_format_is_named(version):
     """A segment of another version says so, instead of looking damaged."""
     head = bytearray(segment.Header(1, 1, 7).encode())
     head[8] = version
@@ -239,9 +235,7 @@ def test_another_format_is_named(version: int) -> None:
         segment.Header.decode(bytes(head))
 
 
-def test_a_body_of_records_costs_no_more_than_its_bytes(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_body_of_records_costs_no_more_than_its_bytes(make, monkeypatch):
     """Behind damage every byte is summed a few times at most, whatever a peer sent."""
     record = struct.pack("<IBBHIIqQII", 0x9C5AE7D1, 2, 0, 0, 1 << 16, 1, 99, 0, 0, 0)
     data, _ = build([make(b"kept")], [make(record * 4000)])
@@ -272,7 +266,7 @@ def test_a_body_of_records_costs_no_more_than_its_bytes(
         (f"00000000000000000012-{A}.journal.damaged", None),
     ],
 )
-def test_names(text: str, parsed: tuple[int, int, str] | None) -> None:
+def test_names(text, parsed):
     """A segment's name gives its first lsn and who gave it; nothing else looks like one."""
     assert segment.parse_name(text) == parsed
     if parsed:

@@ -42,14 +42,14 @@ def fill(shares: Shares, batch: Batch) -> int:
     return count
 
 
-def test_an_address_that_is_alone_has_a_few_groups(make: Make) -> None:
+def test_an_address_that_is_alone_has_a_few_groups(make):
     """As much as keeps the disk at work, by their number or by their bytes."""
     assert fill(Shares(), make(b"tiny", of=origin(1))) == _GROUPS * _BATCHES
     one_mib = fill(Shares(), make(bytes(1 << 20), of=origin(1)))
     assert _GROUPS * 4 - 1 <= one_mib <= _GROUPS * 4
 
 
-def test_several_share_it(make: Make) -> None:
+def test_several_share_it(make):
     """The more addresses have something in the queue, the less each may have."""
     for others in (1, 3, 15):
         shares = Shares()
@@ -59,7 +59,7 @@ def test_several_share_it(make: Make) -> None:
         assert fill(shares, make(b"x", of=origin(1))) == whole // (1 + others)
 
 
-def test_however_many_there_are_each_may_have_some(make: Make) -> None:
+def test_however_many_there_are_each_may_have_some(make):
     """A fleet of small senders is never held back for its size."""
     shares = Shares()
     for number in range(10_000):
@@ -68,7 +68,7 @@ def test_however_many_there_are_each_may_have_some(make: Make) -> None:
     assert fill(shares, make(b"x", of=origin(1))) == 4
 
 
-def test_ports_and_ipv6_networks_are_one_address(make: Make) -> None:
+def test_ports_and_ipv6_networks_are_one_address(make):
     """Nobody gets more by connecting from another port, or another address of its /64."""
     shares = Shares()
     peers = ["192.0.2.1:1", "192.0.2.1:2", "[::ffff:192.0.2.1]:3"]
@@ -96,9 +96,7 @@ def test_ports_and_ipv6_networks_are_one_address(make: Make) -> None:
     ),
     st.data(),
 )
-def test_what_is_counted_is_what_waits(
-    submitted: list[tuple[int, int]], data: st.DataObject
-) -> None:
+def test_what_is_counted_is_what_waits(submitted, data):
     """Whatever comes and goes in whatever order: in the end nothing is left."""
     shares = Shares()
     model: Counter[str] = Counter()
@@ -134,7 +132,7 @@ class Waiters:
         return waiter
 
 
-def test_as_many_go_on_as_there_is_room_for(make: Make) -> None:
+def test_as_many_go_on_as_there_is_room_for(make):
     """One for each batch, in the order in which they asked; whoever is gone is not told."""
     shares, batch = Shares(), make(b"x", of=origin(1))
     fill(shares, batch)
@@ -148,7 +146,7 @@ def test_as_many_go_on_as_there_is_room_for(make: Make) -> None:
     assert waiters.told == [0, 2]
 
 
-def test_whoever_waits_elsewhere_is_not_looked_at(make: Make) -> None:
+def test_whoever_waits_elsewhere_is_not_looked_at(make):
     """Thousands of addresses that have their share cost nothing when another has less."""
     shares = Shares()
     batches = [make(b"x", of=origin(number)) for number in range(200)]
@@ -171,7 +169,7 @@ def test_whoever_waits_elsewhere_is_not_looked_at(make: Make) -> None:
     assert [bool(one.told) for one in waiters].count(True) == 1
 
 
-def test_nobody_is_left_behind_when_the_queue_is_empty(make: Make) -> None:
+def test_nobody_is_left_behind_when_the_queue_is_empty(make):
     """No batch will leave it to tell the others; but not all in one turn."""
     shares, batch = Shares(), make(b"x", of=origin(1))
     count = fill(shares, batch)
@@ -186,7 +184,7 @@ def test_nobody_is_left_behind_when_the_queue_is_empty(make: Make) -> None:
     assert not shares._asked
 
 
-def test_who_is_told_may_take_what_others_wait_for(make: Make) -> None:
+def test_who_is_told_may_take_what_others_wait_for(make):
     """A connection that ends when it is told withdraws its batches: the next turn."""
     shares = Shares()
     one, other = (make(b"x", of=origin(number)) for number in (1, 2))
@@ -279,9 +277,7 @@ class Flood:
 
 
 @pytest.mark.parametrize("connections", [1, 3, 20, 200])
-def test_an_honest_batch_waits_for_a_few_groups(
-    running: Running, make: Make, connections: int
-) -> None:
+def test_an_honest_batch_waits_for_a_few_groups(running, make, connections):
     """However many connections of one address have tiny batches without end: they have as
     much in the queue as two of them could have, and two batches each.
     """
@@ -308,7 +304,7 @@ def test_an_honest_batch_waits_for_a_few_groups(
     assert groups <= _GROUPS + 2 * connections // _BATCHES + 1
 
 
-def test_all_of_a_crowd_is_stored_in_order(running: Running, make: Make) -> None:
+def test_all_of_a_crowd_is_stored_in_order(running, make):
     """Who was held back goes on; what each connection sent keeps its order, and so does
     the whole: batches become durable as they were submitted.
     """
@@ -346,7 +342,7 @@ def crowd(running: Running, make: Make) -> list[Flood]:
     return crowd
 
 
-def test_a_crowd_that_goes_makes_room(running: Running, crowd: list[Flood]) -> None:
+def test_a_crowd_that_goes_makes_room(running, crowd):
     """What is withdrawn is in nobody's way, though the disk does nothing."""
     first, _, third = crowd
     assert third.valve.paused
@@ -355,9 +351,7 @@ def test_a_crowd_that_goes_makes_room(running: Running, crowd: list[Flood]) -> N
     assert not third.valve.paused
 
 
-def test_the_wait_for_a_file_is_not_that_for_the_disk(
-    directory: Path, turns: Any, make: Make
-) -> None:
+def test_the_wait_for_a_file_is_not_that_for_the_disk(directory, turns, make):
     """With `ack: spool` who was held back goes on when the queue is shorter, though
     nobody is acknowledged before the file is there.
     """
@@ -373,9 +367,7 @@ def test_the_wait_for_a_file_is_not_that_for_the_disk(
     running.stop()
 
 
-def test_room_that_is_made_by_who_is_woken(
-    directory: Path, turns: Any, make: Make
-) -> None:
+def test_room_that_is_made_by_who_is_woken(directory, turns, make):
     """A connection that goes on gives back what was read ahead of it, and with it room:
     whoever waits for some is told at once.
     """
@@ -404,9 +396,7 @@ def test_room_that_is_made_by_who_is_woken(
     assert told == ["share", "room"]
 
 
-def test_what_holds_the_journal_says_who_is_read(
-    running: Running, crowd: list[Flood]
-) -> None:
+def test_what_holds_the_journal_says_who_is_read(running, crowd):
     """While a disk is full no batch leaves the queue: whoever is read even then, as one
     that mostly asks, is not held back for its address.
     """

@@ -15,7 +15,6 @@ from gateway.store.journal.spares import Spares
 from gateway.store.system.disk import RealDisk
 from gateway_testkit.disk import Fault, RecordingDisk
 from incarnations import A, examine
-from making import Make
 
 
 @pytest.fixture
@@ -64,9 +63,7 @@ def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
-def test_the_file_of_a_published_segment_is_the_next_ones(
-    directory: Path, log: Log, spares: Spares, make: Make[Batch]
-) -> None:
+def test_the_file_of_a_published_segment_is_the_next_ones(directory, log, spares, make):
     """Under a new name, cut to what it has in the end."""
     first = rolled(log, make(b"long" * 1000))
     inode = first.path.stat().st_ino
@@ -81,8 +78,8 @@ def test_the_file_of_a_published_segment_is_the_next_ones(
 
 
 def test_what_is_behind_the_open_segment_is_none_of_it(
-    directory: Path, log: Log, spares: Spares, disk: RealDisk, make: Make[Batch]
-) -> None:
+    directory, log, spares, disk, make
+):
     """A crash leaves it there; a start cuts it off."""
     old = rolled(log, *[make(b"old" * 100) for _ in range(9)])
     old_bytes = old.path.stat().st_size
@@ -99,7 +96,7 @@ def test_what_is_behind_the_open_segment_is_none_of_it(
     assert found.next_lsn == log.next_lsn
 
 
-def test_longer_segments_grow(log: Log, spares: Spares, make: Make[Batch]) -> None:
+def test_longer_segments_grow(log, spares, make):
     spares.keep(rolled(log, make(b"short")).path)
     log.commit([make(b"a")])
     log.commit([make(b"b" * 5000)])
@@ -108,9 +105,7 @@ def test_longer_segments_grow(log: Log, spares: Spares, make: Make[Batch]) -> No
     assert bodies(sealed.path.read_bytes()) == [b"a", b"b" * 5000]
 
 
-def test_a_write_that_fails_cuts_off_the_old_ones_too(
-    recorded: Recorded, make: Make[Batch]
-) -> None:
+def test_a_write_that_fails_cuts_off_the_old_ones_too(recorded, make):
     """A scan of the segment ends with what is durable; the next one has what comes then."""
     disk, spares, log = recorded
     spares.keep(rolled(log, make(b"old" * 1000)).path)
@@ -125,9 +120,7 @@ def test_a_write_that_fails_cuts_off_the_old_ones_too(
     assert bodies(disk.read(sealed.path)) == [b"b"]
 
 
-def test_one_whose_sync_failed_is_not_sound(
-    directory: Path, recorded: Recorded, make: Make[Batch]
-) -> None:
+def test_one_whose_sync_failed_is_not_sound(directory, recorded, make):
     """Nor is one of an earlier run, of which nobody knows."""
     disk, _, log = recorded
     log.commit([make()])
@@ -140,13 +133,7 @@ def test_one_whose_sync_failed_is_not_sound(
     assert not any(one.sound for one in examine(directory, disk).segments)
 
 
-def test_not_too_many_are_kept(
-    directory: Path,
-    log: Log,
-    spares: Spares,
-    make: Make[Batch],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_not_too_many_are_kept(directory, log, spares, make, monkeypatch):
     """By their size; others are removed, and all of them when there is need."""
     monkeypatch.setattr("gateway.store.journal.spares._MOST_BYTES", 1000)
     sealed = [rolled(log, make(b"x" * 10)) for _ in range(9)]
@@ -165,13 +152,8 @@ def test_not_too_many_are_kept(
 
 
 def test_one_that_can_not_be_opened_is_removed(
-    directory: Path,
-    log: Log,
-    spares: Spares,
-    disk: RealDisk,
-    make: Make[Batch],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    directory, log, spares, disk, make, monkeypatch
+):
     """As where there are too many descriptors."""
 
     def fail(_: Path) -> None:
@@ -184,13 +166,8 @@ def test_one_that_can_not_be_opened_is_removed(
 
 
 def test_they_give_way_when_the_disk_is_full(
-    directory: Path,
-    log: Log,
-    spares: Spares,
-    disk: RealDisk,
-    make: Make[Batch],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    directory, log, spares, disk, make, monkeypatch
+):
     """What they take is room for what has to be stored."""
     spares.keep(rolled(log, make()).path)
     monkeypatch.setattr(disk, "free", lambda _: 0 if names(directory) else 1 << 40)
@@ -200,9 +177,7 @@ def test_they_give_way_when_the_disk_is_full(
     assert bodies(sealed.path.read_bytes()) == [b"stored"]
 
 
-def test_they_give_way_to_a_quota(
-    directory: Path, recorded: Recorded, make: Make[Batch]
-) -> None:
+def test_they_give_way_to_a_quota(directory, recorded, make):
     """Of which only a write that fails tells."""
     disk, spares, log = recorded
     published = [rolled(log, make()) for _ in range(2)]
@@ -216,9 +191,7 @@ def test_they_give_way_to_a_quota(
     assert len(disk.names(directory)) == 1
 
 
-def test_one_that_is_gone_is_not_missed(
-    log: Log, spares: Spares, directory: Path, make: Make[Batch]
-) -> None:
+def test_one_that_is_gone_is_not_missed(log, spares, directory, make):
     """Somebody has tidied up."""
     spares.keep(rolled(log, make()).path)
     for path in directory.iterdir():
@@ -226,9 +199,7 @@ def test_one_that_is_gone_is_not_missed(
     assert bodies(rolled(log, make(b"stored")).path.read_bytes()) == [b"stored"]
 
 
-def test_a_start_removes_them(
-    directory: Path, log: Log, spares: Spares, disk: RealDisk, make: Make[Batch]
-) -> None:
+def test_a_start_removes_them(directory, log, spares, disk, make):
     """And nothing else that looks similar."""
     spares.keep(rolled(log, make()).path)
     (directory / "mine.spare").touch()
@@ -238,12 +209,8 @@ def test_a_start_removes_them(
 
 
 def test_who_reads_a_segment_that_is_written_over_is_told_it_is_gone(
-    directory: Path,
-    log: Log,
-    spares: Spares,
-    make: Make[Batch],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    directory, log, spares, make, monkeypatch
+):
     """Its events are in a file by then: half of it would look like damage."""
     sealed = rolled(log, make(b"old" * 100), make(b"old" * 100))
     (seen,) = segment_files(directory)
@@ -276,12 +243,8 @@ def torn(path: Path, at: int, later: Callable[[], object]) -> bytes:
 
 
 def test_who_reads_the_open_segment_beside_its_writer_sees_no_damage(
-    directory: Path,
-    log: Log,
-    spares: Spares,
-    make: Make[Batch],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    directory, log, spares, make, monkeypatch
+):
     """Old bytes were read where the next group is by now, and behind them newer ones."""
     spares.keep(rolled(log, *[make(b"old" * 100) for _ in range(50)]).path)
     log.commit([make(b"a" * 100)])
@@ -304,9 +267,7 @@ def test_who_reads_the_open_segment_beside_its_writer_sees_no_damage(
     assert len(list(file.scan())) == len(list(file.scan(growing=True))) > 10
 
 
-def test_what_is_damaged_for_good_is_told(
-    directory: Path, log: Log, make: Make[Batch]
-) -> None:
+def test_what_is_damaged_for_good_is_told(directory, log, make):
     """Also of the newest segment, if nobody writes it."""
     log.commit([make(b"a" * 100)])
     begin = log.bytes
@@ -323,13 +284,8 @@ def test_what_is_damaged_for_good_is_told(
 
 @pytest.mark.parametrize("also", [None, 12, 17])
 def test_old_bytes_under_a_new_name_are_no_segment(
-    directory: Path,
-    log: Log,
-    spares: Spares,
-    disk: RealDisk,
-    make: Make[Batch],
-    also: int | None,
-) -> None:
+    directory, log, spares, disk, make, also
+):
     """The disk has lost what it called synced, and maybe *also* a bit of the old header:
     what is told is that something is lost, and nothing old comes back."""
     old = rolled(log, *[make(b"old" * 100) for _ in range(9)])
@@ -352,8 +308,8 @@ def test_old_bytes_under_a_new_name_are_no_segment(
 
 
 def test_a_damaged_header_before_old_bytes_is_no_loss(
-    directory: Path, log: Log, spares: Spares, disk: RealDisk, make: Make[Batch]
-) -> None:
+    directory, log, spares, disk, make
+):
     """Nothing was written in it yet: it goes, as one does that has no more than that."""
     old = rolled(log, *[make(b"old" * 100) for _ in range(50)])
     spares.keep(old.path)

@@ -80,7 +80,7 @@ def said() -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("why", BROKEN)
-def test_a_broken_decoder_blocks_nothing(place: Any, said: list[str], why: str) -> None:
+def test_a_broken_decoder_blocks_nothing(place, said, why):
     """Its batches keep their bytes and their lsns, flawed; the batches around them are as
     they should be.  One line in the log tells how many, whose, and why."""
     place.decoders["broken"] = BROKEN[why]
@@ -104,9 +104,7 @@ def test_a_broken_decoder_blocks_nothing(place: Any, said: list[str], why: str) 
     assert "At lsn 3: " in line
 
 
-def test_a_protocol_without_decoder_blocks_nothing_either(
-    place: Any, said: list[str]
-) -> None:
+def test_a_protocol_without_decoder_blocks_nothing_either(place, said):
     """The start has looked for that; should it come to it, the bytes are kept."""
     place.publisher().publish(place.sealed(b"one,two", protocol="gone"))
     [name] = place.public()
@@ -116,7 +114,7 @@ def test_a_protocol_without_decoder_blocks_nothing_either(
     assert "no decoder for protocol 'gone' is installed" in said[0]
 
 
-def test_each_file_is_told_of_once(place: Any, said: list[str]) -> None:
+def test_each_file_is_told_of_once(place, said):
     """A protocol, a publication: a line; one that is tried again says it once."""
     place.decoders |= {"one": fail, "two": rows([])}
     publisher = place.publisher()
@@ -126,7 +124,7 @@ def test_each_file_is_told_of_once(place: Any, said: list[str]) -> None:
     assert [line.split("'")[1] for line in said] == ["one", "two"] * 2
 
 
-def test_too_little_memory_is_no_flaw(place: Any) -> None:
+def test_too_little_memory_is_no_flaw(place):
     """What may succeed a moment later is tried again, not given up."""
 
     def scarce(body: bytes) -> Rows:
@@ -140,7 +138,7 @@ def test_too_little_memory_is_no_flaw(place: Any) -> None:
     assert place.publisher().publish(sealed).flaws == {}
 
 
-def test_good_rows_are_what_the_decoder_gave() -> None:
+def test_good_rows_are_what_the_decoder_gave():
     """Nothing is copied, whether each batch is looked at alone or not."""
     good = Rows([b"x", memoryview(b"y")], [1, 2], "c", channels={1: "d"})  # type: ignore[list-item]
     stored = Stored(Batch(Origin("p", "l", "s", "p"), 0, 2, b"", 2), 1)
@@ -193,7 +191,7 @@ def _decoded(
     ]
 
 
-def test_small_batches_are_decoded_together() -> None:
+def test_small_batches_are_decoded_together():
     """Those of few events; each has the row of its lsn, whatever stands between them."""
     digits = [b"%d" % at for at in range(100)]
     some = [b"%d,7" % at for at in range(100)]
@@ -206,7 +204,7 @@ def test_small_batches_are_decoded_together() -> None:
     assert decode.calls == [201, 100, 100]
 
 
-def test_few_batches_are_not_decoded_together() -> None:
+def test_few_batches_are_not_decoded_together():
     """Nor are those that are seldom alike, but for a look now and then."""
     decode, found = _decoded(*[b"1"] * 15, b"a,b", *[b"1", b"x"] * 200, *[b"2"] * 90)
     assert len(found) == 507
@@ -215,21 +213,21 @@ def test_few_batches_are_not_decoded_together() -> None:
 
 
 @pytest.mark.parametrize("odd", [b"?", b"!"])
-def test_what_can_not_be_decoded_together_is_alone(odd: bytes) -> None:
+def test_what_can_not_be_decoded_together_is_alone(odd):
     """Only the batch that is broken is flawed, whoever raised."""
     digits = [b"%d" % at for at in range(30)]
     _, found = _decoded(*digits, odd, *digits)
     assert found == [*enumerate([*digits, odd, *digits], 1)]
 
 
-def test_rows_that_end_inside_a_batch_are_not_taken() -> None:
+def test_rows_that_end_inside_a_batch_are_not_taken():
     """Whose the next ones are would be a guess."""
     decode, found = _decoded(*[b"1,2"] * 20, most=31)
     assert found == [*enumerate([b"1", b"2"] * 20, 1)]
     assert len(decode.alone) == 20
 
 
-def test_a_long_range_that_is_lost_is_never_in_memory_whole() -> None:
+def test_a_long_range_that_is_lost_is_never_in_memory_whole():
     """Before a batch and behind it; each lsn comes once, in order."""
     there = Stored(Batch(Origin("plain", "l", "s", "p"), 1, 1, b"a", 1), 1_000_000)
     found = list(fill_gaps([there], 1, 2_000_000))
@@ -242,7 +240,7 @@ def test_a_long_range_that_is_lost_is_never_in_memory_whole() -> None:
     assert there in found
 
 
-def test_a_copy_is_taken_once() -> None:
+def test_a_copy_is_taken_once():
     """A batch without events, of a connection that can not be read any more, stands before
     the one that has its lsn.
     """

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -94,7 +93,7 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def test_a_file_stays_for_its_time(world: World) -> None:
+def test_a_file_stays_for_its_time(world):
     """Then it goes, and whoever reads the archive is told."""
     world.add(1)
     assert world.pass_time(HOUR) == [1]
@@ -121,7 +120,7 @@ def read(tmp_path: Path) -> Read:
     return Read(tmp_path / "consumers")
 
 
-def test_a_file_stays_until_its_consumers_have_it(tmp_path: Path, read: Read) -> None:
+def test_a_file_stays_until_its_consumers_have_it(tmp_path, read):
     """Beyond its time, and without a word of theirs; whatever is newer goes before it."""
     world = World(tmp_path / "archive", consumers=read.consumers)
     for lsn in (1, 2, 3):
@@ -135,7 +134,7 @@ def test_a_file_stays_until_its_consumers_have_it(tmp_path: Path, read: Read) ->
     assert read.consumers.behind["mine"].missed_files == 0
 
 
-def test_what_was_read_stays_for_its_time_too(tmp_path: Path, read: Read) -> None:
+def test_what_was_read_stays_for_its_time_too(tmp_path, read):
     """Other readers of the archive have what they always had."""
     world = World(tmp_path / "archive", consumers=read.consumers)
     world.add(1)
@@ -144,9 +143,7 @@ def test_what_was_read_stays_for_its_time_too(tmp_path: Path, read: Read) -> Non
     assert world.pass_time(120) == []
 
 
-def test_what_was_read_goes_first_where_there_is_too_much(
-    tmp_path: Path, read: Read, logged: list[dict[str, Any]]
-) -> None:
+def test_what_was_read_goes_first_where_there_is_too_much(tmp_path, read, logged):
     """Then the oldest that a consumer still needs, which is counted, and the first of them
     logged: a consumer that never comes does not fill the disk.
     """
@@ -161,7 +158,7 @@ def test_what_was_read_goes_first_where_there_is_too_much(
     assert [one["file"] for one in logged] == [file_name("gw", A, 1, 1)]
 
 
-def test_what_was_read_makes_room_first(tmp_path: Path, read: Read) -> None:
+def test_what_was_read_makes_room_first(tmp_path, read):
     """Likewise where the disk is short."""
     world = World(tmp_path / "archive", consumers=read.consumers)
     for lsn in (1, 2, 3):
@@ -176,7 +173,7 @@ def test_what_was_read_makes_room_first(tmp_path: Path, read: Read) -> None:
     assert read.consumers.behind["mine"].missed_files == 1
 
 
-def test_an_hour_forward_expires_nothing(world: World) -> None:
+def test_an_hour_forward_expires_nothing(world):
     """What is old by the clock only stays; what comes after goes in its own time."""
     world.add(1)
     assert world.pass_time(600) == [1]
@@ -187,7 +184,7 @@ def test_an_hour_forward_expires_nothing(world: World) -> None:
     assert world.pass_time(HOUR) == []
 
 
-def test_an_hour_back_stops_nothing(world: World) -> None:
+def test_an_hour_back_stops_nothing(world):
     """The archive is looked at all the same; nothing goes before its time."""
     world.add(1)
     world.pass_time(600)
@@ -199,9 +196,7 @@ def test_an_hour_back_stops_nothing(world: World) -> None:
 
 
 @pytest.mark.parametrize("set_right", [True, False])
-def test_a_start_with_a_clock_that_is_a_year_ahead(
-    world: World, tmp_path: Path, set_right: bool
-) -> None:
+def test_a_start_with_a_clock_that_is_a_year_ahead(world, tmp_path, set_right):
     """Expires nothing before its time, whether a time server sets it right or it stays so."""
     state = tmp_path / "state"
     state.mkdir()
@@ -239,7 +234,7 @@ def test_a_start_with_a_clock_that_is_a_year_ahead(
     assert world.pass_time(HOUR if set_right else 25 * HOUR) == []
 
 
-def test_too_many_bytes_expire_the_oldest(tmp_path: Path) -> None:
+def test_too_many_bytes_expire_the_oldest(tmp_path):
     """At once when it is known that there are too many, and no more than needed."""
     world = World(tmp_path, most_bytes=25)
     for lsn in (3, 1, 2):  # archived in this order
@@ -252,9 +247,7 @@ def test_too_many_bytes_expire_the_oldest(tmp_path: Path) -> None:
     assert world.left() == [2, 4]
 
 
-def test_what_came_since_a_look_that_failed_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_came_since_a_look_that_failed_counts(tmp_path, monkeypatch):
     """The next look does the rest of the last one, and then its own."""
     world = World(tmp_path, most_bytes=250)
     for lsn in range(1, 5):
@@ -277,7 +270,7 @@ def test_what_came_since_a_look_that_failed_counts(
     assert world.left() == [7, 8]
 
 
-def test_room_is_made_by_the_oldest(world: World) -> None:
+def test_room_is_made_by_the_oldest(world):
     """File by file, until there is enough; then all others stay."""
     for lsn in (1, 2, 3):
         world.add(lsn)
@@ -289,7 +282,7 @@ def test_room_is_made_by_the_oldest(world: World) -> None:
     assert world.left() == []
 
 
-def test_the_time_counts_from_archiving(tmp_path: Path) -> None:
+def test_the_time_counts_from_archiving(tmp_path):
     """What the job takes late is in the archive for as long as all else."""
     path = tmp_path / file_name("gw", A, 1, 1)
     old = path.with_name("published")
@@ -300,9 +293,7 @@ def test_the_time_counts_from_archiving(tmp_path: Path) -> None:
     assert path.exists()
 
 
-def test_an_archive_that_takes_long_to_list_is_listed_seldom(
-    tmp_path: Path,
-) -> None:
+def test_an_archive_that_takes_long_to_list_is_listed_seldom(tmp_path):
     """It costs a twentieth of the thread's time at most, however many files it has."""
     world = World(tmp_path)
     listed: list[float] = []
@@ -320,7 +311,7 @@ def test_an_archive_that_takes_long_to_list_is_listed_seldom(
     assert all(later - one >= 20 * 30 for one, later in pairwise(listed))
 
 
-def test_what_goes_is_written_down_before(tmp_path: Path) -> None:
+def test_what_goes_is_written_down_before(tmp_path):
     """By node, so that it is told from what somebody removes; also when the disk is full,
     which must not keep a file."""
     archive, state = tmp_path / "archive", tmp_path / "state"
@@ -355,7 +346,7 @@ def test_what_goes_is_written_down_before(tmp_path: Path) -> None:
     assert (state / "catalog").read_bytes() == before_that
 
 
-def test_of_each_incarnation_it_is_known_what_has_left(tmp_path: Path) -> None:
+def test_of_each_incarnation_it_is_known_what_has_left(tmp_path):
     """What has left of the one before says nothing of a rebuilt machine's events."""
     record = ExpiredRecord(Catalog(tmp_path, RealDisk()), tmp_path, RealDisk())
     record.note([file_name("gw", A, 10, 29)])
@@ -371,7 +362,7 @@ def numbered(at: int) -> str:
     return f"{at:010}".translate(str.maketrans("0123456789", "abcdefghij"))
 
 
-def test_what_has_left_does_not_grow_with_each_start(tmp_path: Path) -> None:
+def test_what_has_left_does_not_grow_with_each_start(tmp_path):
     """Incarnations that go on from one another, as their files say, have a hundred lines at
     most, and no lsn is forgotten; a rebuilt machine's stay apart."""
     folder = Catalog(tmp_path, RealDisk())
@@ -403,9 +394,7 @@ def test_what_has_left_does_not_grow_with_each_start(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "left"), [(errno.ENOSPC, []), (errno.EDQUOT, []), (errno.EIO, [1])]
 )
-def test_what_goes_is_written_down_for_certain(
-    tmp_path: Path, number: int, left: list[int]
-) -> None:
+def test_what_goes_is_written_down_for_certain(tmp_path, number, left):
     """A disk that fails keeps its files until it can; one without room says it later."""
     world, said = World(tmp_path), list[list[str]]()
     fails = True
@@ -429,7 +418,7 @@ def test_what_goes_is_written_down_for_certain(
     assert said == [[file_name("gw", A, 1, 1)]]
 
 
-def test_room_is_made_without_a_note_for_each_file(tmp_path: Path) -> None:
+def test_room_is_made_without_a_note_for_each_file(tmp_path):
     """On a disk that is full each would be synced; what is noted covers what goes."""
     noted: set[str] = set()
     calls = 0
@@ -497,7 +486,7 @@ def keeping(tmp_path: Path) -> tuple[World, Keeping]:
     return world, retained
 
 
-def test_what_readers_need_is_kept_before(keeping: tuple[World, Keeping]) -> None:
+def test_what_readers_need_is_kept_before(keeping):
     """Each file is asked about before it goes; one that can not be read stays."""
     world, retained = keeping
     retained.unreadable = {3}
@@ -505,7 +494,7 @@ def test_what_readers_need_is_kept_before(keeping: tuple[World, Keeping]) -> Non
     assert retained.kept[:5] == [1, 2, 3, 4, 5]
 
 
-def test_room_is_made_of_what_frees_it(keeping: tuple[World, Keeping]) -> None:
+def test_room_is_made_of_what_frees_it(keeping):
     """A file that is needed whole would free nothing: it stays, and is not looked at
     again within a minute.
     """
@@ -525,7 +514,7 @@ def look_without_room(world: World) -> None:
         world.expiry.run(0)
 
 
-def test_files_go_one_by_one(keeping: tuple[World, Keeping]) -> None:
+def test_files_go_one_by_one(keeping):
     """Each as soon as it is kept, which makes room for what is kept of the next; where
     there is none for that, those before have gone.
     """
@@ -544,7 +533,7 @@ def test_files_go_one_by_one(keeping: tuple[World, Keeping]) -> None:
     assert world.told == 1
 
 
-def test_what_is_kept_gives_back_first(keeping: tuple[World, Keeping]) -> None:
+def test_what_is_kept_gives_back_first(keeping):
     """There may be no room for more without it; and if that fails, files expire."""
     world, retained = keeping
     left = []
@@ -571,7 +560,7 @@ def let_many_be_due(world: World) -> None:
     world.expiry._before = slow
 
 
-def test_a_look_takes_a_second(world: World) -> None:
+def test_a_look_takes_a_second(world):
     """What is to be removed beyond that goes in the next ones: publishing waits for it.
     So where room is made.
     """
@@ -588,7 +577,7 @@ def test_a_look_takes_a_second(world: World) -> None:
     assert len(world.expiry.make_room(lambda: False)) < 200
 
 
-def test_what_was_due_by_other_limits_is_judged_by_the_new_ones(world: World) -> None:
+def test_what_was_due_by_other_limits_is_judged_by_the_new_ones(world):
     """Somebody who sees the archive go, and has it kept for longer, keeps what is left."""
     let_many_be_due(world)
     world.expiry.run(0)
@@ -610,7 +599,7 @@ def test_what_was_due_by_other_limits_is_judged_by_the_new_ones(world: World) ->
     assert len(world.left()) == 200
 
 
-def test_the_only_copy_makes_no_room(world: World) -> None:
+def test_the_only_copy_makes_no_room(world):
     """It stays for its time, as long as any file."""
     first = file_name("gw", A, 1, 1)
     world.expiry._only_copy = lambda file: file.name == first
@@ -621,7 +610,7 @@ def test_the_only_copy_makes_no_room(world: World) -> None:
     assert world.pass_time(HOUR + 120) == []
 
 
-def test_how_far_files_are_the_only_copy(tmp_path: Path) -> None:
+def test_how_far_files_are_the_only_copy(tmp_path):
     """From the first start with `keep` on, until a start without; then up to where the
     node was, for ever."""
 
@@ -644,7 +633,7 @@ def test_how_far_files_are_the_only_copy(tmp_path: Path) -> None:
     assert start(60, keeps=False) == 60
 
 
-def test_other_daemons_files_stay(world: World) -> None:
+def test_other_daemons_files_stay(world):
     """Whoever shares the archive removes its own, and knows what its readers need."""
     world.expiry._ours = "gw".__eq__
     world.add(1)
@@ -655,7 +644,7 @@ def test_other_daemons_files_stay(world: World) -> None:
     assert len(world.expiry.make_room(lambda: False)) == 0
 
 
-def test_too_many_bytes_that_stay_are_looked_at_by_the_minute(tmp_path: Path) -> None:
+def test_too_many_bytes_that_stay_are_looked_at_by_the_minute(tmp_path):
     """Not every second, where readers need all of them, or they are others'."""
     world = World(tmp_path, most_bytes=25)
     world.expiry._ours = lambda node: False
@@ -671,7 +660,7 @@ def test_too_many_bytes_that_stay_are_looked_at_by_the_minute(tmp_path: Path) ->
     assert looks == [1]
 
 
-def test_what_takes_long_to_keep_waits_for_the_next_looks(world: World) -> None:
+def test_what_takes_long_to_keep_waits_for_the_next_looks(world):
     """Each file is asked for until it has gone, and publishing comes in between."""
     asked: list[list[int]] = []
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from gateway.store.names import file_name
 from gateway.store.spool.levels import Levels
 from gateway.store.system.disk import RealDisk
 from incarnations import A
 
 
-def test_the_archive_is_never_below_empty(tmp_path: Path) -> None:
+def test_the_archive_is_never_below_empty(tmp_path):
     """The job archives a file between our look and the expiry, which removes it too."""
     spool, archive = tmp_path / "spool", tmp_path / "archive"
     spool.mkdir()

@@ -38,7 +38,7 @@ def opened(place: Path, data: bytes, *names: str) -> PublishedFiles:
     )
 
 
-def test_whatever_bit_flips_all_stays_published() -> None:
+def test_whatever_bit_flips_all_stays_published():
     """With the files still there nothing is forgotten, and each repair is told once."""
     names = [each.name for each in ENTRIES]
     place = Path("/journal")
@@ -59,7 +59,7 @@ def test_whatever_bit_flips_all_stays_published() -> None:
         assert len(files.repairs) == (bit // 8 != len(DATA) - 1)
 
 
-def test_a_line_between_others_needs_no_file(tmp_path: Path) -> None:
+def test_a_line_between_others_needs_no_file(tmp_path):
     """All lsns between its neighbours are published, whoever took the file."""
     bad = flipped(LINES[1], 300)
     catalog = opened(tmp_path, LINES[0] + bad + LINES[2])
@@ -69,13 +69,13 @@ def test_a_line_between_others_needs_no_file(tmp_path: Path) -> None:
     ]
 
 
-def test_the_first_lines_need_no_file(tmp_path: Path) -> None:
+def test_the_first_lines_need_no_file(tmp_path):
     """What was published before the first good line was published."""
     bad = flipped(LINES[0], 300) + flipped(LINES[1], 300)
     assert opened(tmp_path, bad + LINES[2]).unpublished(1) == 10
 
 
-def test_the_last_line_needs_its_file(tmp_path: Path) -> None:
+def test_the_last_line_needs_its_file(tmp_path):
     """Nobody else knows its lsns: without the file the start is refused, with a way out
     that works.
     """
@@ -89,9 +89,7 @@ def test_the_last_line_needs_its_file(tmp_path: Path) -> None:
     assert catalog.last_lsn == 104
 
 
-def test_a_file_that_is_being_written_is_not_taken_for_published(
-    tmp_path: Path,
-) -> None:
+def test_a_file_that_is_being_written_is_not_taken_for_published(tmp_path):
     """One hidden file may have the damaged line; the one behind it has none."""
     data = LINES[0] + flipped(LINES[1], 300)
     hidden = "." + ENTRIES[2].name
@@ -99,14 +97,14 @@ def test_a_file_that_is_being_written_is_not_taken_for_published(
     assert opened(tmp_path, data, "." + ENTRIES[1].name, hidden).last_lsn == 4
 
 
-def test_public_files_make_good_for_lost_lines(tmp_path: Path) -> None:
+def test_public_files_make_good_for_lost_lines(tmp_path):
     """A file is public behind its line only; without one, the line was lost."""
     names = [each.name for each in ENTRIES]
     assert opened(tmp_path, LINES[0], *names).last_lsn == 9
     assert opened(tmp_path, b"", names[0], "." + names[1]).last_lsn == 3
 
 
-def test_a_torn_line_is_no_damage(tmp_path: Path) -> None:
+def test_a_torn_line_is_no_damage(tmp_path):
     """A crash cut it short before anybody relied on it."""
     for size in range(len(LINES[2]) - 1):
         catalog = opened(tmp_path, LINES[0] + LINES[1] + LINES[2][:size])

@@ -37,7 +37,7 @@ def play(
     ("rate", "every"),
     [(10, 0.25), (10, 2.0), (60, 0.25), (60, 1.0), (60, 2.0), (200, 1.0)],
 )
-def test_nobody_stands(rate: float, every: float) -> None:
+def test_nobody_stands(rate, every):
     """Once the room is used up, taking goes on all the time, at the rate of leaving."""
     played = play(int(rate * every * MIB), every)
     settled = played[len(played) // 2 :]
@@ -47,13 +47,13 @@ def test_nobody_stands(rate: float, every: float) -> None:
     assert min(taken for taken, _ in settled) > 0.2 * rate * MIB
 
 
-def test_with_room_nobody_is_slowed() -> None:
+def test_with_room_nobody_is_slowed():
     pace = Pace(MOST)
     assert pace.look(0.0, 0, 0) == math.inf
     assert pace.look(1.0, MIB, MIB) > 200 * MIB
 
 
-def test_when_nothing_leaves_the_last_room_is_left_slowly() -> None:
+def test_when_nothing_leaves_the_last_room_is_left_slowly():
     """The rate falls all the time, and to nothing before the limit is reached."""
     played = play(0, 1.0)
     rates = [rate for rate, _ in played]
@@ -67,9 +67,7 @@ def test_when_nothing_leaves_the_last_room_is_left_slowly() -> None:
         st.tuples(st.floats(0, 1e6), st.integers(0, 1 << 50), st.integers(0, 1 << 50))
     )
 )
-def test_whatever_it_is_told_the_rate_is_one(
-    looks: list[tuple[float, int, int]],
-) -> None:
+def test_whatever_it_is_told_the_rate_is_one(looks):
     """Clocks that stand still, and files that come from nowhere."""
     pace = Pace(MOST)
     for now, taken, held in looks:

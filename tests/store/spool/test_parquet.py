@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 from threading import Event, Thread, current_thread, main_thread
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.lowest
 ORIGIN = Origin("rsio", "rs", "s-1", "127.0.0.1:9")
 
 
-def test_rows_may_differ_from_their_batch() -> None:
+def test_rows_may_differ_from_their_batch():
     """A row that names its own channel or kind gets it, and no other row does."""
     columns = Columns("gw")
     origin = Origin("pomelo", "game", "s-1", "127.0.0.1:9")
@@ -40,7 +40,7 @@ def test_rows_may_differ_from_their_batch() -> None:
     assert batch["kind"].to_pylist() == ["notify", "notify", "data", "data", "request"]
 
 
-def test_payloads_in_one_piece_are_rows_like_others() -> None:
+def test_payloads_in_one_piece_are_rows_like_others():
     """Few or many, beside payloads that are not, in the order of their batches."""
     columns = Columns("gw")
     blocks = Rows([], range(5, 8), block=b"aabbcc", ends=range(2, 7, 2))
@@ -65,7 +65,7 @@ def test_payloads_in_one_piece_are_rows_like_others() -> None:
     assert batch["lsn"].to_pylist() == list(range(1, 209))
 
 
-def test_small_payloads_in_one_piece_make_large_row_groups() -> None:
+def test_small_payloads_in_one_piece_make_large_row_groups():
     """Four times as many rows; what is in one piece costs no object for each."""
     count, batches = 1 << 14, 32
     first = iter(range(1, count * batches, count))
@@ -115,9 +115,7 @@ _ATTRIBUTES: list[dict[str, str]] = [
         [{"a": "1", "b": "2"}, {"b": "1", "c": "2"}],
     ],
 )
-def test_a_file_reads_in_the_schema_of_events(
-    attributes: Sequence[Mapping[str, str]],
-) -> None:
+def test_a_file_reads_in_the_schema_of_events(attributes):
     """Whatever attributes its batches have, and however its columns were encoded."""
     columns, batches = Columns("gw"), []
     decoded = iter(Rows([b"1", b"2"], attributes=each) for each in attributes)
@@ -136,9 +134,7 @@ def test_a_file_reads_in_the_schema_of_events(
 
 
 @pytest.mark.parametrize("ahead", [True, False])
-def test_groups_that_are_encoded_beside_are_the_same_file(
-    ahead: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_groups_that_are_encoded_beside_are_the_same_file(ahead, monkeypatch):
     """Byte for byte, with the same digest; the link is asked for when all is written.
 
     Whoever decodes digests what is not even written yet when the next group is there, and
@@ -213,7 +209,7 @@ class _Late(ThreadPoolExecutor):
         return submitted
 
 
-def test_rows_are_digested_in_their_order_however_late_that_begins() -> None:
+def test_rows_are_digested_in_their_order_however_late_that_begins():
     """Also where the next group is there before the digest of the last has looked at it."""
     digests = set()
     with _Late(1) as late:
@@ -240,7 +236,7 @@ class _Full(io.BytesIO):
 
 
 @pytest.mark.parametrize("groups", [1, 2, 5])
-def test_what_goes_wrong_beside_is_raised(groups: int) -> None:
+def test_what_goes_wrong_beside_is_raised(groups):
     """Whichever group it is of; nothing is at work any more then."""
     with ThreadPoolExecutor(1) as beside:
         with pytest.raises(OSError, match="No space left"):
@@ -262,7 +258,7 @@ class _Open(io.BytesIO):
         """Nothing."""
 
 
-def test_a_decoder_that_fails_waits_for_what_is_encoded() -> None:
+def test_a_decoder_that_fails_waits_for_what_is_encoded():
     """Its error is the one that is raised, behind the end of the group before."""
 
     def decode(body: bytes) -> Rows:

@@ -90,9 +90,7 @@ def is_there(pid: int) -> bool:
 
 
 @pytest.mark.lowest
-def test_the_file_is_the_one_that_the_daemon_would_write(
-    place: Any, make: Make[Processes], sealed: Make[Segment]
-) -> None:
+def test_the_file_is_the_one_that_the_daemon_would_write(place, make, sealed):
     """Byte by byte, and so are its digests; nothing else lies beside it."""
     one = sealed(b'{"a":1}', b"[1]")
     here = Here(RealDisk(), {PROTOCOL: decode}).finish(task(place, one, ".a"), NOTHING)
@@ -103,9 +101,7 @@ def test_the_file_is_the_one_that_the_daemon_would_write(
     assert place.public() == [".a", ".b"]
 
 
-def test_files_that_are_written_at_once_make_one_chain(
-    place: Any, make: Make[Processes], sealed: Make[Segment]
-) -> None:
+def test_files_that_are_written_at_once_make_one_chain(place, make, sealed):
     """The publisher begins with several; each file has the link of the one before."""
     segments = [sealed(b'{"a":%d}' % n) for n in range(4)]
     publisher = place.publisher()
@@ -125,9 +121,7 @@ def test_files_that_are_written_at_once_make_one_chain(
     assert len(pids(publisher.writer)) == 2
 
 
-def test_one_that_is_killed_costs_nothing_but_time(
-    place: Any, make: Make[Processes], sealed: Make[Segment]
-) -> None:
+def test_one_that_is_killed_costs_nothing_but_time(place, make, sealed):
     """Whatever it was doing; its successor writes the file, and what it left goes."""
     one, two = sealed(b"{}"), sealed(b"{}")
     publisher = place.publisher()
@@ -145,9 +139,7 @@ def test_one_that_is_killed_costs_nothing_but_time(
     assert [parse_hidden_name(name) for name in place.public()] == [None, None]
 
 
-def test_one_that_hangs_is_replaced(
-    place: Any, make: Make[Processes], sealed: Make[Segment]
-) -> None:
+def test_one_that_hangs_is_replaced(place, make, sealed):
     """A segment whose file system does not answer, as a FIFO that nobody writes."""
     one, two = sealed(b"{}"), sealed(b"{}")
     one.path.unlink()
@@ -170,9 +162,9 @@ for _ in range(60):
 
 
 def test_one_that_starts_slowly_does_not_hang(
-    place: Any, make: Make[Processes], sealed: Make[Segment],
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    place, make, sealed,
+    tmp_path, monkeypatch,
+):  # fmt: skip
     """It reads modules for longer than one may get nowhere."""
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(_SLOW_SITE)
@@ -182,9 +174,7 @@ def test_one_that_starts_slowly_does_not_hang(
     assert len(pids(processes)) == 1
 
 
-def test_what_is_synced_may_take_as_long_as_a_slow_disk_does(
-    place: Any, make: Make[Processes], sealed: Make[Segment]
-) -> None:
+def test_what_is_synced_may_take_as_long_as_a_slow_disk_does(place, make, sealed):
     """So many bytes a second; one that is stopped meanwhile hangs, a little later."""
     processes = make(hung_seconds=0.1)
     processes.start()
@@ -210,9 +200,9 @@ def test_what_is_synced_may_take_as_long_as_a_slow_disk_does(
 
 
 def test_one_that_is_stopped_is_named_while_it_is_waited_for(
-    place: Any, make: Make[Processes], sealed: Make[Segment],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    place, make, sealed,
+    monkeypatch,
+):  # fmt: skip
     """And no longer."""
     monkeypatch.setattr("gateway.store.spool.processes._SILENT_SECONDS", 0.0)
     one = task(place, sealed(b"{}"))
@@ -238,9 +228,9 @@ def test_one_that_is_stopped_is_named_while_it_is_waited_for(
 
 
 def test_one_that_is_stopped_does_not_hold_up_a_stop_for_long(
-    place: Any, make: Make[Processes], sealed: Make[Segment],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    place, make, sealed,
+    monkeypatch,
+):  # fmt: skip
     """It is waited for while it starts and works, and then is ended."""
     monkeypatch.setattr("gateway.store.spool.processes._STOPPING_SECONDS", 0.5)
     one, two = task(place, sealed(b"{}")), task(place, sealed(b"{}"))
@@ -254,9 +244,7 @@ def test_one_that_is_stopped_does_not_hold_up_a_stop_for_long(
     eventually(lambda: not is_there(process.pid), "it has ended")
 
 
-def test_what_is_wanted_now_goes_before_what_was_begun(
-    place: Any, make: Make[Processes], sealed: Make[Segment]
-) -> None:
+def test_what_is_wanted_now_goes_before_what_was_begun(place, make, sealed):
     """Whoever has one process, and has it write what comes later."""
     one, two = task(place, sealed(b"{}")), task(place, sealed(b"{}"))
     processes = make()
@@ -266,9 +254,7 @@ def test_what_is_wanted_now_goes_before_what_was_begun(
     assert len(pids(processes)) == 1
 
 
-def test_one_has_the_next_file_in_hand_too(
-    place: Any, make: Make[Processes], sealed: Make[Segment]
-) -> None:
+def test_one_has_the_next_file_in_hand_too(place, make, sealed):
     """It is decoded while the end of the one before is encoded and synced; no third is."""
     tasks = [task(place, sealed(b"{}")) for _ in range(3)]
     processes = make()
@@ -280,9 +266,7 @@ def test_one_has_the_next_file_in_hand_too(
     assert len(pids(processes)) == 1
 
 
-def test_one_that_is_killed_leaves_nothing_of_the_next_file(
-    place: Any, make: Make[Processes], sealed: Make[Segment]
-) -> None:
+def test_one_that_is_killed_leaves_nothing_of_the_next_file(place, make, sealed):
     """It is begun anew."""
     one, two = task(place, sealed(b"{}")), task(place, sealed(b"{}"))
     processes = make()
@@ -301,9 +285,7 @@ def test_one_that_is_killed_leaves_nothing_of_the_next_file(
     assert place.public() == sorted(each.path.name for each in (one, two))
 
 
-def test_a_next_file_that_fails_stops_no_other(
-    place: Any, make: Make[Processes], sealed: Make[Segment]
-) -> None:
+def test_a_next_file_that_fails_stops_no_other(place, make, sealed):
     """Whether it was begun before or behind it; that it failed is told with it."""
     processes = make()
     one, two, three = (task(place, sealed(b"{}")) for _ in range(3))
@@ -317,9 +299,7 @@ def test_a_next_file_that_fails_stops_no_other(
             processes.finish(wrong, NOTHING)
 
 
-def test_what_the_disk_refuses_is_told_as_it_is(
-    place: Any, make: Make[Processes], sealed: Make[Segment]
-) -> None:
+def test_what_the_disk_refuses_is_told_as_it_is(place, make, sealed):
     """With its number: a full disk is told from a missing file.  The process goes on."""
     one, two = sealed(b"{}"), sealed(b"{}")
     processes = make()
@@ -333,7 +313,7 @@ def test_what_the_disk_refuses_is_told_as_it_is(
     assert pids(processes) == [pid]
 
 
-def test_it_ends_with_the_daemon_and_with_nothing_else(make: Make[Processes]) -> None:
+def test_it_ends_with_the_daemon_and_with_nothing_else(make):
     """A service is signalled as a whole; what is in hand is still to be published."""
     processes = make()
     processes.start()
@@ -354,9 +334,7 @@ def ignored(pid: int) -> str:
     return "S" if mask & 1 << (signal.SIGTERM - 1) else ""
 
 
-def test_a_protocol_that_is_gone_flaws_no_rows(
-    place: Any, make: Make[Processes], sealed: Make[Segment]
-) -> None:
+def test_a_protocol_that_is_gone_flaws_no_rows(place, make, sealed):
     """Packages are exchanged below a daemon that runs: its events wait, unflawed."""
     one = sealed(b"{}")
     processes = Processes(1, {PROTOCOL: [], "gone": []}, RealDisk())
@@ -366,9 +344,7 @@ def test_a_protocol_that_is_gone_flaws_no_rows(
     assert not place.public()
 
 
-def test_a_file_whose_entry_failed_is_not_written_again(
-    place: Any, make: Make[Processes], sealed: Make[Segment]
-) -> None:
+def test_a_file_whose_entry_failed_is_not_written_again(place, make, sealed):
     """The catalog's disk is full for a while; its process is free meanwhile."""
     one = sealed(b"{}")
     publisher = place.publisher()
@@ -381,9 +357,7 @@ def test_a_file_whose_entry_failed_is_not_written_again(
     assert not processes._begun
 
 
-def test_what_was_begun_is_let_go_of(
-    place: Any, make: Make[Processes], sealed: Make[Segment]
-) -> None:
+def test_what_was_begun_is_let_go_of(place, make, sealed):
     """With its room; whatever is finished then is written anew."""
     tasks = [task(place, sealed(b'{"a":1}')) for _ in range(4)]
     processes = make(2)
@@ -403,9 +377,7 @@ def full(_: object) -> None:
     raise OSError(errno.ENOSPC, "no room")
 
 
-def test_options_that_can_not_be_read_flaw_no_rows(
-    place: Any, sealed: Make[Segment], make: Make[Processes]
-) -> None:
+def test_options_that_can_not_be_read_flaw_no_rows(place, sealed, make):
     """A plug-in's class that is not there in another process: it is said, and waits."""
     one, processes = sealed(b"{}"), make()
     processes._protocols = b"cgateway.nowhere\nNothing\n."
@@ -414,7 +386,7 @@ def test_options_that_can_not_be_read_flaw_no_rows(
     assert not place.public()
 
 
-def test_what_a_killed_daemon_began_is_removed(place: Any) -> None:
+def test_what_a_killed_daemon_began_is_removed(place):
     """By the next start, whatever process wrote it; not what is another node's."""
     name = "events-gw_aaaaaaaaaa-00000000000000000001-00000000000000000002.parquet"
     (place.spool / hidden_name(name, (4711, 3))).touch()
@@ -424,14 +396,12 @@ def test_what_a_killed_daemon_began_is_removed(place: Any) -> None:
     assert place.public() == [other]
 
 
-def test_the_event_loop_has_a_core_for_itself() -> None:
+def test_the_event_loop_has_a_core_for_itself():
     assert 1 <= usual_number() <= max(1, len(os.sched_getaffinity(0)) - 1)
 
 
 @pytest.mark.lowest
-def test_one_that_has_nothing_to_do_gives_its_memory_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_one_that_has_nothing_to_do_gives_its_memory_back(monkeypatch):
     """Once: it is not woken again before it is told something."""
     gave, waits = [], []
 
@@ -454,9 +424,7 @@ def test_one_that_has_nothing_to_do_gives_its_memory_back(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority")
-def test_a_file_lets_the_event_loop_go_first_unless_the_next_one_waits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_file_lets_the_event_loop_go_first_unless_the_next_one_waits(monkeypatch):
     """Its threads have a lower priority than those of files that come too fast."""
     told: SimpleQueue[Any] = SimpleQueue()
 

@@ -29,7 +29,7 @@ def rows(place: Any, name: str) -> list[dict[str, Any]]:
     return list(table.to_pylist())
 
 
-def test_a_segment_becomes_a_file_and_goes(place: Any) -> None:
+def test_a_segment_becomes_a_file_and_goes(place):
     """The file holds every event in order with its lsn, and the segment is removed."""
     sealed = place.sealed(b"a,b", b"c")
     done = place.publisher().publish(sealed)
@@ -43,7 +43,7 @@ def test_a_segment_becomes_a_file_and_goes(place: Any) -> None:
     assert not sealed.path.exists()
 
 
-def test_the_envelope_is_filled_in(place: Any) -> None:
+def test_the_envelope_is_filled_in(place):
     """Columns carry what the connection, the batch and the decoder said."""
     place.decoders["rich"] = lambda body: Rows(
         [b"{}", b"x"],
@@ -78,9 +78,7 @@ def test_the_envelope_is_filled_in(place: Any) -> None:
 
 @pytest.mark.parametrize("compression", ["none", "lz4", "snappy"])
 @pytest.mark.parametrize(("events", "size"), [(20, 100_000), (100_000, 1)])
-def test_a_file_may_be_larger_than_its_segment(
-    place: Any, compression: str, events: int, size: int
-) -> None:
+def test_a_file_may_be_larger_than_its_segment(place, compression, events, size):
     """What came compressed is not so small in a file: a segment knows its payloads, also
     one that a start has found, and their size and number are what a file is expected to
     take.
@@ -102,7 +100,7 @@ def test_a_file_may_be_larger_than_its_segment(
     assert done.path.stat().st_size < expected + 10_000
 
 
-def test_what_can_not_be_decoded_is_kept_and_flawed(place: Any) -> None:
+def test_what_can_not_be_decoded_is_kept_and_flawed(place):
     """A decoder that fails, or miscounts, stops nothing and loses no byte or lsn."""
     place.decoders["broken"] = lambda body: 1 / 0
     done = place.publisher().publish(place.sealed(b"raw,bytes", protocol="broken"))
@@ -115,7 +113,7 @@ def test_what_can_not_be_decoded_is_kept_and_flawed(place: Any) -> None:
     assert [r["lsn"] for r in rows(place, place.public()[1])] == [3, 4, 5]
 
 
-def test_what_the_journal_lost_holds_its_place(place: Any) -> None:
+def test_what_the_journal_lost_holds_its_place(place):
     """Damage to acknowledged events shows as rows, so a file has what its name says."""
     place.log.commit([place.batch(b"a"), place.batch(b"b,c")])
     place.log.commit([place.batch(b"d")])
@@ -136,7 +134,7 @@ def test_what_the_journal_lost_holds_its_place(place: Any) -> None:
     assert not sealed.path.exists()
 
 
-def test_a_segment_without_its_beginning_stops_nothing(place: Any) -> None:
+def test_a_segment_without_its_beginning_stops_nothing(place):
     """A first sector that can not be read costs the segment, and not those behind it."""
     sealed = place.sealed(b"a,b", b"c")
     data = bytes(512) + sealed.path.read_bytes()[512:]
@@ -154,15 +152,13 @@ def test_a_segment_without_its_beginning_stops_nothing(place: Any) -> None:
 
 
 @pytest.mark.parametrize("sound", [True, False])
-def test_only_the_file_of_a_sound_segment_is_kept_for_another(
-    place: Any, sound: bool
-) -> None:
+def test_only_the_file_of_a_sound_segment_is_kept_for_another(place, sound):
     publisher = place.publisher()
     publisher.publish(replace(place.sealed(b"a"), sound=sound))
     assert publisher.spares.give_room() is sound
 
 
-def test_a_segment_with_the_bytes_of_an_older_one_is_none(place: Any) -> None:
+def test_a_segment_with_the_bytes_of_an_older_one_is_none(place):
     """Its file was the older one's, and the disk has lost what was written over that."""
     old, sealed = place.sealed(b"old"), place.sealed(b"a,b")
     sealed.path.write_bytes(old.path.read_bytes())
@@ -173,7 +169,7 @@ def test_a_segment_with_the_bytes_of_an_older_one_is_none(place: Any) -> None:
 
 
 @pytest.mark.parametrize("rot", [b"b,c", b"a", None])
-def test_what_waits_for_its_file_is_not_lost(place: Any, rot: bytes | None) -> None:
+def test_what_waits_for_its_file_is_not_lost(place, rot):
     """The disk does not give it back, memory does: all of it is in the file."""
     batches = [place.batch(b"a"), place.batch(b"b,c")]
     place.log.commit(batches)
@@ -195,7 +191,7 @@ def test_what_waits_for_its_file_is_not_lost(place: Any, rot: bytes | None) -> N
     assert sealed.path.with_name(f"{sealed.path.name}.damaged").exists()
 
 
-def test_what_a_memory_needs_is_set_aside_later(place: Any) -> None:
+def test_what_a_memory_needs_is_set_aside_later(place):
     """A damaged segment is kept, though only its checkpoint lets it go."""
     place.log.commit([place.batch(b"a"), place.batch(b"b,c")])
     place.log.commit([place.batch(b"d")])
@@ -212,7 +208,7 @@ def test_what_a_memory_needs_is_set_aside_later(place: Any) -> None:
     assert aside.read_bytes() == damaged
 
 
-def test_a_published_segment_that_came_back_is_not_published_again(place: Any) -> None:
+def test_a_published_segment_that_came_back_is_not_published_again(place):
     """A crash before the segment was removed changes nothing for Spark."""
     sealed = place.sealed(b"a,b,c")
     kept = sealed.path.read_bytes()
@@ -226,7 +222,7 @@ def test_a_published_segment_that_came_back_is_not_published_again(place: Any) -
     assert not sealed.path.exists()
 
 
-def test_of_a_segment_that_is_public_in_part_the_rest_is_published(place: Any) -> None:
+def test_of_a_segment_that_is_public_in_part_the_rest_is_published(place):
     """Its file said less when a failed sync had left it, and the power went then."""
     sealed = place.sealed(b"a,b,c", b"d,e")
     place.publisher(keep=True).publish(replace(sealed, last_lsn=3))
@@ -240,7 +236,7 @@ def test_of_a_segment_that_is_public_in_part_the_rest_is_published(place: Any) -
     assert [row["lsn"] for row in rows(place, second)] == [4, 5]
 
 
-def test_metadata_makes_no_file(place: Any) -> None:
+def test_metadata_makes_no_file(place):
     """A segment without events goes, and one with some has only those in its file."""
     place.log.commit([place.metadata()])
     sealed = place.log.seal()
@@ -253,7 +249,7 @@ def test_metadata_makes_no_file(place: Any) -> None:
     assert [r["lsn"] for r in rows(place, FIRST)] == [1, 2, 3]
 
 
-def test_metadata_that_a_start_finds_needs_nothing(place: Any) -> None:
+def test_metadata_that_a_start_finds_needs_nothing(place):
     """It is not published, and goes if nobody keeps it."""
     for keep in (True, False):
         place.log.commit([place.metadata()])
@@ -262,7 +258,7 @@ def test_metadata_that_a_start_finds_needs_nothing(place: Any) -> None:
         assert sealed.path.exists() == keep
 
 
-def test_who_remembers_keeps_the_segments(place: Any) -> None:
+def test_who_remembers_keeps_the_segments(place):
     """A published segment stays, and no start publishes it again."""
     sealed = place.sealed(b"a,b", b"c")
     publisher = place.publisher(keep=True)
@@ -277,7 +273,7 @@ def test_who_remembers_keeps_the_segments(place: Any) -> None:
     assert sealed.path.exists()
 
 
-def test_a_hidden_file_without_an_entry_is_written_anew(place: Any) -> None:
+def test_a_hidden_file_without_an_entry_is_written_anew(place):
     """Whatever a crash left of a half-written file, Spark never sees it."""
     sealed = place.sealed(b"a,b,c")
     (place.spool / f".{FIRST}").write_bytes(b"half")
@@ -289,7 +285,7 @@ def test_a_hidden_file_without_an_entry_is_written_anew(place: Any) -> None:
     assert len(rows(place, FIRST)) == 3
 
 
-def test_modification_times_never_run_backwards(place: Any) -> None:
+def test_modification_times_never_run_backwards(place):
     """A clock that was set back does not hide files from Spark."""
     publisher = place.publisher()
     publisher.publish(place.sealed(b"a"))
@@ -303,7 +299,7 @@ def test_modification_times_never_run_backwards(place: Any) -> None:
     assert (place.spool / place.public()[2]).stat().st_mtime == 1000.0
 
 
-def test_times_do_not_run_backwards_over_restarts(place: Any) -> None:
+def test_times_do_not_run_backwards_over_restarts(place):
     """Though every file was taken, and the machine boots in 1970; nor do they go on
     beyond what a wrong clock once said."""
     place.publisher().publish(place.sealed(b"a"))
@@ -318,7 +314,7 @@ def test_times_do_not_run_backwards_over_restarts(place: Any) -> None:
 
 
 @pytest.mark.parametrize("prefix", [".", ""])
-def test_a_file_has_its_own_time_after_a_power_cut(place: Any, prefix: str) -> None:
+def test_a_file_has_its_own_time_after_a_power_cut(place, prefix):
     """Which may keep the file, be it hidden still or public, and lose its time."""
     place.publisher().publish(place.sealed(b"a"))
     path = place.spool / FIRST.replace("3.parquet", "1.parquet")
@@ -329,9 +325,7 @@ def test_a_file_has_its_own_time_after_a_power_cut(place: Any, prefix: str) -> N
     assert path.stat().st_mtime == 1000.0
 
 
-def test_the_time_of_somebody_elses_file_stops_no_start(
-    place: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_time_of_somebody_elses_file_stops_no_start(place, monkeypatch):
     """It stays as it is: only its owner may set it."""
 
     def refuse(path: Any, seconds: float) -> None:
@@ -350,7 +344,7 @@ def test_the_time_of_somebody_elses_file_stops_no_start(
     assert (place.spool / place.public()[1]).stat().st_mtime == 2000.0
 
 
-def test_the_catalog_remembers_the_last_lsn_when_all_is_gone(place: Any) -> None:
+def test_the_catalog_remembers_the_last_lsn_when_all_is_gone(place):
     """With journal and spool empty a restart still does not reuse an lsn."""
     place.publisher().publish(place.sealed(b"a,b,c"))
     (place.spool / FIRST).unlink()
@@ -358,7 +352,7 @@ def test_the_catalog_remembers_the_last_lsn_when_all_is_gone(place: Any) -> None
     assert again.last_lsn == 3
 
 
-def test_a_torn_catalog_line_is_cut_off(place: Any) -> None:
+def test_a_torn_catalog_line_is_cut_off(place):
     """A line that a crash cut short was never relied on."""
     place.publisher().publish(place.sealed(b"a,b,c"))
     path = place.journal / "catalog"
@@ -371,7 +365,7 @@ def test_a_torn_catalog_line_is_cut_off(place: Any) -> None:
         assert path.read_bytes() == whole
 
 
-def test_the_catalog_stays_small(place: Any) -> None:
+def test_the_catalog_stays_small(place):
     """After years of one file a second the catalog still is a few pages."""
     for _ in range(2100):
         lsn = place.files.last_lsn + 1
@@ -381,9 +375,7 @@ def test_the_catalog_stays_small(place: Any) -> None:
     assert 1000 <= len(list(again)) <= 2000
 
 
-def test_the_catalog_keeps_what_has_a_segment(
-    place: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_catalog_keeps_what_has_a_segment(place, monkeypatch):
     """An entry is forgotten when its segment is gone, not for its age alone."""
     monkeypatch.setattr("gateway.store.spool.published._KEEP", 3)
     monkeypatch.setattr("gateway.store.node.catalog._SPARE", 0)
@@ -406,9 +398,7 @@ def test_the_catalog_keeps_what_has_a_segment(
     assert place.reread().last_lsn == 29
 
 
-def test_a_segment_whose_line_is_forgotten_is_not_published_again(
-    place: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_segment_whose_line_is_forgotten_is_not_published_again(place, monkeypatch):
     """Somebody put it back, and nobody can tell what its file had: it is set aside."""
     monkeypatch.setattr("gateway.store.spool.published._KEEP", 3)
     monkeypatch.setattr("gateway.store.node.catalog._SPARE", 0)
@@ -432,7 +422,7 @@ def test_a_segment_whose_line_is_forgotten_is_not_published_again(
     assert aside.read_bytes() == whole
 
 
-def test_what_is_set_aside_replaces_nothing(place: Any) -> None:
+def test_what_is_set_aside_replaces_nothing(place):
     """A second segment of that name comes under the next."""
     place.log.commit([place.batch(b"a"), place.batch(b"b,c")])
     place.log.commit([place.batch(b"d")])
@@ -458,17 +448,17 @@ def test_what_is_set_aside_replaces_nothing(place: Any) -> None:
         FIRST.replace("0", "\u0660"),  # the same lsns, in other digits
     ],
 )
-def test_other_names_are_nobodys(name: str) -> None:
+def test_other_names_are_nobodys(name):
     """Only names of the contract count as spool files."""
     assert parse_file_name(name) is None
 
 
-def test_names_round_trip() -> None:
+def test_names_round_trip():
     """A name gives back its node and lsns; nodes may hold dots and dashes."""
     assert parse_file_name(file_name("a.b-1", A, 5, 12)) == ("a.b-1", A, 5, 12)
 
 
-def test_names_tell_the_last_lsn() -> None:
+def test_names_tell_the_last_lsn():
     """Where the journal is gone, the files still say which lsns were given."""
     names = [
         file_name("gw", A, 1, 9),

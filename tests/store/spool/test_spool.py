@@ -11,8 +11,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from gateway.config import model
 from gateway.store.journal import Segment
 from gateway.store.readers.consumers import Consumers, FileMarks
@@ -133,7 +131,7 @@ def start(
     return spool, journal, turns
 
 
-def test_segments_are_published_in_order(place: Any) -> None:
+def test_segments_are_published_in_order(place):
     """What the last run left comes first, then what is sealed now."""
     left, now = place.sealed(b"a,b"), place.sealed(b"c")
     spool, journal, turns = start(place)
@@ -146,7 +144,7 @@ def test_segments_are_published_in_order(place: Any) -> None:
     assert spool.backlog_bytes == 0
 
 
-def test_the_end_of_every_segment_is_told(place: Any) -> None:
+def test_the_end_of_every_segment_is_told(place):
     """In order, after the journal knows; of those without events too."""
     told: list[tuple[Segment, int]] = []
     spool, journal, turns = start(
@@ -163,7 +161,7 @@ def test_the_end_of_every_segment_is_told(place: Any) -> None:
     assert spool.published_lsn == 3
 
 
-def test_room_for_checkpoints_is_reserved_too(place: Any) -> None:
+def test_room_for_checkpoints_is_reserved_too(place):
     """State files that can not be written would keep the journal from shrinking."""
     place.disk = Full()
     place.disk.free_bytes = 50 << 20
@@ -174,7 +172,7 @@ def test_room_for_checkpoints_is_reserved_too(place: Any) -> None:
     turns.wait(spool.stop())
 
 
-def test_a_failure_is_tried_again(place: Any) -> None:
+def test_a_failure_is_tried_again(place):
     """No room for a file: the segment stays, and the next try publishes it once."""
     place.disk = Full()
     place.disk.fail_renames = 1
@@ -210,8 +208,8 @@ class Crowded(Here):
 
 
 def test_files_that_are_begun_early_never_keep_the_one_in_hand_from_its_room(
-    place: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    place, monkeypatch
+):
     """On a full disk they are let go of, and begun again when that one is public."""
     monkeypatch.setattr("gateway.store.spool.spool._TICK_SECONDS", 0.05)
     segments = [place.sealed(b"a,b") for _ in range(4)]
@@ -224,7 +222,7 @@ def test_files_that_are_begun_early_never_keep_the_one_in_hand_from_its_room(
     assert writer.failed == 3, "the last one has nobody behind it"
 
 
-def test_stopping_with_a_sick_disk_leaves_the_segment(place: Any) -> None:
+def test_stopping_with_a_sick_disk_leaves_the_segment(place):
     """A stop does not wait for a disk that fails; the next start finds everything."""
     place.disk = Full()
     place.disk.fail_renames = 10**9
@@ -239,7 +237,7 @@ def test_stopping_with_a_sick_disk_leaves_the_segment(place: Any) -> None:
     assert len(place.public()) == 1
 
 
-def test_a_full_spool_holds_the_journal(place: Any) -> None:
+def test_a_full_spool_holds_the_journal(place):
     """At `spool.max_bytes` the journal takes nothing, until Spark has made room."""
     spool, journal, turns = start(place, max_bytes=10)
     spool.start([place.sealed(b"a,b")])
@@ -251,7 +249,7 @@ def test_a_full_spool_holds_the_journal(place: Any) -> None:
     turns.wait(spool.stop())
 
 
-def test_what_waits_to_be_published_counts_at_once(place: Any) -> None:
+def test_what_waits_to_be_published_counts_at_once(place):
     """Senders are held although the thread, busy with a file, has not looked again."""
     place.disk = Slow()
     one, two = place.sealed(b"a,b"), place.sealed(b"c")
@@ -266,7 +264,7 @@ def test_what_waits_to_be_published_counts_at_once(place: Any) -> None:
     turns.wait(spool.stop())
 
 
-def test_a_full_disk_holds_the_journal(place: Any) -> None:
+def test_a_full_disk_holds_the_journal(place):
     """Without room for the files to come nothing more is taken; room heals it."""
     place.disk = Full()
     place.disk.free_bytes = 0
@@ -278,7 +276,7 @@ def test_a_full_disk_holds_the_journal(place: Any) -> None:
     turns.wait(spool.stop())
 
 
-def test_a_backlog_makes_larger_files(place: Any) -> None:
+def test_a_backlog_makes_larger_files(place):
     """The further Spark is behind, the longer a segment stays open."""
     spool, journal, turns = start(place)
     spool.start([place.sealed(b"%d" % n) for n in range(40)])
@@ -286,7 +284,7 @@ def test_a_backlog_makes_larger_files(place: Any) -> None:
     turns.wait(spool.stop())
 
 
-def test_a_hub_that_is_behind_makes_larger_files(place: Any) -> None:
+def test_a_hub_that_is_behind_makes_larger_files(place):
     """As many files as wait there count as if they waited here; and it is the hub that a
     full spool waits for.
     """
@@ -299,7 +297,7 @@ def test_a_hub_that_is_behind_makes_larger_files(place: Any) -> None:
     turns.wait(spool.stop())
 
 
-def test_what_others_bring_slows_no_sender(place: Any) -> None:
+def test_what_others_bring_slows_no_sender(place):
     """Files that arrive and leave again are as much traffic as our own: the pace of our
     senders follows what leaves.
     """
@@ -325,7 +323,7 @@ def _ended(spool: Any) -> Any:
     return spool.stop()
 
 
-def test_the_archive_expires(place: Any) -> None:
+def test_the_archive_expires(place):
     """Files that Spark has had for `spool.retention` go, and it is said; others stay."""
 
     class AsModified(RealDisk):
@@ -361,7 +359,7 @@ def test_the_archive_expires(place: Any) -> None:
     assert foreign.exists()
 
 
-def test_a_full_disk_empties_the_archive_first(place: Any) -> None:
+def test_a_full_disk_empties_the_archive_first(place):
     """What is in the tables goes before anybody is held back."""
     place.disk = Full()
     old = place.archive / file_name("gw", A, 1, 1)
@@ -400,7 +398,7 @@ def three_old_files(place: Any) -> list[Path]:
     return files
 
 
-def test_the_archive_makes_room_for_what_the_journal_wants(place: Any) -> None:
+def test_the_archive_makes_room_for_what_the_journal_wants(place):
     """A group that just does not fit would wait for as long as the archive is kept."""
     files = three_old_files(place)
     spool, journal, turns = start(place, wanted=1500)
@@ -413,7 +411,7 @@ def test_the_archive_makes_room_for_what_the_journal_wants(place: Any) -> None:
     turns.wait(spool.stop())
 
 
-def test_the_archive_makes_room_for_what_others_bring(place: Any) -> None:
+def test_the_archive_makes_room_for_what_others_bring(place):
     """As for a group of the journal; not for more than the spool may have, which waits."""
     files = three_old_files(place)
     spool, _, turns = start(place, max_bytes=10_000)
@@ -427,9 +425,7 @@ def test_the_archive_makes_room_for_what_others_bring(place: Any) -> None:
     turns.wait(spool.stop())
 
 
-def test_the_disk_is_full_for_as_long_as_the_journal_has_no_room_for_a_group(
-    place: Any,
-) -> None:
+def test_the_disk_is_full_for_as_long_as_the_journal_has_no_room_for_a_group(place):
     """Though what has to be written has room: the journal does not take that away."""
     place.disk = Full()
     spool, journal, turns = start(place, wanted=1500)
@@ -442,7 +438,7 @@ def test_the_disk_is_full_for_as_long_as_the_journal_has_no_room_for_a_group(
     turns.wait(spool.stop())
 
 
-def test_spare_files_go_before_the_archive_makes_room(place: Any) -> None:
+def test_spare_files_go_before_the_archive_makes_room(place):
     """They can be had again, and nobody reads them."""
     old = place.archive / file_name("gw", A, 1, 1)
     old.write_bytes(b"old")
@@ -466,7 +462,7 @@ def test_spare_files_go_before_the_archive_makes_room(place: Any) -> None:
     turns.wait(spool.stop())
 
 
-def test_nothing_stops_the_thread(place: Any) -> None:
+def test_nothing_stops_the_thread(place):
     """Whatever is raised beside publishing, publishing goes on."""
     spool, journal, turns = start(place)
 
@@ -480,9 +476,7 @@ def test_nothing_stops_the_thread(place: Any) -> None:
     turns.wait(spool.stop())
 
 
-def test_a_stop_ends_whatever_fails_in_it(
-    place: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stop_ends_whatever_fails_in_it(place, monkeypatch):
     """Or the daemon would hang; what failed is in the log."""
     spool, journal, turns = start(place)
 
@@ -495,7 +489,7 @@ def test_a_stop_ends_whatever_fails_in_it(
     assert journal.last == 1
 
 
-def test_without_a_job_files_are_archived_at_once(place: Any) -> None:
+def test_without_a_job_files_are_archived_at_once(place):
     """With `after: keep` the spool does not fill: each file is moved when it is public,
     also one that was left there, and counts as published after that.
     """
@@ -511,7 +505,7 @@ def test_without_a_job_files_are_archived_at_once(place: Any) -> None:
     assert journal.holds["spool"] is None
 
 
-def test_without_a_job_no_file_takes_the_place_of_another_one(place: Any) -> None:
+def test_without_a_job_no_file_takes_the_place_of_another_one(place):
     """One that comes again goes: of the events in the archive's some may be redacted."""
     name = file_name("edge", A, 1, 2)
     (place.archive / name).write_bytes(b"redacted")
@@ -523,7 +517,7 @@ def test_without_a_job_no_file_takes_the_place_of_another_one(place: Any) -> Non
     assert (place.archive / name).read_bytes() == b"redacted"
 
 
-def test_without_a_job_a_short_disk_holds_senders(place: Any) -> None:
+def test_without_a_job_a_short_disk_holds_senders(place):
     """Nothing leaves the archive for it: what is there is nowhere else."""
     place.disk = Full()
     place.disk.free_bytes = 0
@@ -535,7 +529,7 @@ def test_without_a_job_a_short_disk_holds_senders(place: Any) -> None:
     assert len(list(place.archive.iterdir())) == 1
 
 
-def test_without_a_job_what_consumers_have_read_makes_room(place: Any) -> None:
+def test_without_a_job_what_consumers_have_read_makes_room(place):
     """With `after: keep` they are the readers: what all of them have goes for a short disk,
     and what one has not read is nowhere else, so senders wait for it.
     """
@@ -555,7 +549,7 @@ def test_without_a_job_what_consumers_have_read_makes_room(place: Any) -> None:
     assert spool.consumers.behind["mine"].missed_files == 0
 
 
-def test_a_move_that_fails_stops_no_look_at_the_disk(place: Any) -> None:
+def test_a_move_that_fails_stops_no_look_at_the_disk(place):
     """With `after: keep`: senders are held back all the same, and files expire."""
     place.disk = Full()
     place.disk.free_bytes = 0

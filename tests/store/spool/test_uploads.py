@@ -98,7 +98,7 @@ def until(uploads: Uploads, so: Callable[[], object]) -> None:
     uploads.finish(60)
 
 
-def test_a_file_is_in_the_bucket_and_then_in_the_archive(world: World) -> None:
+def test_a_file_is_in_the_bucket_and_then_in_the_archive(world):
     """Under its name, with its bytes; of nodes that ran here before, too."""
     names = [world.file(1, 5), world.file(6, 7), world.file(1, 3, "old")]
     told: list[Uploaded] = []
@@ -113,7 +113,7 @@ def test_a_file_is_in_the_bucket_and_then_in_the_archive(world: World) -> None:
     assert sorted(one.bytes for one in told) == [6, 6, 7]
 
 
-def test_what_is_behind_a_file_that_waits_is_not_safe(world: World) -> None:
+def test_what_is_behind_a_file_that_waits_is_not_safe(world):
     """Acknowledgements follow the files in order, though these do not go in order."""
     first, second = world.file(1, 5), world.file(6, 9)
 
@@ -130,7 +130,7 @@ def test_what_is_behind_a_file_that_waits_is_not_safe(world: World) -> None:
     assert uploads.safe_lsn(0) == 0
 
 
-def test_in_order_the_bucket_has_no_holes_at_any_moment(world: World) -> None:
+def test_in_order_the_bucket_has_no_holes_at_any_moment(world):
     """Whatever fails: what a lost disk takes with it is then the newest.  Others' files go
     beside ours."""
     names = [world.file(n, n) for n in range(1, 7)]
@@ -154,9 +154,7 @@ def test_in_order_the_bucket_has_no_holes_at_any_moment(world: World) -> None:
 
 
 @pytest.mark.parametrize("why", ["500", "503 SlowDown", "403 ExpiredToken"])
-def test_a_bucket_that_is_away_is_told_once_and_asked_again(
-    world: World, why: str
-) -> None:
+def test_a_bucket_that_is_away_is_told_once_and_asked_again(world, why):
     """One line when it goes, one when it is back; nothing is lost meanwhile."""
     lines: list[str] = []
 
@@ -192,7 +190,7 @@ def test_a_bucket_that_is_away_is_told_once_and_asked_again(
     assert "takes files again" in told[1]
 
 
-def test_one_failure_is_not_told(world: World) -> None:
+def test_one_failure_is_not_told(world):
     """Any network has those."""
     world.file(1, 1)
     failed: list[str] = []
@@ -208,7 +206,7 @@ def test_one_failure_is_not_told(world: World) -> None:
     assert (uploads.failed, uploads.why) == (1, None)
 
 
-def test_while_it_is_away_one_thread_asks(world: World) -> None:
+def test_while_it_is_away_one_thread_asks(world):
     """A server that is short of breath is not asked by all of them."""
     for n in range(1, 9):
         world.file(n, n)
@@ -234,9 +232,7 @@ def test_while_it_is_away_one_thread_asks(world: World) -> None:
 
 
 @pytest.mark.parametrize("point", range(18))
-def test_a_kill_between_any_two_steps_loses_and_doubles_nothing(
-    world: World, point: int
-) -> None:
+def test_a_kill_between_any_two_steps_loses_and_doubles_nothing(world, point):
     """The next start does all of it again, and finds what was done."""
     names = [world.file(1, 5), world.file(6, 7)]
     contents = {name: (world.spool / name).read_bytes() for name in names}
@@ -270,7 +266,7 @@ def test_a_kill_between_any_two_steps_loses_and_doubles_nothing(
     assert world.here(world.spool) == []
 
 
-def test_other_bytes_under_the_same_name_hold_senders_back(world: World) -> None:
+def test_other_bytes_under_the_same_name_hold_senders_back(world):
     """Two machines go on as one incarnation: neither file is lost, and both are told."""
     name, other = world.file(1, 5), world.file(6, 7)
     world.bucket.objects[name] = b"another gateway's"
@@ -284,7 +280,7 @@ def test_other_bytes_under_the_same_name_hold_senders_back(world: World) -> None
     assert world.here(world.spool) == [name]
 
 
-def test_another_past_is_in_the_bucket_under_a_name_of_its_own(world: World) -> None:
+def test_another_past_is_in_the_bucket_under_a_name_of_its_own(world):
     """Two machines of one snapshot have published other events under one name: both are
     there, and the job compares them.  Nobody is held back; and once more it is the same."""
     name = world.file(1, 3)
@@ -308,9 +304,7 @@ def test_another_past_is_in_the_bucket_under_a_name_of_its_own(world: World) -> 
         (world.archive / name).unlink()
 
 
-def test_senders_are_held_back_without_a_gap(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_senders_are_held_back_without_a_gap(world, monkeypatch):
     """Also while it is looked again whether the other file is there still."""
     name = world.file(1, 5)
     world.bucket.objects[name] = b"another gateway's"
@@ -331,7 +325,7 @@ def test_senders_are_held_back_without_a_gap(
     assert all(seen)
 
 
-def test_a_server_that_is_unfit_gets_no_file(world: World) -> None:
+def test_a_server_that_is_unfit_gets_no_file(world):
     """One that passes If-None-Match over would put two files under one name."""
     name = world.file(1, 5)
     world.bucket.conditional = False
@@ -341,7 +335,7 @@ def test_a_server_that_is_unfit_gets_no_file(world: World) -> None:
     assert "If-None-Match" in uploads.conflicts[name]
 
 
-def test_a_file_in_whose_way_another_one_is_stays_here(world: World) -> None:
+def test_a_file_in_whose_way_another_one_is_stays_here(world):
     """As nothing but damage puts it there, that is told; it holds nobody else back."""
     name = world.file(1, 5, "edge")
     world.bucket.objects[name] = b"damaged"
@@ -352,7 +346,7 @@ def test_a_file_in_whose_way_another_one_is_stays_here(world: World) -> None:
     assert uploads.has(name)
 
 
-def test_at_the_stop_a_bucket_that_is_away_is_asked_once(world: World) -> None:
+def test_at_the_stop_a_bucket_that_is_away_is_asked_once(world):
     """What is left waits for the next start."""
     names = [world.file(n, n) for n in range(1, 4)]
     world.bucket.away()
@@ -366,7 +360,7 @@ def test_at_the_stop_a_bucket_that_is_away_is_asked_once(world: World) -> None:
     assert world.here(world.spool) == names
 
 
-def test_at_the_stop_a_bucket_that_hangs_is_left(world: World) -> None:
+def test_at_the_stop_a_bucket_that_hangs_is_left(world):
     """The request ends with the process; it is repeated after the next start."""
     world.file(1, 1)
     asked, going_on = threading.Event(), threading.Event()
@@ -385,7 +379,7 @@ def test_at_the_stop_a_bucket_that_hangs_is_left(world: World) -> None:
     uploads.finish(60)
 
 
-def test_files_of_a_gateway_that_runs_are_left_to_it(world: World) -> None:
+def test_files_of_a_gateway_that_runs_are_left_to_it(world):
     """Gateways may share a directory."""
     ours, theirs = world.file(1, 1), world.file(1, 1, "other")
     uploads = world.uploads(ours=lambda node: node == "gw")
@@ -394,9 +388,7 @@ def test_files_of_a_gateway_that_runs_are_left_to_it(world: World) -> None:
     assert world.here(world.spool) == [theirs]
 
 
-def test_a_move_whose_sync_failed_is_ended(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_move_whose_sync_failed_is_ended(world, monkeypatch):
     """The file is in the archive by then, and what lies behind it waits for it."""
     monkeypatch.setattr(module, "_ASIDE_SECONDS", 0.001)
     name = world.file(1, 5)
@@ -415,9 +407,7 @@ def test_a_move_whose_sync_failed_is_ended(
     assert world.here(world.archive) == [*world.files] == [name]
 
 
-def test_an_archive_that_somebody_removed(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_archive_that_somebody_removed(world, monkeypatch):
     """The file stays here, it is said why, and it goes there when there is one."""
     monkeypatch.setattr(module, "_ASIDE_SECONDS", 0.001)
     name = world.file(1, 5)
@@ -468,9 +458,7 @@ def taken(uploads: Uploads, most: int) -> list[str]:
     return found
 
 
-def test_uploads_that_are_too_slow_together_become_fewer(
-    world: World, lines: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_uploads_that_are_too_slow_together_become_fewer(world, lines, monkeypatch):
     """A link that carries one file in the time-out, and not four, is told of, and asked
     for as many as it carries; now and then for one more."""
     clock = Clock()
@@ -506,7 +494,7 @@ def test_uploads_that_are_too_slow_together_become_fewer(
     assert [together(2) for _ in range(3)] == [2, 2, 2]
 
 
-def test_a_bucket_that_was_away_gets_as_many_as_before(world: World) -> None:
+def test_a_bucket_that_was_away_gets_as_many_as_before(world):
     """Refused at once is not too slow: the backlog of an outage needs all threads."""
     clock = Clock()
     for n in range(1, 30):
@@ -522,9 +510,7 @@ def test_a_bucket_that_was_away_gets_as_many_as_before(world: World) -> None:
 
 
 @pytest.mark.parametrize("why", ["413 EntityTooLarge", "403 AccessDenied"])
-def test_a_file_that_alone_is_refused_stops_no_other(
-    world: World, lines: list[str], why: str
-) -> None:
+def test_a_file_that_alone_is_refused_stops_no_other(world, lines, why):
     """It is named, and tried again now and then; what lies behind it is in the bucket."""
     names = [world.file(n, n) for n in range(1, 9)]
     bad = names[0]
@@ -546,8 +532,8 @@ def test_a_file_that_alone_is_refused_stops_no_other(
 
 
 def test_a_file_that_was_refused_and_is_set_aside_is_not_told_for_ever(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    world, monkeypatch
+):
     """It waits no more: nothing is wrong with it."""
     bad, *others = (world.file(n, n) for n in range(1, 6))
     uploads = world.uploads(1)
@@ -569,7 +555,7 @@ def test_a_file_that_was_refused_and_is_set_aside_is_not_told_for_ever(
     assert uploads.problem is None
 
 
-def test_an_outage_is_no_files_fault(world: World) -> None:
+def test_an_outage_is_no_files_fault(world):
     """All of them fail, one after the other, and none is left alone for it."""
     names = [world.file(n, n) for n in range(1, 6)]
     asked = [0]
@@ -590,9 +576,7 @@ def test_an_outage_is_no_files_fault(world: World) -> None:
 
 
 @pytest.mark.parametrize("then", ["put back", "uploaded"])
-def test_a_file_that_somebody_took_out_by_hand(
-    world: World, monkeypatch: pytest.MonkeyPatch, lines: list[str], then: str
-) -> None:
+def test_a_file_that_somebody_took_out_by_hand(world, monkeypatch, lines, then):
     """It is said what is missing; nothing behind it is safe until it is put right, and
     then no restart is needed."""
     monkeypatch.setattr(module, "_ASIDE_SECONDS", 0.001)
@@ -612,7 +596,7 @@ def test_a_file_that_somebody_took_out_by_hand(
     assert uploads.problem is None
 
 
-def test_a_file_that_somebody_took_out_of_another_ones_way(world: World) -> None:
+def test_a_file_that_somebody_took_out_of_another_ones_way(world):
     """No restart is needed either, however often that one was met."""
     name = world.file(1, 5)
     world.bucket.objects[name] = b"another gateway's"

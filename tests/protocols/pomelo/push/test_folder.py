@@ -32,7 +32,7 @@ def taken(folder: Folder) -> tuple[str, list[Any]] | None:
     return file.name, rows
 
 
-def test_files_in_the_order_of_their_names(folder: Folder, put: Any) -> None:
+def test_files_in_the_order_of_their_names(folder, put):
     """Each is taken once and is gone."""
     paths = [put(name, LINE) for name in ("b.json", "a.ndjson", "c.jsonl")]
     names = [folder.take().name for _ in paths]  # type: ignore[union-attr]
@@ -41,7 +41,7 @@ def test_files_in_the_order_of_their_names(folder: Folder, put: Any) -> None:
     assert not any(path.exists() for path in paths)
 
 
-def test_what_spark_leaves_beside(folder: Folder, put: Any, tmp_path: Path) -> None:
+def test_what_spark_leaves_beside(folder, put, tmp_path):
     """Files in its directory are taken; the directory goes when Spark is done."""
     put("run/part-0.json", LINE)
     put("run/.part-0.json.crc", b"x")
@@ -57,7 +57,7 @@ def test_what_spark_leaves_beside(folder: Folder, put: Any, tmp_path: Path) -> N
     assert not (tmp_path / "outbox" / "run").exists()
 
 
-def test_many_files(folder: Folder, put: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_files(folder, put, monkeypatch):
     """The directory is listed once for those that are there, and not for each of them."""
     for number in range(30):
         put(f"{number:02}.json", LINE)
@@ -79,7 +79,7 @@ def test_many_files(folder: Folder, put: Any, monkeypatch: pytest.MonkeyPatch) -
     assert not list(outbox.glob("batch-*"))
 
 
-def test_a_directory_that_can_not_be_removed(folder: Folder, put: Any) -> None:
+def test_a_directory_that_can_not_be_removed(folder, put):
     """… is left alone, and keeps none of the others waiting."""
     put("a/_SUCCESS/is-a-directory", b"")
     put("b/part-0.json", LINE)
@@ -88,9 +88,7 @@ def test_a_directory_that_can_not_be_removed(folder: Folder, put: Any) -> None:
 
 
 @pytest.mark.parametrize("gone", [".", ".done"])
-def test_a_directory_that_somebody_removes(
-    folder: Folder, open_folder: Any, put: Any, tmp_path: Path, gone: str
-) -> None:
+def test_a_directory_that_somebody_removes(folder, open_folder, put, tmp_path, gone):
     """It is made again, and what was pushed is remembered, in the next life too."""
     put("a.json", LINE)
     assert taken(folder) == ("a.json", [ONE])
@@ -102,7 +100,7 @@ def test_a_directory_that_somebody_removes(
     assert taken(open_folder()) is None
 
 
-def test_hidden_names_are_not_there_yet(folder: Folder, put: Any) -> None:
+def test_hidden_names_are_not_there_yet(folder, put):
     """Until they are renamed."""
     path = put(".a.json", LINE)
     assert folder.take() is None
@@ -110,7 +108,7 @@ def test_hidden_names_are_not_there_yet(folder: Folder, put: Any) -> None:
     assert folder.take() is not None
 
 
-def test_a_streaming_sink_is_left_alone(folder: Folder, put: Any) -> None:
+def test_a_streaming_sink_is_left_alone(folder, put):
     """Its files appear before they are complete."""
     path = put("sink/part-0.json", LINE)
     put("sink/_spark_metadata", b"")
@@ -129,9 +127,7 @@ def test_a_streaming_sink_is_left_alone(folder: Folder, put: Any) -> None:
         ("a.csv", LINE),
     ],
 )
-def test_a_bad_file_is_set_aside(
-    folder: Folder, put: Any, name: str, content: bytes
-) -> None:
+def test_a_bad_file_is_set_aside(folder, put, name, content):
     """Whole, with nothing of it pushed; the next one follows."""
     path = put(name, content)
     put("b.json", LINE)
@@ -143,7 +139,7 @@ def test_a_bad_file_is_set_aside(
     assert folder.trouble is None, "the next one was taken"
 
 
-def test_a_bad_file_is_told_until_a_good_one_comes(folder: Folder, put: Any) -> None:
+def test_a_bad_file_is_told_until_a_good_one_comes(folder, put):
     """As the gateway's trouble: whoever writes them may write no other any more."""
     put("a.csv", LINE)
     assert folder.take() is None
@@ -153,14 +149,14 @@ def test_a_bad_file_is_told_until_a_good_one_comes(folder: Folder, put: Any) -> 
     assert folder.trouble is None
 
 
-def test_parquet_without_its_columns(folder: Folder, tmp_path: Path) -> None:
+def test_parquet_without_its_columns(folder, tmp_path):
     """… is a bad file."""
     pq.write_table(pa.table({"route": ["r"]}), tmp_path / "outbox" / "a.parquet")
     assert folder.take() is None
     assert (tmp_path / "outbox" / ".bad-a.parquet").exists()
 
 
-def test_odd_columns_do_not_matter(folder: Folder, tmp_path: Path) -> None:
+def test_odd_columns_do_not_matter(folder, tmp_path):
     """A timestamp that Python has no object for, in a column that nobody asked for."""
     rows = {"route": ["r"], "body": ["{}"], "uid": ["a"]}
     odd = pa.array([2**62], pa.timestamp("us", "nowhere/nowhere"))
@@ -168,9 +164,7 @@ def test_odd_columns_do_not_matter(folder: Folder, tmp_path: Path) -> None:
     assert taken(folder) == ("a.parquet", [ONE])
 
 
-def test_what_arrow_can_not_say_in_python(
-    folder: Folder, put: Any, tmp_path: Path
-) -> None:
+def test_what_arrow_can_not_say_in_python(folder, put, tmp_path):
     """… inside a body: the file is set aside, the next one is taken."""
     odd = pa.array([2**62], pa.timestamp("us"))
     body = pa.StructArray.from_arrays([odd], ["at"])
@@ -184,7 +178,7 @@ def test_what_arrow_can_not_say_in_python(
     assert folder.set_aside == 2
 
 
-def test_a_small_file_of_many_rows(folder: Folder, tmp_path: Path) -> None:
+def test_a_small_file_of_many_rows(folder, tmp_path):
     """No chunk of it is large, though its rows are the same long body again and again."""
     rows, body = 3000, '{"a":"' + "x" * 50_000 + '"}'
     columns = {"route": ["r"] * rows, "body": [body] * rows, "uid": ["a"] * rows}
@@ -201,7 +195,7 @@ def test_a_small_file_of_many_rows(folder: Folder, tmp_path: Path) -> None:
     assert max(size for _, size in sizes) < (1 << 20) + len(body)
 
 
-def test_a_long_name(folder: Folder, put: Any) -> None:
+def test_a_long_name(folder, put):
     """Names of 236 to 255 bytes are taken, and set aside, like any other."""
     for size in (236, 255):
         put("a" * (size - 5) + ".json", LINE)
@@ -212,9 +206,7 @@ def test_a_long_name(folder: Folder, put: Any) -> None:
     assert folder.set_aside == 2
 
 
-def test_only_regular_files_are_touched(
-    folder: Folder, put: Any, tmp_path: Path
-) -> None:
+def test_only_regular_files_are_touched(folder, put, tmp_path):
     """A FIFO, a link and a directory too deep are set aside; what they mean stays."""
     outbox, elsewhere = tmp_path / "outbox", tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -235,9 +227,7 @@ def test_only_regular_files_are_touched(
     }
 
 
-def test_what_can_not_even_be_set_aside(
-    folder: Folder, put: Any, tmp_path: Path
-) -> None:
+def test_what_can_not_even_be_set_aside(folder, put, tmp_path):
     """… is said once, and does not stand in the way of others."""
     put("a.json", b"no")
     (tmp_path / "outbox" / ".bad-a.json").mkdir()
@@ -249,15 +239,13 @@ def test_what_can_not_even_be_set_aside(
     assert taken(folder) == ("c.json", [ONE])
 
 
-def test_a_name_that_is_not_utf8(folder: Folder, tmp_path: Path) -> None:
+def test_a_name_that_is_not_utf8(folder, tmp_path):
     """It can be logged."""
     (tmp_path / "outbox" / os.fsdecode(b"\xff.json")).write_bytes(LINE)
     assert taken(folder) == ("\\udcff.json", [ONE])
 
 
-def test_what_was_pushed_is_kept_if_wanted(
-    open_folder: Any, put: Any, tmp_path: Path
-) -> None:
+def test_what_was_pushed_is_kept_if_wanted(open_folder, put, tmp_path):
     """For `retention`; then it goes."""
     folder = open_folder(retention=60.0)
     os.utime(put("a.json", LINE), (1, 1))
@@ -273,9 +261,7 @@ def test_what_was_pushed_is_kept_if_wanted(
 # Once
 
 
-def test_a_file_that_is_written_again(
-    folder: Folder, open_folder: Any, put: Any
-) -> None:
+def test_a_file_that_is_written_again(folder, open_folder, put):
     """… is not taken again, in this life or the next one; others are."""
     put("a.json", LINE)
     assert taken(folder) == ("a.json", [ONE])
@@ -288,7 +274,7 @@ def test_a_file_that_is_written_again(
     assert taken(again) == ("b.json", [ONE])
 
 
-def test_a_batch_that_spark_writes_again(folder: Folder, put: Any) -> None:
+def test_a_batch_that_spark_writes_again(folder, put):
     """Its parts have another UUID in their names, and are known all the same."""
     first, second = str(uuid.uuid4()), str(uuid.uuid4())
     for part in ("00000", "00001"):
@@ -303,7 +289,7 @@ def test_a_batch_that_spark_writes_again(folder: Folder, put: Any) -> None:
     assert taken(folder) is not None
 
 
-def test_parts_that_lie_in_the_outbox_itself(folder: Folder, put: Any) -> None:
+def test_parts_that_lie_in_the_outbox_itself(folder, put):
     """… have no batch's name: the UUID is all that tells them apart."""
     for _ in range(2):
         put(f"part-00000-{uuid.uuid4()}-c000.json", LINE)
@@ -311,7 +297,7 @@ def test_parts_that_lie_in_the_outbox_itself(folder: Folder, put: Any) -> None:
     assert folder.repeated == 0
 
 
-def test_names_are_forgotten_in_time(open_folder: Any, put: Any) -> None:
+def test_names_are_forgotten_in_time(open_folder, put):
     """After `remember`; 0 remembers none."""
     folder = open_folder(remember=0.0)
     for _ in range(2):
@@ -367,7 +353,7 @@ class StepFile:
         self._file.sync()
 
 
-def test_killed_between_any_two_steps(open_folder: Any, put: Any) -> None:
+def test_killed_between_any_two_steps(open_folder, put):
     """Nothing is taken twice, though the job writes it again; one file may be lost."""
     for last in range(1, 60):
         names = (f"{last}.json", f"{last}-next.json")
@@ -396,9 +382,7 @@ def test_killed_between_any_two_steps(open_folder: Any, put: Any) -> None:
     raise AssertionError("there is no end of steps")
 
 
-def test_a_name_that_can_not_be_noted(
-    open_folder: Any, put: Any, logged: list[dict[str, Any]]
-) -> None:
+def test_a_name_that_can_not_be_noted(open_folder, put, logged):
     """Its file stays where it is until it can be, and is taken then."""
     disk = Steps(0)
     folder = open_folder(disk)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +16,6 @@ from doubles import FakeAgent
 from gateway.protocols.pomelo.handshake import PROFILES, Terms
 from gateway.protocols.pomelo.lobby.lobby import Lobby
 from gateway.protocols.pomelo.options import Lobby as LobbyOptions
-from gateway.protocols.pomelo.push.folder import Folder
 from gateway.protocols.pomelo.push.outbox import Outbox
 from gateway.protocols.pomelo.registry import Registry
 from gateway.protocols.pomelo.routes import Definitions
@@ -42,7 +40,7 @@ class OneThread(Clock):
         call(*arguments)
 
 
-def test_what_became_of_files_and_rows(folder: Folder, put: Any) -> None:
+def test_what_became_of_files_and_rows(folder, put):
     """Files that were pushed or set aside, rows that were pushes or were not."""
     registry, reactor = Registry(), OneThread()
     running = Outbox(folder, Lobby("gw-1", registry, reactor), ManualJournal(), reactor)
@@ -59,7 +57,7 @@ def test_what_became_of_files_and_rows(folder: Folder, put: Any) -> None:
     assert reactor.getDelayedCalls() == []
 
 
-def test_a_row_for_nobody_is_reported(folder: Folder, put: Any) -> None:
+def test_a_row_for_nobody_is_reported(folder, put):
     """It counts as refused, and reaches nobody."""
     registry, reactor = Registry(), OneThread()
     running = Outbox(folder, Lobby("gw-1", registry, reactor), ManualJournal(), reactor)
@@ -71,9 +69,7 @@ def test_a_row_for_nobody_is_reported(folder: Folder, put: Any) -> None:
     assert registry.outcomes["nobody"] == 1
 
 
-def test_rows_for_the_clients_of_other_gateways(
-    folder: Folder, put: Any, logged: list[dict[str, Any]]
-) -> None:
+def test_rows_for_the_clients_of_other_gateways(folder, put, logged):
     """They go to each of the lobby in their order, some hundreds in a call, without those
     that could not be pushed here; the log says which gateway missed some, and why.
     """
@@ -117,9 +113,7 @@ def test_rows_for_the_clients_of_other_gateways(
 
 
 @pytest.mark.parametrize("retention", [0.0, 3600.0])
-def test_a_push_that_waited_too_long(
-    open_folder: Any, put: Any, logged: list[dict[str, Any]], retention: float
-) -> None:
+def test_a_push_that_waited_too_long(open_folder, put, logged, retention):
     """… reaches nobody any more; the log and the counters say how many did not."""
     folder = open_folder(retention=retention)
     registry, reactor = Registry(), OneThread()
@@ -144,9 +138,7 @@ def test_a_push_that_waited_too_long(
     assert (told["expired"], told["count"]) == (2, 4)
 
 
-def test_a_directory_that_is_none(
-    folder: Folder, put: Any, logged: list[dict[str, Any]], tmp_path: Path
-) -> None:
+def test_a_directory_that_is_none(folder, put, logged, tmp_path):
     """… has one line in the log, however often one looks, and one more the next time."""
     outbox, reactor = tmp_path / "outbox", OneThread()
     running = Outbox(
@@ -164,7 +156,7 @@ def test_a_directory_that_is_none(
     running.stop()
 
 
-def test_what_was_kept_goes_in_time(open_folder: Any, put: Any, tmp_path: Path) -> None:
+def test_what_was_kept_goes_in_time(open_folder, put, tmp_path):
     """Those that are kept may be many: they are looked at a hundred times in `retention`."""
     folder, reactor = open_folder(retention=86_400.0), OneThread()
     running = Outbox(
@@ -182,7 +174,7 @@ def test_what_was_kept_goes_in_time(open_folder: Any, put: Any, tmp_path: Path) 
     assert not kept.exists()
 
 
-def test_rows_that_are_no_pushes(folder: Folder, put: Any) -> None:
+def test_rows_that_are_no_pushes(folder, put):
     """Answers and changes of groups; one that nobody waits for is for nobody."""
     registry, reactor = Registry(), OneThread()
     Clients(registry, 1)
@@ -200,7 +192,7 @@ def test_rows_that_are_no_pushes(folder: Folder, put: Any) -> None:
     assert (running.rows, running.refused) == (3, 1)
 
 
-def test_a_file_that_is_written_again(folder: Folder, put: Any) -> None:
+def test_a_file_that_is_written_again(folder, put):
     """… is counted, and not pushed."""
     registry, reactor = Registry(), OneThread()
     clients = Clients(registry, 1)
@@ -271,7 +263,7 @@ class Client:
         return True
 
 
-def test_a_broadcast_leaves_turns_to_others(folder: Folder, put: Any) -> None:
+def test_a_broadcast_leaves_turns_to_others(folder, put):
     """Few messages at a time, however few the rows are; counted as memory meanwhile."""
     registry, reactor, journal = Registry(), Stepwise(), ManualJournal()
     clients = Clients(registry, 2500)

@@ -53,7 +53,7 @@ def games() -> Games:
     return Games()
 
 
-def test_a_priority(games: Games) -> None:
+def test_a_priority(games):
     """… and a time to live may be given, as in a row; what they are is checked."""
     asked = {"route": "r", "body": 1, "uid": "bob", "ttl": 5}
     assert games.ask(**asked, priority="high") == (200, {"sent": 1, "dropped": 0})
@@ -73,7 +73,7 @@ def test_a_priority(games: Games) -> None:
         ({"all": {"uid": "bob"}}, [2]),
     ],
 )
-def test_to_whom(games: Games, to: Any, who: list[int]) -> None:
+def test_to_whom(games, to, who):
     """One session, all of a uid, everyone, or those whose attributes fit."""
     for addressee in ({"to": to}, to):
         if isinstance(addressee.get("all"), dict):
@@ -86,13 +86,13 @@ def test_to_whom(games: Games, to: Any, who: list[int]) -> None:
         assert got == who
 
 
-def test_the_body_is_as_posted(games: Games) -> None:
+def test_the_body_is_as_posted(games):
     """Digits that a float would lose stay."""
     games.post(b'{"route":"r","body":{"n":12345678901234567890.10},"all":true}')
     assert b'{"n":12345678901234567890.10}' in games.clients[0].sent
 
 
-def test_who_does_not_read_is_counted(games: Games) -> None:
+def test_who_does_not_read_is_counted(games):
     """Its push is dropped."""
     games.clients[2].unsent_bytes = 1 << 20
     answer = games.ask(route="r", body=1, all=True)
@@ -121,7 +121,7 @@ def test_who_does_not_read_is_counted(games: Games) -> None:
         ({"route": "r", "body": 1, "all": True, "tpyo": 1}, "tpyo"),
     ],
 )
-def test_what_is_no_push(games: Games, request_: Any, why: str) -> None:
+def test_what_is_no_push(games, request_, why):
     """400 with a sentence, and nobody is sent anything."""
     code, answer = games.ask(**request_)
     assert code == 400
@@ -129,14 +129,14 @@ def test_what_is_no_push(games: Games, request_: Any, why: str) -> None:
     assert not any(each.sent for each in games.clients)
 
 
-def test_garbage_is_no_push() -> None:
+def test_garbage_is_no_push():
     """Whatever it is, it is a ValueError."""
     for raw in (b"", b"\xff", b"[" * 100_000, b'{"route":"r","body":nope}'):
         with pytest.raises(ValueError, match="not a push"):
             parse(raw)
 
 
-def test_a_push_to_many_leaves_turns_to_others(games: Games) -> None:
+def test_a_push_to_many_leaves_turns_to_others(games):
     """It is answered when it has reached everybody, some hundreds in a turn."""
     members = games.registry.all() * 200
     games.registry.all = lambda where=None: members  # type: ignore[method-assign]
@@ -150,7 +150,7 @@ def test_a_push_to_many_leaves_turns_to_others(games: Games) -> None:
     assert 0 < seen[0] < 600
 
 
-def test_a_push_that_takes_long_leaves_turns_to_others(games: Games) -> None:
+def test_a_push_that_takes_long_leaves_turns_to_others(games):
     """However few it has reached: some milliseconds are a turn."""
     members = games.registry.all() * 40
 

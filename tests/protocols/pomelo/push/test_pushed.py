@@ -40,7 +40,7 @@ def disk() -> RecordingDisk:
     return found
 
 
-def test_power_cuts(disk: RecordingDisk) -> None:
+def test_power_cuts(disk):
     """Whatever one leaves, each name whose `add` had returned is remembered."""
     for life in range(2):
         names = opened(disk)
@@ -61,7 +61,7 @@ def test_power_cuts(disk: RecordingDisk) -> None:
     assert cuts > 20
 
 
-def test_a_disk_that_fails(disk: RecordingDisk) -> None:
+def test_a_disk_that_fails(disk):
     """What could not be made durable is not remembered, and the next one can be."""
     names = opened(disk)
     names.add("a")
@@ -79,7 +79,7 @@ def test_a_disk_that_fails(disk: RecordingDisk) -> None:
 
 
 @pytest.mark.parametrize("call", ["write", "sync"])
-def test_what_is_not_noted_is_not_noted(disk: RecordingDisk, call: str) -> None:
+def test_what_is_not_noted_is_not_noted(disk, call):
     """Its file waits for the next try: a start must not believe that it was pushed."""
     names = opened(disk)
     names.add("a")
@@ -91,7 +91,7 @@ def test_what_is_not_noted_is_not_noted(disk: RecordingDisk, call: str) -> None:
     assert found.ago("b") is None
 
 
-def test_time_and_number_are_bounded(disk: RecordingDisk) -> None:
+def test_time_and_number_are_bounded(disk):
     """The oldest goes first; what is old goes, at the next start too."""
     clock = Clock()
     names = opened(disk, 3, clock)
@@ -109,9 +109,7 @@ def test_time_and_number_are_bounded(disk: RecordingDisk) -> None:
 
 
 @pytest.mark.parametrize("leap", [365 * DAY, -365 * DAY])
-def test_a_start_with_a_wrong_clock_forgets_nothing(
-    disk: RecordingDisk, leap: float
-) -> None:
+def test_a_start_with_a_wrong_clock_forgets_nothing(disk, leap):
     """Nor the next one, with one that is right again; and a name that was pushed by one that
     is ahead is remembered for no longer than others.
     """
@@ -126,7 +124,7 @@ def test_a_start_with_a_wrong_clock_forgets_nothing(
     assert (names.ago("a"), names.ago("b")) == (None, None)
 
 
-def test_the_file_does_not_grow_without_end(disk: RecordingDisk) -> None:
+def test_the_file_does_not_grow_without_end(disk):
     """It is written anew when most of it is forgotten."""
     names = opened(disk, 2)
     sizes = []
@@ -137,7 +135,7 @@ def test_the_file_does_not_grow_without_end(disk: RecordingDisk) -> None:
     assert len(opened(disk, 2)) == 2
 
 
-def test_damage_costs_the_names_that_it_hits(disk: RecordingDisk) -> None:
+def test_damage_costs_the_names_that_it_hits(disk):
     """… and no other; it is counted."""
     names = opened(disk)
     for name in ("alice", "bob", "carol"):
@@ -164,9 +162,7 @@ class BadSector(RealDisk):
 
 
 @pytest.mark.parametrize(("size", "left"), [(10, 2), (1000, 0)])
-def test_what_can_not_be_read_is_forgotten_and_told(
-    tmp_path: Path, size: int, left: int
-) -> None:
+def test_what_can_not_be_read_is_forgotten_and_told(tmp_path, size, left):
     """The rest is remembered, and all is written anew where the disk takes it."""
     path = tmp_path / ".pushed"
     names = PushedNames(path, DAY, 100, RealDisk(), Clock())

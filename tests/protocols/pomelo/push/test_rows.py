@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -51,12 +50,12 @@ def rows(content: bytes, name: str = "a.json") -> list[Any]:
         ),
     ],
 )
-def test_a_line_is_a_push(line: bytes, push: Push) -> None:
+def test_a_line_is_a_push(line, push):
     """A body that is a string is JSON text, as Spark's to_json makes it."""
     assert rows(line) == [push]
 
 
-def test_a_line_that_answers() -> None:
+def test_a_line_that_answers():
     """It has no route; beside a route an id is a column like any other."""
     assert rows(b'{"session":"s","id":7,"body":{"code":200},"ttl":5}') == [
         AnswerRow("s", 7, b'{"code":200}', ttl=5.0)
@@ -66,7 +65,7 @@ def test_a_line_that_answers() -> None:
     ]
 
 
-def test_answers_in_parquet(tmp_path: Path) -> None:
+def test_answers_in_parquet(tmp_path):
     """Alone, or beside pushes."""
     path = tmp_path / "x.parquet"
     columns = {"session": ["s", "t"], "id": [7, 8], "body": ["1", "2"]}
@@ -95,12 +94,12 @@ def test_answers_in_parquet(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_line_that_changes_groups(line: bytes, change: Membership) -> None:
+def test_a_line_that_changes_groups(line, change):
     """It needs no route and no body."""
     assert rows(line) == [change]
 
 
-def test_changes_of_groups_in_parquet(tmp_path: Path) -> None:
+def test_changes_of_groups_in_parquet(tmp_path):
     """Alone, or beside pushes."""
     path = tmp_path / "x.parquet"
     change = Membership("room", True, Addressee(uid="a"))
@@ -150,7 +149,7 @@ def test_changes_of_groups_in_parquet(tmp_path: Path) -> None:
         (b'{"join":"","uid":"c"}', "group: must have 1 to 255"),
     ],
 )
-def test_a_line_that_is_refused(line: bytes, why: str) -> None:
+def test_a_line_that_is_refused(line, why):
     """It pushes, answers and changes nothing; other rows are not concerned.  Nothing that
     is missing ever means everybody."""
     found = rows(line + b'\n{"route":"r","body":1,"uid":"a"}')
@@ -163,13 +162,13 @@ def test_a_line_that_is_refused(line: bytes, why: str) -> None:
     "line",
     [b'{"route":"r","body":1,"all":1}', b'{"route":"r","body":1,"uid":1.5}', b"\xff"],
 )
-def test_a_line_of_another_kind(line: bytes) -> None:
+def test_a_line_of_another_kind(line):
     """… makes its file unreadable."""
     with pytest.raises(BrokenFile, match="line 1"):
         rows(line)
 
 
-def test_parquet(tmp_path: Path) -> None:
+def test_parquet(tmp_path):
     """The same columns; a body may be text, or a struct."""
     path = tmp_path / "x.snappy.parquet"
     for body in (['{"n":1}'] * 3, [{"n": 1}] * 3):
@@ -186,7 +185,7 @@ def test_parquet(tmp_path: Path) -> None:
         assert isinstance(nobody, Rejected)
 
 
-def test_time_to_live_and_priority_in_parquet(tmp_path: Path) -> None:
+def test_time_to_live_and_priority_in_parquet(tmp_path):
     """A number of any type, and text."""
     path = tmp_path / "x.parquet"
     for ttl in (60, 60.0, Decimal("60.0")):
@@ -211,7 +210,7 @@ def test_time_to_live_and_priority_in_parquet(tmp_path: Path) -> None:
         pa.array([[("team", "red")]], pa.map_(pa.string(), pa.string())),
     ],
 )
-def test_attributes_in_parquet(tmp_path: Path, attributes: Any) -> None:
+def test_attributes_in_parquet(tmp_path, attributes):
     """A struct or a map."""
     path = tmp_path / "x.parquet"
     columns = {"route": ["r"], "body": ["1"], "attributes": attributes}
@@ -221,7 +220,7 @@ def test_attributes_in_parquet(tmp_path: Path, attributes: Any) -> None:
 
 
 @pytest.mark.parametrize("body_bytes", [8, 50_000])
-def test_millions_of_rows_in_a_small_file(tmp_path: Path, body_bytes: int) -> None:
+def test_millions_of_rows_in_a_small_file(tmp_path, body_bytes):
     """A few are decoded at a time: the first of them takes no more memory than one of a
     short file, and so do those behind it.
     """

@@ -189,7 +189,7 @@ def request(service: Any, call: str) -> Any:
     return kind(**fields)
 
 
-def test_every_call_and_command_has_a_permission(service: Any) -> None:
+def test_every_call_and_command_has_a_permission(service):
     """None is let in by omission: a new one needs an entry here, and in the table."""
     assert set(CALLS) == set(service.controller._methods) == set(CALLED)
     assert set(NEEDS) == set(REQUESTS.values())
@@ -201,7 +201,7 @@ def test_every_call_and_command_has_a_permission(service: Any) -> None:
 
 
 @pytest.mark.parametrize("name", EVERYBODY)
-def test_who_may_call_what(ruled: Any, name: str) -> None:
+def test_who_may_call_what(ruled, name):
     """The whole table: who is not let in gets PERMISSION_DENIED, and changes nothing."""
     peer = caller(ruled, name)
     for call, allowed in CALLED.items():
@@ -290,7 +290,7 @@ def denied(reply: list[Message], code: int = 0) -> bool:
 
 
 @pytest.mark.parametrize("name", EVERYBODY)
-def test_who_may_send_what(ruled: Any, client: Make, name: str) -> None:
+def test_who_may_send_what(ruled, client, name):
     """The whole table: who may not gets AuthTokenCheckFailed, changes nothing, and goes
     on with what is allowed.
     """
@@ -315,9 +315,7 @@ def test_who_may_send_what(ruled: Any, client: Make, name: str) -> None:
 
 @pytest.mark.parametrize("name", EVERYBODY)
 @pytest.mark.parametrize("stream", ["_RGbilling", "billing_kvtable"])
-def test_who_may_use_a_reader_group(
-    ruled: Any, client: Make, name: str, stream: str
-) -> None:
+def test_who_may_use_a_reader_group(ruled, client, name, stream):
     """Java's has its state in a stream, Python's in a table: all of it takes `groups`,
     and of the table `read`, `write` and `manage` do as well.
     """
@@ -331,7 +329,7 @@ def test_who_may_use_a_reader_group(
         assert denied(reply) == (name not in "g" + also), kind.__name__
 
 
-def test_a_reader_group_and_its_streams(ruled: Any) -> None:
+def test_a_reader_group_and_its_streams(ruled):
     """Who makes one must be allowed to read what it reads."""
     both = Rule(principals=["r"], groups=["shop/billing"], read=["shop/orders"])
     ruled.controller.access.configure([both, Rule(principals=["s"], manage=["shop/*"])])
@@ -351,7 +349,7 @@ def test_a_reader_group_and_its_streams(ruled: Any) -> None:
     ("asks", "allowed"),
     [(0, "rwms"), (2, "rwms"), (3, "r"), (4, "w"), (5, "")],
 )
-def test_a_token_for_something(ruled: Any, asks: int, allowed: str) -> None:
+def test_a_token_for_something(ruled, asks, allowed):
     """Java says what it wants one for, and hears at once that it may not."""
     info = new("StreamInfo", scope="shop", stream="orders", access=asks)
     for name in EVERYBODY:
@@ -364,7 +362,7 @@ def test_a_token_for_something(ruled: Any, asks: int, allowed: str) -> None:
     assert answer.status == 0
 
 
-def test_lists_have_what_one_may_see(ruled: Any) -> None:
+def test_lists_have_what_one_may_see(ruled):
     """Names of what is not one's business are not told."""
     ruled.controller.access.configure(
         [
@@ -412,7 +410,7 @@ def test_lists_have_what_one_may_see(ruled: Any) -> None:
     assert answer.text == "'x' may not see the scope 'shop' (options.access)"
 
 
-def test_rules_change_under_open_connections(ruled: Any, client: Make) -> None:
+def test_rules_change_under_open_connections(ruled, client):
     """A writer that was set up stops at its next append, and is told to get another token,
     with which it is told no; who was denied goes on.
     """
@@ -447,9 +445,7 @@ def test_rules_change_under_open_connections(ruled: Any, client: Make) -> None:
     assert not denied(client(ruled).ask(setup))
 
 
-def test_denials_are_counted_and_told_once(
-    ruled: Any, client: Make, warnings: Callable[[], list[str]]
-) -> None:
+def test_denials_are_counted_and_told_once(ruled, client, warnings):
     """For each principal, resource and permission, until the rules change."""
     peer, calls = client(ruled), caller(ruled, "x")
     access = ruled.controller.access
@@ -478,7 +474,7 @@ def test_denials_are_counted_and_told_once(
     assert len(warnings()) == 5
 
 
-def test_what_is_remembered_is_bounded(warnings: Callable[[], list[str]]) -> None:
+def test_what_is_remembered_is_bounded(warnings):
     """A client may ask for as many names as it likes: the answer stays right, and the log
     has a hundred of them; so have others.
     """
@@ -495,7 +491,7 @@ def test_what_is_remembered_is_bounded(warnings: Callable[[], list[str]]) -> Non
     assert len(warnings()) == 100 + 999
 
 
-def test_long_names_are_not_remembered() -> None:
+def test_long_names_are_not_remembered():
     """A call may bring a name of a MiB: ten thousand of these would be all memory."""
     access = Access(RULES)
     for need in Need:
@@ -506,7 +502,7 @@ def test_long_names_are_not_remembered() -> None:
     assert not access._known
 
 
-def test_a_pattern_costs_no_more_than_the_name() -> None:
+def test_a_pattern_costs_no_more_than_the_name():
     """Several stars and a name of a MiB, which is nearly what they ask for: to try each
     place of each star would take hours."""
     access = Access([Rule(principals=["a*a*a*b"], read=["shop/*-*-*-x", "*a*a*b/*"])])
@@ -522,7 +518,7 @@ def test_a_pattern_costs_no_more_than_the_name() -> None:
     assert not access.allows("a" * long, Need.READ, of_stream("shop", "---x"))
 
 
-def test_a_page_asks_the_rules_about_its_names_alone() -> None:
+def test_a_page_asks_the_rules_about_its_names_alone():
     """Not about a hundred thousand others, for each thousand."""
     asked: list[str] = []
 
@@ -562,7 +558,7 @@ NAMES = ("orders", "orders-old", "Orders", "o/s", "", "_RGorders", "_RGbilling",
         None,
     ],
 )
-def test_lists_go_by_the_same_rules(rules: list[Rule] | None) -> None:
+def test_lists_go_by_the_same_rules(rules):
     """What a principal is shown of a scope is what it may ask for by its name."""
     access = Access(rules)
     for who in ("ann", "bob", ""):
@@ -575,7 +571,7 @@ def test_lists_go_by_the_same_rules(rules: list[Rule] | None) -> None:
             ]
 
 
-def test_a_list_takes_turns(ruled: Any) -> None:
+def test_a_list_takes_turns(ruled):
     """Who asks for many lists at once holds nobody up: some names are looked at in each
     turn, however few of them are shown."""
     boss = caller(ruled, "s")
@@ -599,7 +595,7 @@ def test_a_list_takes_turns(ruled: Any) -> None:
     assert [each.status for each in peer.answers.values()][-10:] == [0] * 10
 
 
-def test_names_that_only_look_alike() -> None:
+def test_names_that_only_look_alike():
     """Stars match within a name; nothing else of a pattern has a meaning."""
     access = Access()
     access.configure(
@@ -621,7 +617,7 @@ def test_names_that_only_look_alike() -> None:
     assert access.allows(ann, Need.WRITE, of_segment("a/b/c"))
 
 
-def test_no_rules_and_an_empty_list() -> None:
+def test_no_rules_and_an_empty_list():
     """Absent: everything is allowed; none of them: nothing.  A star is no name at all."""
     access = Access()
     assert access.allows("", Need.MANAGE, of_segment(ORDERS))
@@ -647,7 +643,7 @@ def certified(make_service: Make) -> Any:
     return service
 
 
-def test_a_certificate_is_a_name(certified: Any, client: Make) -> None:
+def test_a_certificate_is_a_name(certified, client):
     """For calls, for the tokens that they give, and where no token is brought."""
     ann = certified.peer()
     ann.connection.origin.principal = "CN=ann"
@@ -673,7 +669,7 @@ def test_a_certificate_is_a_name(certified: Any, client: Make) -> None:
     assert reply == ws.SegmentSealed(7, ORDERS)
 
 
-def test_the_draft_by_certificate(certified: Any, pravega_settings: Make) -> None:
+def test_the_draft_by_certificate(certified, pravega_settings):
     """It has no tokens: what a certificate may, the draft may."""
     for name, told in (
         ("CN=ann", None),
@@ -695,13 +691,13 @@ def test_the_draft_by_certificate(certified: Any, pravega_settings: Make) -> Non
     assert "may not read 'shop/orders'" in str(peer.connection.refused)
 
 
-def test_a_certificate_is_no_password(ruled: Any, client: Make) -> None:
+def test_a_certificate_is_no_password(ruled, client):
     """Where callers must say who they are, a certificate's name counts for nothing."""
     [reply] = client(ruled, "r").ask(ws.ReadSegment(ORDERS, 0, 9, "", 7))
     assert reply == wire.AuthTokenCheckFailed(7, "", 0)
 
 
-def test_rows_say_who_has_proved_to_be_their_writer(ruled: Any, client: Make) -> None:
+def test_rows_say_who_has_proved_to_be_their_writer(ruled, client):
     """By a token as by a certificate; also where several share a connection."""
     both = [Rule(principals=["ann", "bob"], write=["shop/*"])]
     ruled.controller.access.configure(both)
@@ -722,7 +718,7 @@ def test_rows_say_who_has_proved_to_be_their_writer(ruled: Any, client: Make) ->
     assert peer.connection.origin.principal == "CN=proxy"
 
 
-def test_nothing_of_others_is_merged(ruled: Any, client: Make) -> None:
+def test_nothing_of_others_is_merged(ruled, client):
     """A merge takes the right to write to all that it takes from, with the same token."""
     for name in (ORDERS, f"{ORDERS}#transaction.0", "shop/returns/0#transaction.0"):
         ruled.container.submit(ruled.container.state.create(name, 0))
@@ -735,9 +731,7 @@ def test_nothing_of_others_is_merged(ruled: Any, client: Make) -> None:
     assert "shop/returns/0#transaction.0" in ruled.container.state.segments
 
 
-def test_who_writes_a_revisioned_stream_may_truncate_it(
-    ruled: Any, client: Make
-) -> None:
+def test_who_writes_a_revisioned_stream_may_truncate_it(ruled, client):
     """Java's state synchronizers do, with what `write` allows; not so a stream of events."""
     ruled.container.submit(ruled.container.state.create(ORDERS, 0))
     ruled.store()
@@ -753,7 +747,7 @@ def sentences(*rules: Rule) -> list[str]:
     return in_sentences(list(rules))
 
 
-def test_rules_in_sentences() -> None:
+def test_rules_in_sentences():
     """As `gateway check` says them."""
     assert in_sentences(None) == []
     assert sentences() == ["nobody may do anything else"]

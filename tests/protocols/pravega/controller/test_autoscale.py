@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from gateway.protocols.pravega.wire import NEVER
-from making import Make
 from pravega_messages import new
 
 BY_BYTES, BY_EVENTS = 1, 2
@@ -63,7 +62,7 @@ def written(stream: Any) -> Written:
     return Written(stream)
 
 
-def test_a_segment_is_split_by_events(written: Written) -> None:
+def test_a_segment_is_split_by_events(written):
     """After two minutes of far too many, into as many as the rate asks for; the other
     stays.
     """
@@ -76,7 +75,7 @@ def test_a_segment_is_split_by_events(written: Written) -> None:
     ]  # fmt: skip
 
 
-def test_a_segment_is_split_by_bytes(written: Written) -> None:
+def test_a_segment_is_split_by_bytes(written):
     """In KiB a second; at least into two."""
     written.policy(BY_BYTES, 1, factor=1)
     written.minutes(12, 0, 1 / 60, size=70_000)
@@ -84,9 +83,7 @@ def test_a_segment_is_split_by_bytes(written: Written) -> None:
 
 
 @pytest.mark.parametrize(("rate", "minutes"), [(21, 6), (11, 11)])
-def test_slightly_too_much_takes_longer(
-    written: Written, rate: int, minutes: int
-) -> None:
+def test_slightly_too_much_takes_longer(written, rate, minutes):
     """Twice the target for five minutes, or more than it for ten."""
     written.policy(BY_EVENTS, 10, least=2)
     written.minutes(minutes - 1, rate, 1)
@@ -95,7 +92,7 @@ def test_slightly_too_much_takes_longer(
     assert len(written.ranges) == 3
 
 
-def test_neighbours_are_merged(written: Written) -> None:
+def test_neighbours_are_merged(written):
     """After ten minutes of little, two at a time, down to the policy's least number."""
     written.policy(BY_EVENTS, 10, least=4)
     assert len(written.ranges) == 4
@@ -108,7 +105,7 @@ def test_neighbours_are_merged(written: Written) -> None:
     assert len(written.ranges) == 2
 
 
-def test_what_is_right_stays(written: Written) -> None:
+def test_what_is_right_stays(written):
     """A rate at the target, and one policy that asks for a fixed number."""
     written.policy(BY_EVENTS, 10)
     written.minutes(30, 9, 9)
@@ -118,7 +115,7 @@ def test_what_is_right_stays(written: Written) -> None:
     assert written.ranges == [(0, 0.5), (0.5, 1)]
 
 
-def test_a_sealed_stream_stays(written: Written) -> None:
+def test_a_sealed_stream_stays(written):
     """Whatever it was written to before."""
     written.policy(BY_EVENTS, 10)
     written.minutes(2, 100, 100)
@@ -127,9 +124,7 @@ def test_a_sealed_stream_stays(written: Written) -> None:
     assert len(written.service.names) == 2
 
 
-def test_no_room_for_more(
-    make_service: Make, config: Make, logged: list[dict[str, Any]]
-) -> None:
+def test_no_room_for_more(make_service, config, logged):
     """A stream that would be split has no room: the log says so once, with the limit,
     and it is split when there is.
     """

@@ -13,7 +13,6 @@ from gateway.protocols.pravega.controller import scaling as scaling_module
 from gateway.protocols.pravega.controller.grpc import Code
 from gateway.protocols.pravega.controller.names import segment
 from gateway.protocols.pravega.errors import Sealed
-from making import Make
 from pravega_messages import new
 
 from .scaled import (
@@ -38,7 +37,7 @@ def writers(scaled: Scaled) -> Writers:
     return Writers(scaled)
 
 
-def test_a_transaction_of_its_epoch(scaled: Scaled) -> None:
+def test_a_transaction_of_its_epoch(scaled):
     """Its id has the epoch; it has the segments of that, also when they were replaced."""
     scaled.split()
     made = begun(scaled)
@@ -51,7 +50,7 @@ def test_a_transaction_of_its_epoch(scaled: Scaled) -> None:
     assert {each.segment.number for each in found} == {1, E1 | 2, E1 | 3}
 
 
-def test_a_commit_over_epochs(scaled: Scaled) -> None:
+def test_a_commit_over_epochs(scaled):
     """What was replaced since gets segments of its own, which end with the commit; those
     of today go on behind them; one that was not replaced gets its events itself.  All in
     one change, wherever the journal ends: a moment after the commit, which is not forgotten.
@@ -99,9 +98,7 @@ def test_a_commit_over_epochs(scaled: Scaled) -> None:
 
 
 @pytest.mark.parametrize("harm", ["seal", "delete"])
-def test_a_commit_over_segments_that_somebody_has_ended(
-    scaled: Scaled, harm: str
-) -> None:
+def test_a_commit_over_segments_that_somebody_has_ended(scaled, harm):
     """What is committed gets through, to a segment in the place of that; so the stream can
     be sealed and deleted.
     """
@@ -127,7 +124,7 @@ def test_a_commit_over_segments_that_somebody_has_ended(
     assert scaled.peer.status("deleteStream", scaled.info) == 0
 
 
-def test_overlapping_transactions(scaled: Scaled, writers: Writers) -> None:
+def test_overlapping_transactions(scaled, writers):
     """Those that were open when the stream was scaled take two epochs each; none that
     began later takes any, though there is always one from before the last commit.
     """
@@ -145,9 +142,7 @@ def test_overlapping_transactions(scaled: Scaled, writers: Writers) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 6, 50])
-def test_commits_of_one_moment_share_their_epochs(
-    scaled: Scaled, writers: Writers, count: int
-) -> None:
+def test_commits_of_one_moment_share_their_epochs(scaled, writers, count):
     """However many transactions were open when the stream was scaled: readers stand still
     before two epochs.  One that began afterwards and is committed in between keeps its
     place behind them."""
@@ -160,7 +155,7 @@ def test_commits_of_one_moment_share_their_epochs(
     writers.check()
 
 
-def test_commits_do_not_wait_for_ever(scaled: Scaled, writers: Writers) -> None:
+def test_commits_do_not_wait_for_ever(scaled, writers):
     """Where they keep coming, the first ones are merged after five seconds."""
     pending = [writers.begin(b"a", b"b") for _ in range(20)]
     scaled.split()
@@ -173,9 +168,7 @@ def test_commits_do_not_wait_for_ever(scaled: Scaled, writers: Writers) -> None:
         scaled.service.store()
 
 
-def test_whose_rows_they_are_that_several_commit(
-    scaled: Scaled, writers: Writers
-) -> None:
+def test_whose_rows_they_are_that_several_commit(scaled, writers):
     """Rows of one change are of one origin: of the connection that has committed them all,
     or of none, where several have."""
     other = scaled.on(scaled.service.peer())
@@ -194,9 +187,7 @@ def test_whose_rows_they_are_that_several_commit(
         assert (last.batch.origin.session == session) == alone
 
 
-def test_a_stream_that_is_sealed_has_what_was_committed(
-    scaled: Scaled, writers: Writers
-) -> None:
+def test_a_stream_that_is_sealed_has_what_was_committed(scaled, writers):
     """Before it is sealed what waits is merged; what is open is aborted."""
     done, left = writers.begin(b"a", b"b"), writers.begin(b"a")
     scaled.split()
@@ -208,7 +199,7 @@ def test_a_stream_that_is_sealed_has_what_was_committed(
     assert scaled.peer.status("checkTransactionState", request) == ABORTED
 
 
-def test_a_commit_that_needs_no_epochs(scaled: Scaled, writers: Writers) -> None:
+def test_a_commit_that_needs_no_epochs(scaled, writers):
     """Of what was split nothing was written to; or one segment has all keys now."""
     other, both = writers.begin(b"c"), writers.begin(b"a", b"c")
     empty = writers.begin()
@@ -225,9 +216,7 @@ def test_a_commit_that_needs_no_epochs(scaled: Scaled, writers: Writers) -> None
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_order_over_any_scalings(
-    scaled: Scaled, writers: Writers, config: Make, seed: int
-) -> None:
+def test_order_over_any_scalings(scaled, writers, config, seed):
     """Whatever is scaled, begun and committed: events of a key are read once, in order."""
     random = Random(seed)
     pending: list[Any] = []
@@ -255,9 +244,7 @@ def test_order_over_any_scalings(
     writers.check()
 
 
-def test_a_history_that_is_too_long(
-    scaled: Scaled, writers: Writers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_history_that_is_too_long(scaled, writers, monkeypatch):
     """A commit that would make it so is refused and changes nothing; without the
     transaction, truncation makes room.
     """
@@ -287,7 +274,7 @@ def test_a_history_that_is_too_long(
     assert scaled.peer.call("scale", request).status == STARTED
 
 
-def test_an_abort_over_epochs(scaled: Scaled) -> None:
+def test_an_abort_over_epochs(scaled):
     """Nothing of it is left, and nothing of the stream changes."""
     txn = begun(scaled).txn
     scaled.split()

@@ -10,7 +10,6 @@ import pytest
 
 from gateway.protocols.pravega.controller.grpc import Code
 from gateway.protocols.pravega.events import STEP_EVENTS
-from making import Make
 from pravega_messages import decode, new
 
 OPEN, COMMITTED, ABORTED = 1, 3, 5
@@ -86,7 +85,7 @@ def length(peer: Any, number: int) -> int:
     return found
 
 
-def test_begin(txn: Txn) -> None:
+def test_begin(txn):
     """It has a segment for each of the stream's; its id holds the epoch, and no sign
     that would get lost in Rust.
     """
@@ -98,7 +97,7 @@ def test_begin(txn: Txn) -> None:
     assert txn.state() == OPEN
 
 
-def test_commit(txn: Txn) -> None:
+def test_commit(txn):
     """All events of all segments, in one change; and it is durable when it is said."""
     txn.write(0, b"one", b"two")
     txn.write(1, b"three")
@@ -120,7 +119,7 @@ def test_commit(txn: Txn) -> None:
     assert txn.state() == COMMITTED
 
 
-def test_a_commit_while_events_are_counted(txn: Txn) -> None:
+def test_a_commit_while_events_are_counted(txn):
     """It takes turns until what came last is counted, and then all of it is merged."""
     # Of two sizes, so that they are walked one by one.
     txn.write(0, *(b"", b"x") * (2 * STEP_EVENTS))
@@ -137,7 +136,7 @@ def test_a_commit_while_events_are_counted(txn: Txn) -> None:
     assert peer.connection.counted == 4 * STEP_EVENTS
 
 
-def test_whose_events_they_are(make_service: Make, config: Make) -> None:
+def test_whose_events_they_are(make_service, config):
     """Rows of a commit tell who made it; not if the port has another protocol's name,
     as its batches would not come back after a restart.
     """
@@ -156,9 +155,7 @@ def test_whose_events_they_are(make_service: Make, config: Make) -> None:
         assert (origin.protocol, origin.principal) == ("pravega", principal)
 
 
-def test_each_name_on_one_connection_has_its_own_rows(
-    make_service: Make, config: Make
-) -> None:
+def test_each_name_on_one_connection_has_its_own_rows(make_service, config):
     """Callers behind a proxy share a connection: rows say who has committed them; a name
     that is proved comes before that of a certificate."""
     service = make_service(users={"ann": "x", "bob": "y"})
@@ -179,7 +176,7 @@ def test_each_name_on_one_connection_has_its_own_rows(
             assert rows[-1].origin.session == peer.connection.origin.session
 
 
-def test_commit_again(txn: Txn) -> None:
+def test_commit_again(txn):
     """A client that asks twice hears the same, and nothing is stored twice."""
     txn.write(0, b"one")
     assert [txn.commit(), txn.commit()] == [0, 0]
@@ -189,13 +186,13 @@ def test_commit_again(txn: Txn) -> None:
     assert txn.state() == COMMITTED
 
 
-def test_commit_nothing(txn: Txn) -> None:
+def test_commit_nothing(txn):
     """A transaction without events."""
     assert txn.commit() == 0
     assert txn.state() == COMMITTED
 
 
-def test_abort(txn: Txn) -> None:
+def test_abort(txn):
     """Nothing is appended any more; a while later its segments are gone."""
     txn.write(0, b"one")
     assert [txn.abort(), txn.abort()] == [0, 0]
@@ -210,7 +207,7 @@ def test_abort(txn: Txn) -> None:
     assert (length(txn.peer, 0), txn.state()) == (0, ABORTED)
 
 
-def test_a_lease_runs_out(txn: Txn) -> None:
+def test_a_lease_runs_out(txn):
     """Unless the client pings in time, with another lease if it likes."""
     txn.pass_time(9)
     assert txn.ping(20_000) == 0
@@ -222,7 +219,7 @@ def test_a_lease_runs_out(txn: Txn) -> None:
 
 
 @pytest.mark.parametrize("lease", [0, -1, 600_001])
-def test_leases(txn: Txn, lease: int) -> None:
+def test_leases(txn, lease):
     """Ten minutes at most; too long a one changes nothing."""
     assert txn.ping(lease) == 1
     request = new("CreateTxnRequest", stream_info=txn.info, lease=lease)
@@ -231,7 +228,7 @@ def test_leases(txn: Txn, lease: int) -> None:
     assert txn.state() == OPEN
 
 
-def test_an_old_one(txn: Txn) -> None:
+def test_an_old_one(txn):
     """After a day no ping keeps it alive."""
     for _ in range(145):
         assert txn.ping(600_000) in (0, 2)
@@ -241,7 +238,7 @@ def test_an_old_one(txn: Txn) -> None:
     assert txn.state() == ABORTED
 
 
-def test_no_such_transaction(txn: Txn, stream_info: Make) -> None:
+def test_no_such_transaction(txn, stream_info):
     """Neither of an unknown id, nor of an unknown stream."""
     txn.id.low += 1
     assert txn.commit() == 3
@@ -254,7 +251,7 @@ def test_no_such_transaction(txn: Txn, stream_info: Make) -> None:
     assert txn.peer.try_("pingTransaction", request).status == Code.NOT_FOUND
 
 
-def test_a_sealed_stream(txn: Txn) -> None:
+def test_a_sealed_stream(txn):
     """Sealing aborts what is open, and nothing is begun any more."""
     txn.peer.call("sealStream", txn.info)
     assert txn.state() == ABORTED
@@ -263,7 +260,7 @@ def test_a_sealed_stream(txn: Txn) -> None:
     assert answer.status == Code.FAILED_PRECONDITION
 
 
-def test_a_deleted_stream(txn: Txn) -> None:
+def test_a_deleted_stream(txn):
     """Nothing is left of its transactions, not even timers."""
     second = Txn(txn.peer)
     txn.commit()
@@ -274,7 +271,7 @@ def test_a_deleted_stream(txn: Txn) -> None:
     txn.pass_time(60)
 
 
-def test_a_segment_sealed_by_somebody_else(txn: Txn) -> None:
+def test_a_segment_sealed_by_somebody_else(txn):
     """The commit fails as a whole: nothing of it is there."""
     txn.write(0, b"one")
     txn.write(1, b"two")
@@ -285,7 +282,7 @@ def test_a_segment_sealed_by_somebody_else(txn: Txn) -> None:
     assert txn.state() == OPEN
 
 
-def test_completed(txn: Txn) -> None:
+def test_completed(txn):
     """Those that have ended, and how."""
     other, third = Txn(txn.peer), Txn(txn.peer)
     txn.commit()
@@ -299,7 +296,7 @@ def test_completed(txn: Txn) -> None:
     assert third.state() == OPEN
 
 
-def test_how_they_ended_is_forgotten(txn: Txn) -> None:
+def test_how_they_ended_is_forgotten(txn):
     """After an hour, when others are begun."""
     txn.commit()
     txn.pass_time(3599)
@@ -311,7 +308,7 @@ def test_how_they_ended_is_forgotten(txn: Txn) -> None:
     assert asked.status == Code.NOT_FOUND
 
 
-def test_too_many_segments(make_service: Make, config: Make) -> None:
+def test_too_many_segments(make_service, config):
     """A transaction's count as all others."""
     peer = make_service(segments=7).peer()
     peer.call("createScope", new("ScopeInfo", scope="sc"))
@@ -331,7 +328,7 @@ def test_too_many_segments(make_service: Make, config: Make) -> None:
 # -- restarts ---------------------------------------------------------------------------
 
 
-def test_a_restart_keeps_them(txn: Txn) -> None:
+def test_a_restart_keeps_them(txn):
     """Open ones have their whole lease again; ended ones stay ended."""
     done, gone = Txn(txn.peer), Txn(txn.peer)
     txn.write(0, b"one")
@@ -349,14 +346,14 @@ def test_a_restart_keeps_them(txn: Txn) -> None:
     assert length(again, 0) == 22
 
 
-def test_a_lease_runs_out_after_a_restart(txn: Txn) -> None:
+def test_a_lease_runs_out_after_a_restart(txn):
     """A client that died with the gateway leaves nothing behind."""
     after = txn.on(txn.peer.service.restarted().peer())
     after.pass_time(11)
     assert after.state() == ABORTED
 
 
-def test_a_crash_at_any_change(txn: Txn) -> None:
+def test_a_crash_at_any_change(txn):
     """All of its events are there, or none; and it knows which."""
     txn.write(0, b"one")
     txn.write(1, b"two")

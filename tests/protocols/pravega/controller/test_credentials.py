@@ -40,7 +40,7 @@ def guarded(make_service: Make) -> Any:
         ("bearer t0ken", "bot"),
     ],
 )
-def test_those_who_may(guarded: Any, authorization: str, name: str) -> None:
+def test_those_who_may(guarded, authorization, name):
     """Both schemes; the events of a call carry the name."""
     peer = guarded.peer(authorization=authorization)
     assert peer.send("checkScopeExists", EXISTS).status == 0
@@ -65,7 +65,7 @@ def test_those_who_may(guarded: Any, authorization: str, name: str) -> None:
         "t0ken",
     ],
 )
-def test_those_who_may_not(guarded: Any, authorization: str | None) -> None:
+def test_those_who_may_not(guarded, authorization):
     """UNAUTHENTICATED thrice, then GOAWAY, and a line that names the keys."""
     headers = {} if authorization is None else {"authorization": authorization}
     peer = guarded.peer(**headers)
@@ -89,7 +89,7 @@ def guess(guarded: Any) -> Callable[[], Any]:
     return make
 
 
-def test_guessing_is_slow(guarded: Any, guess: Callable[[], Any]) -> None:
+def test_guessing_is_slow(guarded, guess):
     """The first call, too, waits as long as its address has to."""
     peer = guess()
     answer = peer.send("createScope", EXISTS)
@@ -107,9 +107,7 @@ def test_guessing_is_slow(guarded: Any, guess: Callable[[], Any]) -> None:
     assert peer.connection.refused is None
 
 
-def test_all_guesses_are_answered_with_the_last(
-    guarded: Any, guess: Callable[[], Any]
-) -> None:
+def test_all_guesses_are_answered_with_the_last(guarded, guess):
     """The network delays that refusal by more than the others would wait."""
     timers = len(guarded.clock.getDelayedCalls())
     peer = guess()
@@ -119,9 +117,7 @@ def test_all_guesses_are_answered_with_the_last(
     assert len(guarded.clock.getDelayedCalls()) == timers
 
 
-def test_who_leaves_before_the_answer_is_gone(
-    guarded: Any, guess: Callable[[], Any]
-) -> None:
+def test_who_leaves_before_the_answer_is_gone(guarded, guess):
     """Nothing is sent, nothing is left to do; nor for a call that was reset."""
     timers = len(guarded.clock.getDelayedCalls())
     peer = guess()
@@ -139,9 +135,7 @@ def test_who_leaves_before_the_answer_is_gone(
     assert reset.connection.failure is None
 
 
-def test_a_guess_is_answered_before_the_daemon_stops(
-    guarded: Any, guess: Callable[[], Any]
-) -> None:
+def test_a_guess_is_answered_before_the_daemon_stops(guarded, guess):
     """Then the connection closes."""
     peer = guess()
     peer.send("createScope", EXISTS)
@@ -153,7 +147,7 @@ def test_a_guess_is_answered_before_the_daemon_stops(
     assert peer.connection.closed
 
 
-def test_nobody_has_to_say(service: Any) -> None:
+def test_nobody_has_to_say(service):
     """Without users and tokens, whatever a client says of itself is not looked at."""
     peer = service.peer(authorization="Basic !!!")
     assert peer.send("checkScopeExists", EXISTS).status == 0
@@ -172,7 +166,7 @@ def token(guarded: Any, stream: str = "st") -> str:
     return found
 
 
-def test_a_token(guarded: Any) -> None:
+def test_a_token(guarded):
     """A JWT whose middle says when it ends; good for all that belongs to its stream."""
     made = token(guarded)
     middle = made.split(".")[1]
@@ -186,7 +180,7 @@ def test_a_token(guarded: Any) -> None:
         assert check(made, name, Need.WRITE) == 0
 
 
-def test_tokens_that_are_not_ours(guarded: Any) -> None:
+def test_tokens_that_are_not_ours(guarded):
     """Changed, cut, empty, signed by others, not even text."""
     made = token(guarded)
     check = guarded.controller.tokens.check
@@ -203,7 +197,7 @@ def test_tokens_that_are_not_ours(guarded: Any) -> None:
         assert check(bad, SEGMENT, Need.WRITE) == 0, bad
 
 
-def test_a_token_ends(guarded: Any) -> None:
+def test_a_token_ends(guarded):
     """Its code tells the client to get another one."""
     made = token(guarded)
     check = guarded.controller.tokens.check
@@ -213,7 +207,7 @@ def test_a_token_ends(guarded: Any) -> None:
     assert check(made, SEGMENT, Need.WRITE) == 1
 
 
-def test_tokens_outlive_a_restart(guarded: Any) -> None:
+def test_tokens_outlive_a_restart(guarded):
     """The key is in the journal like everything else."""
     made = token(guarded)
     again = guarded.restarted()
@@ -223,7 +217,7 @@ def test_tokens_outlive_a_restart(guarded: Any) -> None:
     assert other.check(made, SEGMENT, Need.WRITE) == 0
 
 
-def test_the_cache_of_tokens_is_bounded() -> None:
+def test_the_cache_of_tokens_is_bounded():
     """However many there are, each is still checked right."""
     tokens = DelegationTokens(lambda: 0.0, lifetime=10, required=True)
     made = [tokens.make("sc", f"s{number}", "n") for number in range(10_002)]
@@ -232,7 +226,7 @@ def test_the_cache_of_tokens_is_bounded() -> None:
     assert len(tokens._checked) <= 10_000
 
 
-def test_tokens_come_with_segments(guarded: Any, config: Make) -> None:
+def test_tokens_come_with_segments(guarded, config):
     """Java clients take the first one from where they hear of segments."""
     peer = guarded.peer(authorization="Bearer t0ken")
     peer.call("createScope", new("ScopeInfo", scope="sc"))
@@ -251,9 +245,7 @@ def test_tokens_come_with_segments(guarded: Any, config: Make) -> None:
 
 
 @pytest.mark.parametrize("users", [{}, {"ann": "x"}])
-def test_our_own_tables_are_nobodys_business(
-    make_service: Make, users: dict[str, str]
-) -> None:
+def test_our_own_tables_are_nobodys_business(make_service, users):
     """Not with a token, not without; the key of all tokens is in there."""
     service = make_service(users=users)
     check = service.controller.tokens.check

@@ -520,7 +520,7 @@ def live(crowd: Crowd, seconds: int) -> None:
 # Seeds are found by chance; of what fails the seed is in the test's name.
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2 * LONG or 1))
-def test_many_at_one_stream(make_service: Make, seed: int) -> None:
+def test_many_at_one_stream(make_service, seed):
     """Readers get each event once, those of a key in order, and what two of eight took
     with them again; a time that they are told is past for all who counted then; a batch job
     gets what was written between two ends: whatever is scaled, and whoever is killed.

@@ -38,7 +38,7 @@ def parts() -> list[Part]:
     return third
 
 
-def test_who_follows_whom(parts: list[Part]) -> None:
+def test_who_follows_whom(parts):
     """Successors with the predecessors that must be read before."""
     zero, one, two, four = parts
     assert ids(successors(parts, zero)) == [E1 | 1, E1 | 2]
@@ -49,7 +49,7 @@ def test_who_follows_whom(parts: list[Part]) -> None:
     assert predecessors(parts, zero) == []
 
 
-def test_epochs(parts: list[Part]) -> None:
+def test_epochs(parts):
     """Each covers the key space."""
     assert [ids(in_epoch(parts, epoch)) for epoch in range(3)] == [
         [0],
@@ -59,7 +59,7 @@ def test_epochs(parts: list[Part]) -> None:
     assert in_epoch(parts, -1) == []
 
 
-def test_the_head(parts: list[Part]) -> None:
+def test_the_head(parts):
     """One that is empty stays in the head while its successor follows another, too."""
     for gone, kept, behind in (
         (set(), [0], set()),
@@ -72,7 +72,7 @@ def test_the_head(parts: list[Part]) -> None:
         assert (ids(found[0]), found[1]) == (kept, behind)
 
 
-def test_between_cuts(parts: list[Part]) -> None:
+def test_between_cuts(parts):
     """Both ends included; what was before or came later is not."""
     zero, one, two, four = parts
     assert between(parts, [zero], [four]) == parts
@@ -81,7 +81,7 @@ def test_between_cuts(parts: list[Part]) -> None:
     assert between(parts, [one, two], [four]) == [one, two, four]
 
 
-def test_how_far_a_cut_is(parts: list[Part]) -> None:
+def test_how_far_a_cut_is(parts):
     """All of what was before it, nothing of what came later."""
     found = read_to(parts, {E1 | 1: 7, E1 | 2: 8}, lambda _: 100)
     assert found == {0: 100, E1 | 1: 7, E1 | 2: 8, E2 | 4: 0}
@@ -92,13 +92,13 @@ def test_how_far_a_cut_is(parts: list[Part]) -> None:
 @pytest.mark.parametrize(
     "ranges", [[], [(0, 0.5)], [(0.5, 1)], [(0, 0.4), (0.5, 1)], [(0, 1), (0.5, 1)]]
 )
-def test_no_cover(ranges: list[tuple[float, float]]) -> None:
+def test_no_cover(ranges):
     """Keys without a segment, or with two."""
     assert not Cover(Part(n, *each) for n, each in enumerate(ranges)).is_whole
 
 
 @given(st.data())
-def test_what_always_holds(data: st.DataObject) -> None:
+def test_what_always_holds(data):
     """However a stream is scaled: each epoch covers the key space; so does the head,
     whatever is gone; all from the head to the newest epoch lies between them; who
     follows one is followed by none other; and replacements keep their ranges.

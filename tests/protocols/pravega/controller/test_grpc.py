@@ -22,7 +22,7 @@ from pravega_messages import decode, new
 CREATE = new("ScopeInfo", scope="sc").SerializeToString()
 
 
-def test_an_answer_waits_for_the_disk(service: Any, peer: Any) -> None:
+def test_an_answer_waits_for_the_disk(service, peer):
     """Nothing is said of a scope before it is durable; then message and status."""
     answer = peer.send("createScope", CREATE)
     assert answer.status is None
@@ -36,19 +36,19 @@ def test_an_answer_waits_for_the_disk(service: Any, peer: Any) -> None:
     assert not peer.connection.waiting
 
 
-def test_a_question_waits_for_what_it_tells(service: Any, peer: Any) -> None:
+def test_a_question_waits_for_what_it_tells(service, peer):
     """Who hears that a scope exists hears it when that is durable, and not before."""
     first = peer.send("createScope", CREATE)
     second = service.peer().send("checkScopeExists", CREATE)
     assert (first.status, second.status) == (None, None)
 
 
-def test_a_question_alone_is_answered_at_once(peer: Any) -> None:
+def test_a_question_alone_is_answered_at_once(peer):
     """Nothing of the controller waits for the disk: no commit is waited for."""
     assert peer.send("checkScopeExists", CREATE).message == b""
 
 
-def test_an_unknown_method(peer: Any) -> None:
+def test_an_unknown_method(peer):
     """UNIMPLEMENTED, in headers alone, with a text."""
     answer = peer.send("getControllerToBucketMapping", b"")
     assert answer.status == Code.UNIMPLEMENTED
@@ -57,7 +57,7 @@ def test_an_unknown_method(peer: Any) -> None:
     assert answer.trailers == {}
 
 
-def test_another_service(peer: Any) -> None:
+def test_another_service(peer):
     """A method of ours under a strange name is not ours."""
     stream = peer.begin("x", {":path": "/other.Service/createScope"})
     peer.h2.send_data(stream, b"\0\0\0\0\0", end_stream=True)
@@ -65,20 +65,20 @@ def test_another_service(peer: Any) -> None:
     assert peer.answers[stream].status == Code.UNIMPLEMENTED
 
 
-def test_texts_are_percent_encoded(peer: Any) -> None:
+def test_texts_are_percent_encoded(peer):
     """`grpc-message` carries any text in printable ASCII."""
     answer = peer.send("getCurrentSegments", b"\x0a\x04\xc3\xa4%\n\x12\x01s")
     assert answer.status == Code.NOT_FOUND
     assert answer.text == "no stream %C3%A4%25%0A/s"
 
 
-def test_garbage_instead_of_a_message(peer: Any) -> None:
+def test_garbage_instead_of_a_message(peer):
     """INVALID_ARGUMENT, and the connection goes on."""
     assert peer.send("createScope", b"\x0a\xff").status == Code.INVALID_ARGUMENT
     assert peer.send("checkScopeExists", CREATE).status == 0
 
 
-def test_a_compressed_message(peer: Any) -> None:
+def test_a_compressed_message(peer):
     """UNIMPLEMENTED by the flag alone: nothing is inflated here."""
     stream = peer.begin("createScope")
     peer.h2.send_data(stream, b"\1\0\0\0\x04gzip", end_stream=True)
@@ -86,7 +86,7 @@ def test_a_compressed_message(peer: Any) -> None:
     assert peer.answers[stream].status == Code.UNIMPLEMENTED
 
 
-def test_a_large_message_is_refused_by_its_length(make_service: Any) -> None:
+def test_a_large_message_is_refused_by_its_length(make_service):
     """Before it arrives; the client is told to stop sending; others go on."""
     peer = make_service(message_bytes=100).peer()
     stream = peer.begin("createScope")
@@ -99,7 +99,7 @@ def test_a_large_message_is_refused_by_its_length(make_service: Any) -> None:
     assert peer.send("checkScopeExists", CREATE).status == 0
 
 
-def test_what_comes_behind_a_refusal_costs_no_window(make_service: Any) -> None:
+def test_what_comes_behind_a_refusal_costs_no_window(make_service):
     """Bytes on their way when a call is refused are taken off, and made room for."""
     peer = make_service(message_bytes=100).peer()
     for _ in range(6):
@@ -114,7 +114,7 @@ def test_what_comes_behind_a_refusal_costs_no_window(make_service: Any) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"\0\0\0", b"\0\0\0\0\x09sc"])
-def test_a_message_that_is_cut_off(peer: Any, body: bytes) -> None:
+def test_a_message_that_is_cut_off(peer, body):
     """INVALID_ARGUMENT when the client has ended its side."""
     stream = peer.begin("createScope")
     peer.h2.send_data(stream, body, end_stream=True)
@@ -122,14 +122,14 @@ def test_a_message_that_is_cut_off(peer: Any, body: bytes) -> None:
     assert peer.answers[stream].status == Code.INVALID_ARGUMENT
 
 
-def test_headers_alone(peer: Any) -> None:
+def test_headers_alone(peer):
     """A call without any message is cut off too."""
     stream = peer.begin("createScope", end_stream=True)
     peer.exchange()
     assert peer.answers[stream].status == Code.INVALID_ARGUMENT
 
 
-def test_two_messages(peer: Any) -> None:
+def test_two_messages(peer):
     """No call takes a stream of them."""
     stream = peer.begin("createScope")
     peer.h2.send_data(stream, b"\0\0\0\0\0" * 2, end_stream=True)
@@ -141,14 +141,14 @@ def test_two_messages(peer: Any) -> None:
     ("headers", "status"),
     [({":method": "GET"}, "405"), ({"content-type": "text/html"}, "415")],
 )
-def test_not_grpc(peer: Any, headers: dict[str, str], status: str) -> None:
+def test_not_grpc(peer, headers, status):
     """Whoever speaks HTTP/2 but not gRPC gets an HTTP status."""
     stream = peer.begin("createScope", headers, end_stream=True)
     peer.exchange()
     assert peer.answers[stream].head == {":status": status}
 
 
-def test_a_deadline(service: Any, peer: Any) -> None:
+def test_a_deadline(service, peer):
     """DEADLINE_EXCEEDED when the disk is slower; what happens later is not told."""
     answer = peer.send("createScope", CREATE, {"grpc-timeout": "1500m"})
     service.clock.advance(1.4)
@@ -163,7 +163,7 @@ def test_a_deadline(service: Any, peer: Any) -> None:
     assert peer.send("checkScopeExists", CREATE).message == b"\x08\x01"
 
 
-def test_a_deadline_that_is_met(service: Any, peer: Any) -> None:
+def test_a_deadline_that_is_met(service, peer):
     """No timer is left behind."""
     timers = len(service.clock.getDelayedCalls())
     peer.send("createScope", CREATE, {"grpc-timeout": "10S"})
@@ -171,7 +171,7 @@ def test_a_deadline_that_is_met(service: Any, peer: Any) -> None:
     assert len(service.clock.getDelayedCalls()) == timers
 
 
-def test_a_cancelled_call(service: Any, peer: Any) -> None:
+def test_a_cancelled_call(service, peer):
     """A client that resets its call gets no answer; the connection goes on."""
     stream = peer.begin("createScope")
     peer.h2.send_data(stream, b"\0" + len(CREATE).to_bytes(4) + CREATE, end_stream=True)
@@ -184,7 +184,7 @@ def test_a_cancelled_call(service: Any, peer: Any) -> None:
     assert peer.send("checkScopeExists", CREATE).status == 0
 
 
-def test_answers_wait_for_windows(service: Any) -> None:
+def test_answers_wait_for_windows(service):
     """A client that takes ten bytes at a time gets its answer ten bytes at a time."""
     peer = service.peer()
     peer.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 10})
@@ -209,7 +209,7 @@ def test_answers_wait_for_windows(service: Any) -> None:
     assert [scope[0] for scope in scopes] == list("abcdefgh")
 
 
-def test_windows_for_requests_are_refilled(service: Any) -> None:
+def test_windows_for_requests_are_refilled(service):
     """Many requests on one connection are more than its first window."""
     peer = service.peer()
     message = new("ScopeInfo", scope="x" * 10_000).SerializeToString()
@@ -217,7 +217,7 @@ def test_windows_for_requests_are_refilled(service: Any) -> None:
         assert peer.send("checkScopeExists", message).status == 0
 
 
-def test_a_ping_is_answered(peer: Any) -> None:
+def test_a_ping_is_answered(peer):
     """Clients keep connections alive with it."""
     peer.h2.ping(b"12345678")
     peer.connection.deliver(peer.output())
@@ -225,7 +225,7 @@ def test_a_ping_is_answered(peer: Any) -> None:
     assert [type(event).__name__ for event in events] == ["PingAckReceived"]
 
 
-def test_calls_at_once_are_limited(peer: Any) -> None:
+def test_calls_at_once_are_limited(peer):
     """As the settings say; who does not care is cut off with GOAWAY."""
     assert peer.h2.remote_settings.max_concurrent_streams == 1000
     assert peer.h2.remote_settings.max_header_list_size == 16384
@@ -238,14 +238,14 @@ def test_calls_at_once_are_limited(peer: Any) -> None:
     peer.h2.receive_data(peer.connection.sent)
 
 
-def test_headers_are_limited(peer: Any) -> None:
+def test_headers_are_limited(peer):
     """More than 16 KiB of them are no call."""
     peer.begin("createScope", {"x-much": "x" * 17_000})
     peer.connection.deliver(peer.output())
     assert "HTTP/2" in str(peer.connection.refused)
 
 
-def test_another_language(service: Any) -> None:
+def test_another_language(service):
     """What is not HTTP/2 is refused, with GOAWAY, and the reason in the log."""
     peer = service.peer()
     peer.connection.deliver(b"\0\0\0\0\0\0\0\0\0" * 3)
@@ -255,7 +255,7 @@ def test_another_language(service: Any) -> None:
     assert peer.goodbye.error_code == ErrorCodes.PROTOCOL_ERROR
 
 
-def test_drain(service: Any, peer: Any) -> None:
+def test_drain(service, peer):
     """GOAWAY; open calls are answered, new ones refused; then FIN."""
     answer = peer.send("createScope", CREATE)
     peer.connection._server.drain()
@@ -273,13 +273,13 @@ def test_drain(service: Any, peer: Any) -> None:
     assert answer.status == 0
 
 
-def test_drain_without_calls(peer: Any) -> None:
+def test_drain_without_calls(peer):
     """Nothing is waited for."""
     peer.connection._server.drain()
     assert peer.connection.closed
 
 
-def test_a_client_that_says_goodbye(peer: Any) -> None:
+def test_a_client_that_says_goodbye(peer):
     """Its GOAWAY ends the connection, with no complaint."""
     peer.h2.close_connection()
     peer.exchange()
@@ -287,7 +287,7 @@ def test_a_client_that_says_goodbye(peer: Any) -> None:
     assert peer.connection.refused is None
 
 
-def test_a_connection_that_is_lost(service: Any, peer: Any) -> None:
+def test_a_connection_that_is_lost(service, peer):
     """What waited is forgotten, timers too."""
     timers = len(service.clock.getDelayedCalls())
     peer.send("createScope", CREATE, {"grpc-timeout": "10S"})
@@ -297,7 +297,7 @@ def test_a_connection_that_is_lost(service: Any, peer: Any) -> None:
     assert peer.connection.sent == b""
 
 
-def test_nothing_can_be_stored(service: Any, peer: Any) -> None:
+def test_nothing_can_be_stored(service, peer):
     """UNAVAILABLE: to those who wait, and to those who ask then."""
     answer = peer.send("createScope", CREATE)
     service.journal.refuse()
@@ -306,7 +306,7 @@ def test_nothing_can_be_stored(service: Any, peer: Any) -> None:
     assert peer.send("createScope", CREATE).status == Code.UNAVAILABLE
 
 
-def test_calls_are_answered_though_the_journal_is_full(service: Any, peer: Any) -> None:
+def test_calls_are_answered_though_the_journal_is_full(service, peer):
     """Those that change something, when that is durable."""
     service.journal.full = True
     assert peer.send("checkScopeExists", CREATE).status == 0
@@ -318,9 +318,7 @@ def test_calls_are_answered_though_the_journal_is_full(service: Any, peer: Any) 
     assert not peer.connection.paused
 
 
-def test_calls_that_were_reset_wait_for_the_disk_all_the_same(
-    service: Any, peer: Any
-) -> None:
+def test_calls_that_were_reset_wait_for_the_disk_all_the_same(service, peer):
     """So what they hold is bounded by pausing."""
     answers = [peer.send("createScope", CREATE) for _ in range(1000)]
     assert peer.connection.paused
@@ -330,7 +328,7 @@ def test_calls_that_were_reset_wait_for_the_disk_all_the_same(
     assert all(answer.status == 0 for answer in answers)
 
 
-def test_unfinished_calls_count_as_memory(service: Any, peer: Any) -> None:
+def test_unfinished_calls_count_as_memory(service, peer):
     """Bytes of calls that do not end are reserved, and given back."""
     stream = peer.begin("createScope")
     peer.h2.send_data(stream, b"\0" + (1000).to_bytes(4) + bytes(500))
@@ -343,9 +341,7 @@ def test_unfinished_calls_count_as_memory(service: Any, peer: Any) -> None:
     assert service.journal.reserved == 0
 
 
-def test_a_bug_is_answered(
-    service: Any, peer: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bug_is_answered(service, peer, monkeypatch):
     """INTERNAL: a call that fails is answered, and its reason is in the log."""
 
     def broken(*_: object) -> bytes:
@@ -371,7 +367,7 @@ def conversation() -> bytes:
 
 @settings(max_examples=30, deadline=None)
 @given(cuts=st.lists(st.integers(0, 400), max_size=12))
-def test_any_slicing(cuts: list[int]) -> None:
+def test_any_slicing(cuts):
     """However the network slices them, the same calls come out."""
     data = conversation()
 
@@ -390,7 +386,7 @@ def test_any_slicing(cuts: list[int]) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(junk=st.binary(max_size=200), at=st.integers(0, 300))
-def test_any_junk(junk: bytes, at: int) -> None:
+def test_any_junk(junk, at):
     """Bytes that are no HTTP/2 lead to a `Refusal` or to nothing, never further."""
     data = conversation()
     server = Calls(message_bytes=1000, streams=10)
@@ -402,7 +398,7 @@ def test_any_junk(junk: bytes, at: int) -> None:
 
 
 @pytest.mark.parametrize("method", ["checkScopeExists", "nothing"])
-def test_a_call_that_is_reset_as_it_comes(peer: Any, method: str) -> None:
+def test_a_call_that_is_reset_as_it_comes(peer, method):
     """Whoever resets a call together with its end gets no answer, and goes on."""
     stream = peer.begin(method)
     peer.h2.send_data(stream, b"\0\0\0\0\0", end_stream=True)
@@ -413,7 +409,7 @@ def test_a_call_that_is_reset_as_it_comes(peer: Any, method: str) -> None:
     assert peer.send("checkScopeExists", CREATE).message == b""
 
 
-def test_answers_that_nobody_takes_are_bounded(service: Any) -> None:
+def test_answers_that_nobody_takes_are_bounded(service):
     """A client with its window shut gets no more than fits; those that it has go on."""
     peer = service.peer()
     for scope in range(40):
@@ -429,9 +425,7 @@ def test_answers_that_nobody_takes_are_bounded(service: Any) -> None:
     assert peer.send("listScopes", b"").status == 0
 
 
-def test_many_windows_at_once_are_looked_at_once(
-    peer: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_windows_at_once_are_looked_at_once(peer, monkeypatch):
     """Frames that say little cost little, however many answers wait."""
     peer.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 0})
     peer.exchange()

@@ -8,7 +8,6 @@ import pytest
 
 from gateway.protocols.pravega.controller.grpc import Code
 from gateway.protocols.pravega.need import Need
-from making import Make
 from pravega_messages import new
 
 EXISTS, NO_SCOPE, BAD_NAME, NOT_FOUND = 2, 3, 4, 2
@@ -37,7 +36,7 @@ def names(peer: Any, token: str = "") -> list[str]:
     return [each.name for each in found.tables]
 
 
-def test_made_found_and_deleted(stream: Any) -> None:
+def test_made_found_and_deleted(stream):
     """Once; with segments that are tables of keys of both sizes together, under the name
     that clients make of the table's.
     """
@@ -67,7 +66,7 @@ def test_made_found_and_deleted(stream: Any) -> None:
     assert (told.status, told.text) == (Code.NOT_FOUND, "no key-value table sc/t")
 
 
-def test_what_is_no_table(stream: Any, config: Make) -> None:
+def test_what_is_no_table(stream, config):
     """A scope that is not there, a name that would not do, or whose segments a stream
     has; and no stream gets the names of a table's.
     """
@@ -90,14 +89,14 @@ def test_what_is_no_table(stream: Any, config: Make) -> None:
         (table("t", 1001), "1001 partitions, limit 1000"),
     ],
 )
-def test_sizes(stream: Any, asked: Any, why: str) -> None:
+def test_sizes(stream, asked, why):
     """Refused at once, with the reason."""
     told = stream.try_("createKeyValueTable", asked)
     assert told.status == Code.INVALID_ARGUMENT
     assert why in told.text
 
 
-def test_no_room(make_service: Make) -> None:
+def test_no_room(make_service):
     """The limit is that of the segment store."""
     peer = make_service(segments=7).peer()
     peer.call("createScope", new("ScopeInfo", scope="sc"))
@@ -107,7 +106,7 @@ def test_no_room(make_service: Make) -> None:
     assert names(peer) == []
 
 
-def test_a_scope_with_tables_stays(stream: Any) -> None:
+def test_a_scope_with_tables_stays(stream):
     """Unless it is deleted with all that is in it."""
     scope = new("ScopeInfo", scope="other")
     assert stream.status("createScope", scope) == 0
@@ -117,7 +116,7 @@ def test_a_scope_with_tables_stays(stream: Any) -> None:
     assert not [name for name in stream.service.names if name.startswith("other/")]
 
 
-def test_after_a_restart(stream: Any) -> None:
+def test_after_a_restart(stream):
     """Wherever the journal ends, the call can be repeated, and nothing is left over; and
     a table that is made again has other segments.
     """
@@ -134,7 +133,7 @@ def test_after_a_restart(stream: Any) -> None:
     assert "sc/t_kvtable/3.#epoch.0" in again.service.names
 
 
-def test_a_token_for_a_table(make_service: Make) -> None:
+def test_a_token_for_a_table(make_service):
     """Java asks for one by the table's name, and sends it with the segments'."""
     service = make_service(users={"ann": "secret"})
     controller = service.controller

@@ -87,7 +87,7 @@ MADE = [
 
 
 @pytest.mark.parametrize(("name", "raw", "message"), SENT + MADE)
-def test_bytes(name: str, raw: str, message: object) -> None:
+def test_bytes(name, raw, message):
     """Both ways."""
     data = bytes.fromhex(raw)
     assert decode(name, data) == message
@@ -95,13 +95,13 @@ def test_bytes(name: str, raw: str, message: object) -> None:
     assert len(message.SerializeToString()) == len(data)  # type: ignore[attr-defined]
 
 
-def test_numbers_packed_or_not() -> None:
+def test_numbers_packed_or_not():
     """Both forms of repeated numbers are read."""
     packed, single = bytes.fromhex("12020501"), bytes.fromhex("10051001")
     assert decode("SegmentEntry", packed) == decode("SegmentEntry", single)
 
 
-def test_fields_of_later_versions() -> None:
+def test_fields_of_later_versions():
     """What we do not know is no error."""
     assert decode("ScopeInfo", bytes.fromhex("0a027363 f80601")).scope == "sc"
 
@@ -109,13 +109,13 @@ def test_fields_of_later_versions() -> None:
 @pytest.mark.parametrize(
     "raw", ["0a05", "0a0180", "ff", "0a02c328", "08ffffffffffffffffffff01"]
 )
-def test_no_message(raw: str) -> None:
+def test_no_message(raw):
     """Cut off, no UTF-8, numbers without an end: one exception."""
     with pytest.raises(Undecodable):
         decode("ScopeInfo", bytes.fromhex(raw))
 
 
-def test_depth() -> None:
+def test_depth():
     """Messages in messages have an end, whatever a peer sends."""
     raw = b""
     for _ in range(1000):
@@ -124,7 +124,7 @@ def test_depth() -> None:
         decode("ScopeInfo", raw)
 
 
-def test_every_message_has_another_field_for_each_number() -> None:
+def test_every_message_has_another_field_for_each_number():
     """A table with a slip in it would lose a field."""
     found = [each for each in vars(messages).values() if hasattr(each, "DESCRIPTOR")]
     assert len(found) > 40

@@ -6,7 +6,6 @@ import itertools
 import os
 import ssl
 from contextlib import suppress
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -94,7 +93,7 @@ def answered(client: H2Connection, data: bytes) -> bool:
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
-def test_the_preface_is_not_taken_for_a_mistake(service: Any, size: int) -> None:
+def test_the_preface_is_not_taken_for_a_mistake(service, size):
     """On this port an HTTP/2 client is right, however slowly it begins."""
     link, wire = open_port(service, prefixes=[b"PRI "])
     client, data = greeting()
@@ -103,21 +102,21 @@ def test_the_preface_is_not_taken_for_a_mistake(service: Any, size: int) -> None
     assert answered(client, wire.value())
 
 
-def test_other_ports_name_it(service: Any) -> None:
+def test_other_ports_name_it(service):
     """Elsewhere it is refused as before."""
     link, wire = open_port(service)
     link.input.dataReceived(greeting()[1])
     assert wire.value().startswith(b"HTTP/1.1 400")
 
 
-def test_http_1_is_named_here_too(service: Any) -> None:
+def test_http_1_is_named_here_too(service):
     """A browser learns that this port is not for it."""
     link, wire = open_port(service, prefixes=[b"PRI "])
     link.input.dataReceived(b"GET / HTTP/1.1\r\n\r\n")
     assert wire.value().startswith(b"HTTP/1.1 400")
 
 
-def test_tls(service: Any, tmp_path: Path) -> None:
+def test_tls(service, tmp_path):
     """ALPN agrees on h2, as gRPC's clients insist."""
     authority = Authority(tmp_path)
     pair = authority.issue("server")

@@ -30,7 +30,7 @@ def info(group: Any, **changes: Any) -> Any:
     return new("ReaderGroupInfo", **fields)
 
 
-def test_a_group(stream: Any, group: Any, stream_info: Make) -> None:
+def test_a_group(stream, group, stream_info):
     """Made with the stream for its state; who makes it again gets what is there."""
     made = stream.call("createReaderGroup", group)
     assert (made.status, made.config) == (0, group)
@@ -42,7 +42,7 @@ def test_a_group(stream: Any, group: Any, stream_info: Make) -> None:
     assert (found.status, found.config) == (0, group)
 
 
-def test_no_such_group(stream: Any, group: Any) -> None:
+def test_no_such_group(stream, group):
     """Every call says so, and creating says what is wrong with where."""
     found = stream.call("getReaderGroupConfig", info(group))
     assert (found.status, found.config.name) == (2, "g")
@@ -54,7 +54,7 @@ def test_no_such_group(stream: Any, group: Any) -> None:
     assert stream.call("createReaderGroup", group).status == 3
 
 
-def test_update(stream: Any, group: Any) -> None:
+def test_update(stream, group):
     """Each one has a generation; who has not seen the last one is turned away."""
     stream.call("createReaderGroup", group)
     group.refresh_ms = 5
@@ -66,7 +66,7 @@ def test_update(stream: Any, group: Any) -> None:
     assert (config.refresh_ms, config.generation) == (5, 1)
 
 
-def test_delete(stream: Any, group: Any) -> None:
+def test_delete(stream, group):
     """Only the one that is meant; with its stream; the scope is empty then."""
     before = stream.service.names
     stream.call("createReaderGroup", group)
@@ -78,7 +78,7 @@ def test_delete(stream: Any, group: Any) -> None:
     assert stream.status("deleteScopeRecursive", scope) == 0
 
 
-def test_a_scope_with_groups_is_deleted_with_them(stream: Any, group: Any) -> None:
+def test_a_scope_with_groups_is_deleted_with_them(stream, group):
     """Nothing of them comes back with a scope of that name."""
     stream.call("createReaderGroup", group)
     scope = new("ScopeInfo", scope="sc")
@@ -89,7 +89,7 @@ def test_a_scope_with_groups_is_deleted_with_them(stream: Any, group: Any) -> No
     assert again.call("getReaderGroupConfig", info(group)).status == 2
 
 
-def test_subscribers(stream: Any, group: Any, stream_info: Make) -> None:
+def test_subscribers(stream, group, stream_info):
     """ReaderGroups that tell how far they have read are listed with their stream."""
     stream.call("createReaderGroup", group)
     quiet = new("ReaderGroupConfiguration")
@@ -101,7 +101,7 @@ def test_subscribers(stream: Any, group: Any, stream_info: Make) -> None:
     assert stream.call("listSubscribers", stream_info("none")).status == 2
 
 
-def test_how_far_they_have_read(stream: Any, group: Any, stream_info: Make) -> None:
+def test_how_far_they_have_read(stream, group, stream_info):
     """Taken from the group itself only, of the right generation, and kept."""
     stream.call("createReaderGroup", group)
 
@@ -128,7 +128,7 @@ def test_how_far_they_have_read(stream: Any, group: Any, stream_info: Make) -> N
     assert set(again.controller._catalog.scopes["sc"].groups["g"].cuts) == {"sc/st"}
 
 
-def test_a_restart_keeps_them(stream: Any, group: Any) -> None:
+def test_a_restart_keeps_them(stream, group):
     """Configuration and generation."""
     stream.call("createReaderGroup", group)
     stream.call("updateReaderGroup", group)
@@ -136,9 +136,7 @@ def test_a_restart_keeps_them(stream: Any, group: Any) -> None:
     assert again.call("getReaderGroupConfig", info(group)).config.generation == 1
 
 
-def test_a_group_that_an_old_client_deletes(
-    stream: Any, group: Any, stream_info: Make
-) -> None:
+def test_a_group_that_an_old_client_deletes(stream, group, stream_info):
     """Clients of before 0.9 delete its stream, and know of nothing else: the group is gone,
     and any client makes it again.
     """

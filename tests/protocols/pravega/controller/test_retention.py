@@ -84,13 +84,13 @@ def world(stream: Any, stream_info: Make) -> World:
     return World(stream, stream_info)
 
 
-def test_without_a_policy_all_is_kept(world: World) -> None:
+def test_without_a_policy_all_is_kept(world):
     """For ever."""
     world.hours(100)
     assert world.kept() == 100
 
 
-def test_by_time(world: World) -> None:
+def test_by_time(world):
     """What is older goes within an hour; what is not stays, and so does the empty one."""
     world.policy(TIME, 10 * HOUR * 1000)
     world.hours(30)
@@ -103,9 +103,7 @@ def test_by_time(world: World) -> None:
 
 
 @pytest.mark.parametrize("set_right", [True, False])
-def test_a_start_with_a_clock_that_is_a_year_ahead(
-    world: World, set_right: bool
-) -> None:
+def test_a_start_with_a_clock_that_is_a_year_ahead(world, set_right):
     """Nothing is old by that for a day, and after it only if the clock was not set right
     since; our own is that of the start.
     """
@@ -125,9 +123,7 @@ def test_a_start_with_a_clock_that_is_a_year_ahead(
     assert world.kept() == 0, "older than a hundred hours, however one counts"
 
 
-def test_a_second_start_with_a_clock_that_is_a_year_ahead(
-    world: World, make_service: Make
-) -> None:
+def test_a_second_start_with_a_clock_that_is_a_year_ahead(world, make_service):
     """What was written since the first one proves nothing: the day counts from there on."""
     world.policy(TIME, 100 * HOUR * 1000)
     world.hours(3)
@@ -147,7 +143,7 @@ def test_a_second_start_with_a_clock_that_is_a_year_ahead(
     assert world.kept() == 25
 
 
-def test_a_pause_keeps_nothing_longer(world: World) -> None:
+def test_a_pause_keeps_nothing_longer(world):
     """What was written before one goes when it is old, though no mark lies between it and
     what was written after.
     """
@@ -163,7 +159,7 @@ def test_a_pause_keeps_nothing_longer(world: World) -> None:
     assert world.kept() == 1
 
 
-def test_by_size(world: World) -> None:
+def test_by_size(world):
     """The newest are kept, of all segments together."""
     world.policy(SIZE, 10 * KIB)
     for _ in range(10):
@@ -177,7 +173,7 @@ def test_by_size(world: World) -> None:
     assert world.kept() >= 10
 
 
-def test_by_size_after_the_clock_was_set_back(world: World, stream_info: Make) -> None:
+def test_by_size_after_the_clock_was_set_back(world, stream_info):
     """The newest are kept all the same, though the last one seems to be the oldest."""
     world.policy(SIZE, 5 * KIB)
     world.hours(8)
@@ -190,7 +186,7 @@ def test_by_size_after_the_clock_was_set_back(world: World, stream_info: Make) -
     assert again.kept() <= 7
 
 
-def test_as_far_as_all_subscribers_have_read(world: World) -> None:
+def test_as_far_as_all_subscribers_have_read(world):
     """No more goes than all groups have read that tell so, whatever is due."""
     world.policy(TIME, HOUR * 1000)
     one, other = world.group("one"), world.group("other")
@@ -208,7 +204,7 @@ def test_as_far_as_all_subscribers_have_read(world: World) -> None:
     assert world.kept() == 5
 
 
-def test_a_subscriber_that_never_comes_back(world: World) -> None:
+def test_a_subscriber_that_never_comes_back(world):
     """What is older than the policy's maximum goes, read or not; what is younger than
     its minimum stays, though all have read it.
     """
@@ -245,7 +241,7 @@ def eleven_hours(service: Any) -> None:
         service.clock.advance(60)
 
 
-def test_a_default_for_streams_without_one(by_default: Any) -> None:
+def test_a_default_for_streams_without_one(by_default):
     """With `stream_retention` they, and segments of no stream, are truncated by time;
     internal segments never are.
     """
@@ -257,7 +253,7 @@ def test_a_default_for_streams_without_one(by_default: Any) -> None:
     assert [state.find(name).start for name in names] == [KIB, 0]
 
 
-def test_a_sealed_stream_is_let_go_as_well(world: World) -> None:
+def test_a_sealed_stream_is_let_go_as_well(world):
     """Retention goes on when nobody can write any more."""
     world.policy(TIME, 2 * HOUR * 1000)
     world.hours(3)
@@ -266,7 +262,7 @@ def test_a_sealed_stream_is_let_go_as_well(world: World) -> None:
     assert world.kept() == 0
 
 
-def test_the_policy_is_given_back(world: World) -> None:
+def test_the_policy_is_given_back(world):
     """As it was set."""
     world.policy(TIME, 5, 7)
     found = world.stream.call("getStreamConfiguration", world.info())
@@ -274,9 +270,7 @@ def test_the_policy_is_given_back(world: World) -> None:
     assert (policy.kind, policy.param, policy.max) == (TIME, 5, 7)
 
 
-def test_one_that_fails_stops_no_other(
-    by_default: Any, monkeypatch: pytest.MonkeyPatch, logged: list[dict[str, Any]]
-) -> None:
+def test_one_that_fails_stops_no_other(by_default, monkeypatch, logged):
     """Nor the rounds that follow; the log tells it once."""
     state = by_default.container.state
     names = [f"plant/{name}/0.#epoch.0" for name in "abc"]
@@ -298,9 +292,7 @@ def test_one_that_fails_stops_no_other(
     assert state.find(names[1]).start == KIB
 
 
-def test_a_round_that_fails_is_not_the_last(
-    by_default: Any, monkeypatch: pytest.MonkeyPatch, logged: list[dict[str, Any]]
-) -> None:
+def test_a_round_that_fails_is_not_the_last(by_default, monkeypatch, logged):
     """Without knowing what all groups have read nothing is truncated; then it goes on."""
     name = "plant/a/0.#epoch.0"
     write_segments(by_default, name)
@@ -317,9 +309,7 @@ def test_a_round_that_fails_is_not_the_last(
     assert any(each.get("what") == "Retention" for each in logged)
 
 
-def test_one_that_is_made_again_between_two_turns(
-    by_default: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_is_made_again_between_two_turns(by_default, monkeypatch):
     """A round in many turns: what it began with may be gone, and a new one be there,
     which is not truncated where the old one was.
     """
@@ -345,7 +335,7 @@ def cut_at(world: World, seconds: float) -> dict[int, int]:
     return {each.segment.number: each.offset for each in found}
 
 
-def test_where_a_stream_was_at_a_time(world: World) -> None:
+def test_where_a_stream_was_at_a_time(world):
     """Nothing before the cut was written then or later, and all that was an hour earlier
     lies before it; a time of before all begins at the head, a later one at the end.
     """
@@ -363,7 +353,7 @@ def test_where_a_stream_was_at_a_time(world: World) -> None:
     assert cut_at(world, 0) == {0: 0, 1: 0}
 
 
-def test_where_it_was_before_it_was_scaled(world: World) -> None:
+def test_where_it_was_before_it_was_scaled(world):
     """Of each key range the segment of then; and such a cut can be truncated to."""
     clock = world.service.clock
     world.hours(3)

@@ -8,7 +8,6 @@ from twisted.logger import capturedLogs
 from gateway.protocols.pravega import snapshot
 from gateway.protocols.pravega.controller import catalog as catalog_module
 from gateway.protocols.pravega.controller.grpc import Code
-from making import Make
 from pravega_messages import new
 
 from .scaled import E1, E2, STARTED, Scaled, begun
@@ -17,7 +16,7 @@ PRECONDITION = 2
 TIME = 1
 
 
-def test_scale(scaled: Scaled) -> None:
+def test_scale(scaled):
     """The old segment is sealed, new ones share its keys; the answer has them, and the
     epoch in which it began; then it is done.
     """
@@ -39,7 +38,7 @@ def test_scale(scaled: Scaled) -> None:
         assert scaled.peer.status("checkScale", request) == done
 
 
-def test_what_readers_are_told(scaled: Scaled) -> None:
+def test_what_readers_are_told(scaled):
     """Successors with their predecessors, the segments of each epoch, from the head on."""
     scaled.write("sc/st/0.#epoch.0", b"zero")
     scaled.split()
@@ -89,9 +88,7 @@ def test_what_readers_are_told(scaled: Scaled) -> None:
         ([0], [(0, float("nan")), (0, 0.5)]),
     ],
 )
-def test_ranges_that_do_not_fit(
-    scaled: Scaled, sealed: list[int], ranges: list[tuple[float, float]]
-) -> None:
+def test_ranges_that_do_not_fit(scaled, sealed, ranges):
     """Keys would have no segment, or two; or what is to be sealed is not there."""
     before = scaled.current
     assert scaled.scale(sealed, *ranges).status == PRECONDITION
@@ -99,7 +96,7 @@ def test_ranges_that_do_not_fit(
     assert len(scaled.service.names) == 2
 
 
-def test_why_a_scaling_is_refused(scaled: Scaled) -> None:
+def test_why_a_scaling_is_refused(scaled):
     """Clients say `false` and no more: the log says why, once where it is asked again."""
     with capturedLogs() as events:
         for _ in range(3):
@@ -117,7 +114,7 @@ def test_why_a_scaling_is_refused(scaled: Scaled) -> None:
     ]
 
 
-def test_what_can_not_be_scaled(scaled: Scaled, stream_info: Make) -> None:
+def test_what_can_not_be_scaled(scaled, stream_info):
     """A sealed stream, one that is not there, and the clients' own."""
     scaled.peer.call("sealStream", scaled.info)
     assert scaled.scale([0], (0, 0.5)).status == PRECONDITION
@@ -129,7 +126,7 @@ def test_what_can_not_be_scaled(scaled: Scaled, stream_info: Make) -> None:
     assert scaled.peer.try_("scale", request).status == Code.NOT_FOUND
 
 
-def test_no_room(make_service: Make, config: Make) -> None:
+def test_no_room(make_service, config):
     """The limit is that of the segment store, and is named."""
     peer = make_service(segments=9).peer()
     peer.call("createScope", new("ScopeInfo", scope="sc"))
@@ -140,7 +137,7 @@ def test_no_room(make_service: Make, config: Make) -> None:
     assert Scaled(peer).current == [(0, 0, 0.5), (1, 0.5, 1)]
 
 
-def test_an_update_scales(scaled: Scaled, config: Make) -> None:
+def test_an_update_scales(scaled, config):
     """To the number that the policy asks for; one by rate asks for a least number; and
     what asks for nothing else changes nothing.
     """
@@ -160,7 +157,7 @@ def test_an_update_scales(scaled: Scaled, config: Make) -> None:
     assert scaled.service.names == before
 
 
-def test_after_a_restart(scaled: Scaled) -> None:
+def test_after_a_restart(scaled):
     """All of a scaling is there or nothing, wherever the journal ends."""
     scaled.write("sc/st/0.#epoch.0", b"before")
     begin = len(scaled.service.journal.stored)
@@ -177,7 +174,7 @@ def test_after_a_restart(scaled: Scaled) -> None:
     assert end == begin + 1
 
 
-def test_an_update_that_a_kill_interrupts(scaled: Scaled, config: Make) -> None:
+def test_an_update_that_a_kill_interrupts(scaled, config):
     """All of it is done or nothing, so what is asked for then is done, be it the same or
     what was before; one that is refused for want of room changes nothing.
     """
@@ -197,7 +194,7 @@ def test_an_update_that_a_kill_interrupts(scaled: Scaled, config: Make) -> None:
     assert scaled.configured == (3, ["tag"])
 
 
-def test_a_snapshot_has_it(scaled: Scaled, make_service: Make) -> None:
+def test_a_snapshot_has_it(scaled, make_service):
     """Epochs are in tables, as all that the controller knows."""
     scaled.split()
     state = snapshot.restore(snapshot.save(scaled.service.container.state))
@@ -206,9 +203,7 @@ def test_a_snapshot_has_it(scaled: Scaled, make_service: Make) -> None:
     assert again.between() == scaled.between()
 
 
-def test_a_segment_that_was_never_written_to_stays_for_its_readers(
-    scaled: Scaled,
-) -> None:
+def test_a_segment_that_was_never_written_to_stays_for_its_readers(scaled):
     """Readers stand on it until their group has a checkpoint, however often the gateway
     tidies up: it goes when what took its place is truncated, or is before a cut."""
     scaled.split()
@@ -224,7 +219,7 @@ def test_a_segment_that_was_never_written_to_stays_for_its_readers(
     assert scaled.service.names == {"sc/st/1.#epoch.0", "sc/st/4.#epoch.2"}
 
 
-def test_a_cut_behind_what_was_never_written_to(scaled: Scaled) -> None:
+def test_a_cut_behind_what_was_never_written_to(scaled):
     """What is before a cut goes, also where no byte is."""
     scaled.split()
     cut = {1: 0, E1 | 2: 0, E1 | 3: 0}
@@ -233,7 +228,7 @@ def test_a_cut_behind_what_was_never_written_to(scaled: Scaled) -> None:
     assert "sc/st/0.#epoch.0" not in scaled.service.names
 
 
-def test_truncate_over_epochs(scaled: Scaled) -> None:
+def test_truncate_over_epochs(scaled):
     """What lies before the cut goes, its segments too; the head is the cut, and a
     segment that is empty is there as long as its successor follows another one.
     """
@@ -257,7 +252,7 @@ def test_truncate_over_epochs(scaled: Scaled) -> None:
     assert scaled.truncate({E2 | 4: 1, 1: 0}) == 1
 
 
-def test_retention_goes_over_epochs(scaled: Scaled, config: Make) -> None:
+def test_retention_goes_over_epochs(scaled, config):
     """Old segments go with what was in them, within a round or two; others stay."""
     policy = config("st", 0)
     policy.retention.kind, policy.retention.param = TIME, 3_600_000
@@ -276,7 +271,7 @@ def test_retention_goes_over_epochs(scaled: Scaled, config: Make) -> None:
     assert "sc/st/0.#epoch.0" not in scaled.service.names
 
 
-def test_what_a_group_has_read_of_earlier_epochs(scaled: Scaled, config: Make) -> None:
+def test_what_a_group_has_read_of_earlier_epochs(scaled, config):
     """A subscriber that is in the newest epoch has read the ones before to their ends."""
     policy = config("st", 0)
     policy.retention.kind, policy.retention.param = TIME, 1
@@ -307,9 +302,7 @@ def test_what_a_group_has_read_of_earlier_epochs(scaled: Scaled, config: Make) -
     assert "sc/st/0.#epoch.0" not in scaled.service.names
 
 
-def test_history_does_not_grow_for_ever(
-    scaled: Scaled, config: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_history_does_not_grow_for_ever(scaled, config, monkeypatch):
     """What is known of replaced segments without data is forgotten, the oldest first,
     but not while a transaction began with them.
     """
@@ -340,7 +333,7 @@ def test_history_does_not_grow_for_ever(
     assert len(scaled.service.names) == 2
 
 
-def test_numbers_are_never_given_again(scaled: Scaled, config: Make) -> None:
+def test_numbers_are_never_given_again(scaled, config):
     """Not those of a scaled stream that was deleted, and none that a client took."""
     state, now = scaled.service.container.state, scaled.service.container.now
     scaled.service.container.submit(state.create("sc/st/2.#epoch.1", now))
@@ -354,7 +347,7 @@ def test_numbers_are_never_given_again(scaled: Scaled, config: Make) -> None:
     assert scaled.following(E1 | 3) == {}
 
 
-def test_a_scaled_stream_is_deleted_whole(scaled: Scaled) -> None:
+def test_a_scaled_stream_is_deleted_whole(scaled):
     """With the segments of all epochs, and of its transactions."""
     begun(scaled)
     scaled.split()

@@ -11,7 +11,6 @@ from gateway.protocols.pravega import snapshot
 from gateway.protocols.pravega.controller import catalog as catalog_module
 from gateway.protocols.pravega.controller import methods
 from gateway.protocols.pravega.controller.grpc import Code
-from making import Make
 from pravega_messages import new
 
 
@@ -39,7 +38,7 @@ def names(peer: Any, tag: str | None = None, token: str = "") -> list[str]:
 # -- scopes ------------------------------------------------------------------------
 
 
-def test_scopes(peer: Any) -> None:
+def test_scopes(peer):
     """Made once, found, deleted once."""
     assert not peer.call("checkScopeExists", scope("a")).response
     assert peer.status("createScope", scope("a")) == 0
@@ -50,12 +49,12 @@ def test_scopes(peer: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "_system", "ä", "a b", "x" * 256])
-def test_names_of_scopes(peer: Any, name: str) -> None:
+def test_names_of_scopes(peer, name):
     """What would not do in a segment's name, or is ours, is no scope."""
     assert peer.status("createScope", scope(name)) == 3
 
 
-def test_a_scope_with_streams_stays(stream: Any, stream_info: Make) -> None:
+def test_a_scope_with_streams_stays(stream, stream_info):
     """Not empty: not deleted, unless with all that is in it."""
     assert stream.status("deleteScope", scope("sc")) == 3
     assert stream.status("deleteScopeRecursive", scope("sc")) == 0
@@ -65,9 +64,7 @@ def test_a_scope_with_streams_stays(stream: Any, stream_info: Make) -> None:
     assert names(stream) == []
 
 
-def test_scopes_are_listed_page_by_page(
-    peer: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scopes_are_listed_page_by_page(peer, monkeypatch):
     """Sorted; behind the last one comes an empty page, and its token is there."""
     monkeypatch.setattr(methods, "_PAGE", 10)
     for number in (3, 7, 1, 0, 2, 9, 10, 8, 5, 6, 4):
@@ -90,7 +87,7 @@ def test_scopes_are_listed_page_by_page(
 # -- streams ----------------------------------------------------------------------------
 
 
-def test_a_stream_has_segments(stream: Any, stream_info: Make, config: Make) -> None:
+def test_a_stream_has_segments(stream, stream_info, config):
     """They are named as clients expect, and share the keys equally."""
     assert stream.service.names == {"sc/st/0.#epoch.0", "sc/st/1.#epoch.0"}
     found = stream.call("getCurrentSegments", stream_info()).ranges
@@ -102,7 +99,7 @@ def test_a_stream_has_segments(stream: Any, stream_info: Make, config: Make) -> 
     assert stream.status("createStream", config()) == 2
 
 
-def test_no_such_stream(stream: Any, stream_info: Make) -> None:
+def test_no_such_stream(stream, stream_info):
     """Questions about one fail with NOT_FOUND; changes say so in their status."""
     none = stream_info("none")
     id_ = new("SegmentId", stream_info=none)
@@ -127,7 +124,7 @@ def test_no_such_stream(stream: Any, stream_info: Make) -> None:
     assert stream.status("deleteStream", none) == 2
 
 
-def test_no_such_scope(peer: Any, config: Make, stream_info: Make) -> None:
+def test_no_such_scope(peer, config, stream_info):
     """Changes say that it is the scope."""
     assert peer.status("createStream", config()) == 3
     assert peer.status("updateStream", config()) == 3
@@ -139,12 +136,12 @@ def test_no_such_scope(peer: Any, config: Make, stream_info: Make) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a#b", "x" * 256])
-def test_names_of_streams(stream: Any, config: Make, name: str) -> None:
+def test_names_of_streams(stream, config, name):
     """What would not do in a segment's name is refused."""
     assert stream.status("createStream", config(name)) == 4
 
 
-def test_too_many_segments(make_service: Make, config: Make) -> None:
+def test_too_many_segments(make_service, config):
     """The limit is that of the segment store; the text names its key."""
     peer = make_service(segments=10).peer()
     peer.call("createScope", scope("sc"))
@@ -157,13 +154,13 @@ def test_too_many_segments(make_service: Make, config: Make) -> None:
     assert peer.service.names == {f"sc/a/{number}.#epoch.0" for number in range(3)}
 
 
-def test_no_segments_are_one(stream: Any, config: Make) -> None:
+def test_no_segments_are_one(stream, config):
     """A policy that does not say how many."""
     assert stream.status("createStream", config("a", 0)) == 0
     assert "sc/a/0.#epoch.0" in stream.service.names
 
 
-def test_configuration(stream: Any, stream_info: Make, config: Make) -> None:
+def test_configuration(stream, stream_info, config):
     """Given back as it was; parts that were not given are there, empty."""
     given = new(
         "StreamConfig",
@@ -188,7 +185,7 @@ def test_configuration(stream: Any, stream_info: Make, config: Make) -> None:
     assert len(stream.call("getCurrentSegments", stream_info("a")).ranges) == 1
 
 
-def test_tags(stream: Any, config: Make, stream_info: Make) -> None:
+def test_tags(stream, config, stream_info):
     """Streams are found by them, as they were given last."""
     stream.call("createStream", config("a", 1, "red", "blue"))
     stream.call("createStream", config("b", 1, "red"))
@@ -205,7 +202,7 @@ def test_tags(stream: Any, config: Make, stream_info: Make) -> None:
 # -- the end of streams -------------------------------------------------------------------
 
 
-def test_seal_and_delete(stream: Any, stream_info: Make, config: Make) -> None:
+def test_seal_and_delete(stream, stream_info, config):
     """Sealed, nothing can be written; only then it can be deleted."""
     info, segments = stream_info(), stream.service.container.state.segments
     assert stream.status("deleteStream", info) == 3
@@ -225,9 +222,7 @@ def _at(info: Any) -> Any:
     return new("GetSegmentsRequest", stream_info=info)
 
 
-def test_a_second_stream_of_that_name(
-    stream: Any, stream_info: Make, config: Make
-) -> None:
+def test_a_second_stream_of_that_name(stream, stream_info, config):
     """It has other segments: what was in the first is in the lake under its own."""
     for _ in range(2):
         stream.call("sealStream", stream_info())
@@ -238,7 +233,7 @@ def test_a_second_stream_of_that_name(
     assert [(each.segment.number, each.low) for each in found] == [(4, 0.0), (5, 0.5)]
 
 
-def test_truncate(stream: Any, stream_info: Make) -> None:
+def test_truncate(stream, stream_info):
     """Readers begin at the cut; an older one changes nothing; one that lacks a
     segment, or lies beyond the end, is no cut.
     """
@@ -264,7 +259,7 @@ def test_truncate(stream: Any, stream_info: Make) -> None:
 # -- where they are ---------------------------------------------------------------------------
 
 
-def test_addresses(stream: Any, stream_info: Make, make_service: Make) -> None:
+def test_addresses(stream, stream_info, make_service):
     """As the client calls us, with the segment store's port, or what is advertised."""
     id_ = new("SegmentId", stream_info=stream_info("anything"))
     found = stream.call("getURI", id_)
@@ -285,21 +280,21 @@ def test_addresses(stream: Any, stream_info: Make, make_service: Make) -> None:
         ("10.0.0.1:1", "10.0.0.1", 1),
     ],
 )
-def test_authorities(make_service: Make, authority: str, host: str, port: int) -> None:
+def test_authorities(make_service, authority, host, port):
     """Any form that a client may give our name."""
     peer = make_service().peer(**{":authority": authority})
     [server] = peer.call("getControllerServerList", new("ServerRequest")).nodes
     assert (server.host, server.port) == (host, port)
 
 
-def test_successors(stream: Any, stream_info: Make) -> None:
+def test_successors(stream, stream_info):
     """None, under both spellings."""
     id_ = new("SegmentId", stream_info=stream_info(), number=1)
     for method in ("getSegmentsImmediatlyFollowing", "getSegmentsImmediatelyFollowing"):
         assert stream.call(method, id_).segments == []
 
 
-def test_epochs(stream: Any, stream_info: Make) -> None:
+def test_epochs(stream, stream_info):
     """There is one."""
     request = new("GetEpochSegmentsRequest", stream_info=stream_info(), epoch=0)
     assert len(stream.call("getEpochSegments", request).ranges) == 2
@@ -307,7 +302,7 @@ def test_epochs(stream: Any, stream_info: Make) -> None:
     assert stream.try_("getEpochSegments", request).status == Code.NOT_FOUND
 
 
-def test_cuts(stream: Any, stream_info: Make) -> None:
+def test_cuts(stream, stream_info):
     """What lies between two of them, and which are cuts at all."""
     info = stream_info()
 
@@ -327,7 +322,7 @@ def test_cuts(stream: Any, stream_info: Make) -> None:
         assert stream.call("isSegmentValid", request).response is valid
 
 
-def test_watermarks(stream: Any, stream_info: Make) -> None:
+def test_watermarks(stream, stream_info):
     """A stream for them is there when somebody asks, and goes with its stream; it is
     not listed.
     """
@@ -346,9 +341,7 @@ def test_watermarks(stream: Any, stream_info: Make) -> None:
 # -- restarts ------------------------------------------------------------------------------------
 
 
-def test_a_restart_finds_everything(
-    stream: Any, stream_info: Make, config: Make
-) -> None:
+def test_a_restart_finds_everything(stream, stream_info, config):
     """Scopes, streams, tags, what is sealed, what was deleted."""
     stream.call("createScope", scope("empty"))
     stream.call("createStream", config("a", 3, "red"))
@@ -367,7 +360,7 @@ def test_a_restart_finds_everything(
     assert "sc/st/2.#epoch.0" in again.service.names
 
 
-def test_a_crash_at_any_change(stream: Any, stream_info: Make, config: Make) -> None:
+def test_a_crash_at_any_change(stream, stream_info, config):
     """Wherever it cuts off, doing the same again gets to the same end."""
     stream.call("sealStream", stream_info())
     stream.call("deleteStream", stream_info())
@@ -390,7 +383,7 @@ def test_a_crash_at_any_change(stream: Any, stream_info: Make, config: Make) -> 
     assert len(wanted) == 2
 
 
-def test_segments_that_were_there_before(peer: Any, config: Make) -> None:
+def test_segments_that_were_there_before(peer, config):
     """Made by clients without a controller: a stream of that name has them; one with
     data that is no part of it stays as it is, an empty one is what a crash left.
     """
@@ -405,14 +398,14 @@ def test_segments_that_were_there_before(peer: Any, config: Make) -> None:
     assert peer.service.names == {f"sc/st/{number}.#epoch.0" for number in (0, 2, 3)}
 
 
-def test_watermarks_have_no_watermarks(stream: Any, stream_info: Make) -> None:
+def test_watermarks_have_no_watermarks(stream, stream_info):
     """Asking for the watermarks of watermarks of … makes no streams without end."""
     assert stream.call("getCurrentSegments", stream_info("_MARKst")).ranges
     asked = stream_info("_MARK_MARKst").SerializeToString()
     assert stream.send("getCurrentSegments", asked).status == Code.NOT_FOUND
 
 
-def test_what_is_remembered_is_bounded(make_service: Make) -> None:
+def test_what_is_remembered_is_bounded(make_service):
     """Scopes and configurations are refused when the tables are full; deleting goes on."""
     peer = make_service(table_bytes=1000).peer()
     last = None
@@ -425,9 +418,7 @@ def test_what_is_remembered_is_bounded(make_service: Make) -> None:
     assert peer.status("createScope", scope("s9")) == 0
 
 
-def test_deleted_streams_leave_little(
-    make_service: Make, config: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_deleted_streams_leave_little(make_service, config, monkeypatch):
     """Hundreds that are made, sealed and deleted, under one name or many, with scopes or
     without, take no more room than the names that are remembered.
     """
@@ -449,7 +440,7 @@ def test_deleted_streams_leave_little(
     assert service.container.state.table_bytes <= before + 800
 
 
-def test_a_stream_begins_with_segment_0(make_service: Make, config: Make) -> None:
+def test_a_stream_begins_with_segment_0(make_service, config):
     """Whatever others were deleted before; unless one of its name was, or very many were,
     whose names are forgotten.
     """
@@ -472,8 +463,8 @@ def test_a_stream_begins_with_segment_0(make_service: Make, config: Make) -> Non
 
 
 def test_names_that_are_forgotten_are_not_given_again(
-    make_service: Make, config: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    make_service, config, monkeypatch
+):
     """Of very many deleted streams the oldest names go: all new ones begin behind them."""
     monkeypatch.setattr(catalog_module, "_MOST_NAMES", 4)
     monkeypatch.setattr(catalog_module, "_FORGOTTEN", 2)
@@ -494,9 +485,7 @@ def test_names_that_are_forgotten_are_not_given_again(
             peer = service.peer()
 
 
-def test_no_name_is_given_twice(
-    make_service: Make, config: Make, stream_info: Make
-) -> None:
+def test_no_name_is_given_twice(make_service, config, stream_info):
     """A segment of a deleted stream has its name for ever: a stream of that name, in a
     scope that was made again, after a restart, gets others.
     """

@@ -51,7 +51,7 @@ def _flood(peer: Any, data: bytes) -> int:
     ],
     ids=["settings", "ping", "data", "window", "unknown"],
 )
-def test_frames_without_end(peer: Any, frame: bytes) -> None:
+def test_frames_without_end(peer, frame):
     """They are taken some hundred a turn, and the client is told to calm down."""
     peer.begin("checkScopeExists")
     peer.exchange()
@@ -62,7 +62,7 @@ def test_frames_without_end(peer: Any, frame: bytes) -> None:
     assert peer.goodbye.error_code == ErrorCodes.ENHANCE_YOUR_CALM
 
 
-def test_rapid_reset(peer: Any) -> None:
+def test_rapid_reset(peer):
     """Calls that are reset at once are few in a turn, and too many in the end."""
     turns, data = 0, []
     for _ in range(AT_ONCE // 2 + 500):
@@ -75,7 +75,7 @@ def test_rapid_reset(peer: Any) -> None:
     assert "control messages" in str(peer.connection.refused)
 
 
-def test_honest_calls_are_never_too_many(make_service: Any) -> None:
+def test_honest_calls_are_never_too_many(make_service):
     """Each brings what its frames, and a ping, need."""
     peer = make_service(control_messages=100).peer()
     for _ in range(200):
@@ -84,7 +84,7 @@ def test_honest_calls_are_never_too_many(make_service: Any) -> None:
     assert peer.connection.refused is None
 
 
-def test_calls_that_come_together_are_answered_in_turns(peer: Any) -> None:
+def test_calls_that_come_together_are_answered_in_turns(peer):
     """All of them, whatever the slices."""
     streams = [peer.begin("checkScopeExists") for _ in range(100)]
     for stream in streams:
@@ -96,7 +96,7 @@ def test_calls_that_come_together_are_answered_in_turns(peer: Any) -> None:
 
 
 @pytest.mark.parametrize("step", [1, 7, 1000])
-def test_any_slicing_is_cut_between_the_same_frames(step: int) -> None:
+def test_any_slicing_is_cut_between_the_same_frames(step):
     """Nothing is lost or held back for long."""
     stream = bytes(24) + b"".join(
         _bytes(DataFrame(1, bytes(size))) for size in range(200)
@@ -112,7 +112,7 @@ def test_any_slicing_is_cut_between_the_same_frames(step: int) -> None:
     assert frames == 200
 
 
-def test_frames_are_refused_by_their_declared_length(peer: Any) -> None:
+def test_frames_are_refused_by_their_declared_length(peer):
     """Before anything of them is kept; GOAWAY says what it was."""
     peer.connection.deliver(b"\xff\xff\xff\0\0\0\0\0\1")
     why = peer.connection.refused
@@ -120,7 +120,7 @@ def test_frames_are_refused_by_their_declared_length(peer: Any) -> None:
     assert why.reply.endswith((6).to_bytes(4))  # FRAME_SIZE_ERROR
 
 
-def test_who_is_refused_holds_nothing(peer: Any) -> None:
+def test_who_is_refused_holds_nothing(peer):
     """What was arriving is let go of."""
     stream = peer.begin("checkScopeExists")
     peer.h2.send_data(stream, b"\0\0\0\x10\0" + bytes(1000))

@@ -10,7 +10,6 @@ import pytest
 from gateway.protocols.pravega.controller import watermarks
 from gateway.protocols.pravega.controller.epochs import Part
 from gateway.protocols.pravega.controller.watermarks import decoded, encoded
-from making import Make
 from pravega_messages import new
 
 from .scaled import Scaled, event, staged
@@ -68,7 +67,7 @@ def timed(stream: Any) -> Timed:
     return Timed(stream)
 
 
-def test_the_bytes_of_a_mark() -> None:
+def test_the_bytes_of_a_mark():
     """As Java's serializers write them, object in object."""
     made = encoded(1, 2, {Part(E1 | 3, 0.25, 1.0): 7}, "sc", "st")
     inner = bytes.fromhex("00000100 00000018 0000000100000003 3fd0000000000000")
@@ -79,14 +78,14 @@ def test_the_bytes_of_a_mark() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 127, 128, 16383, 16384])
-def test_marks_are_read_back(count: int) -> None:
+def test_marks_are_read_back(count):
     """By the next run, with as many segments as there are."""
     cut = {Part(n, n / (count + 1), (n + 1) / (count + 1)): n * 3 for n in range(count)}
     lower, ids = decoded(encoded(-5, 9, cut, "sc", "st"))
     assert (lower, ids) == (-5, {part.id: offset for part, offset in cut.items()})
 
 
-def test_one_writer(timed: Timed) -> None:
+def test_one_writer(timed):
     """A mark each ten seconds, if time goes on: its time, and where it was."""
     assert timed.note("a", 100, _0=10, _1=20) == 0
     assert timed.wait() == [(100, {0: 10, 1: 20})]
@@ -95,7 +94,7 @@ def test_one_writer(timed: Timed) -> None:
     assert timed.wait()[1:] == [(200, {0: 15, 1: 20})]
 
 
-def test_the_slowest_of_all_counts(timed: Timed) -> None:
+def test_the_slowest_of_all_counts(timed):
     """The time of the last one, and the furthest place of all."""
     timed.note("a", 100, _0=10, _1=20)
     timed.note("b", 50, _0=5, _1=30)
@@ -106,7 +105,7 @@ def test_the_slowest_of_all_counts(timed: Timed) -> None:
     assert timed.wait()[1:] == [(200, {0: 12, 1: 31})]
 
 
-def test_time_and_place_go_forward(timed: Timed) -> None:
+def test_time_and_place_go_forward(timed):
     """Of each writer; what is no place, or of no stream, is said to be so."""
     assert timed.note("a", 100, _0=10, _1=20) == 0
     assert timed.note("a", 99, _0=10, _1=20) == BAD_TIME
@@ -119,7 +118,7 @@ def test_time_and_place_go_forward(timed: Timed) -> None:
     assert timed.remove("a") == 2
 
 
-def test_a_removed_writer_counts_until_it_is_overtaken(timed: Timed) -> None:
+def test_a_removed_writer_counts_until_it_is_overtaken(timed):
     """What it wrote last is marked; then the others go on without it."""
     timed.note("a", 100, _0=10, _1=20)
     timed.note("b", 50, _0=5, _1=30)
@@ -130,7 +129,7 @@ def test_a_removed_writer_counts_until_it_is_overtaken(timed: Timed) -> None:
     assert timed.remove("b") == 1
 
 
-def test_a_silent_writer_is_left_behind(timed: Timed, config: Make) -> None:
+def test_a_silent_writer_is_left_behind(timed, config):
     """After the stream's timeout, or two minutes where it has none."""
     timed.note("b", 50, _0=5, _1=30)
     for seconds in range(0, 120, 10):
@@ -147,7 +146,7 @@ def test_a_silent_writer_is_left_behind(timed: Timed, config: Make) -> None:
     assert timed.wait()[-1][0] == 500
 
 
-def test_over_epochs(timed: Timed) -> None:
+def test_over_epochs(timed):
     """A place in the newest epoch is behind all of those before; what nobody has told
     of begins there.
     """
@@ -183,7 +182,7 @@ def commit(timed: Timed, writer: str, time: int, **events: int) -> Any:
     return request
 
 
-def test_a_commit_tells_the_time(timed: Timed) -> None:
+def test_a_commit_tells_the_time(timed):
     """Of its writer, with the place behind its events; one without a time, as Java's and
     Python's clients send it, tells nothing."""
     commit(timed, "a", 100, _0=2)
@@ -197,7 +196,7 @@ def test_a_commit_tells_the_time(timed: Timed) -> None:
     assert timed.wait()[2:] == [(300, {0: 27, 1: 54})]
 
 
-def test_a_commit_that_waits_tells_the_time_when_it_is_there(timed: Timed) -> None:
+def test_a_commit_that_waits_tells_the_time_when_it_is_there(timed):
     """Not before its events are in the stream; and behind them, in the segments that they
     came to."""
     made = timed.peer.call(
@@ -217,9 +216,7 @@ def test_a_commit_that_waits_tells_the_time_when_it_is_there(timed: Timed) -> No
     assert timed.wait() == [(100, {1: 0, 2 << 32 | 4: 9})]
 
 
-def test_too_many_offsets_let_a_commit_through(
-    timed: Timed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_offsets_let_a_commit_through(timed, monkeypatch):
     """Its events are there, and its time is not; and what was noted still counts once."""
     monkeypatch.setattr(watermarks, "_MOST_OFFSETS", 3)
     timed.note("a", 50, _0=1, _1=1)
@@ -232,7 +229,7 @@ def test_too_many_offsets_let_a_commit_through(
     assert timed.wait()[1:] == [(100, {0: 18, 1: 1})]
 
 
-def test_after_a_restart(timed: Timed) -> None:
+def test_after_a_restart(timed):
     """No mark before all that still write have noted again, or their timeout is over;
     and none that is not later than the last one, in time and place.
     """
@@ -249,7 +246,7 @@ def test_after_a_restart(timed: Timed) -> None:
     assert again.wait()[1:] == [(60, {0: 10, 1: 31})]
 
 
-def test_old_marks_go(timed: Timed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_marks_go(timed, monkeypatch):
     """Half of them, when they are many: what is left begins with a whole one."""
     monkeypatch.setattr(watermarks, "_MARK_BYTES", 1000)
     for time in range(1, 40):
@@ -263,9 +260,7 @@ def test_old_marks_go(timed: Timed, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("most", [100, 200])
-def test_marks_that_are_large(
-    timed: Timed, monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
+def test_marks_that_are_large(timed, monkeypatch, most):
     """The old ones go, be the last more than half of them, and the newest is there."""
     monkeypatch.setattr(watermarks, "_MARK_BYTES", most)
     for time in range(1, 5):
@@ -274,7 +269,7 @@ def test_marks_that_are_large(
         assert len(timed.marks) == 1
 
 
-def test_no_room_no_marks(make_service: Make, config: Make) -> None:
+def test_no_room_no_marks(make_service, config):
     """They go when there is room; nothing else fails for want of it."""
     service = make_service(internal_bytes=100)
     peer = service.peer()
@@ -285,7 +280,7 @@ def test_no_room_no_marks(make_service: Make, config: Make) -> None:
     assert timed.wait() == []
 
 
-def test_a_stream_that_ends(timed: Timed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_that_ends(timed, monkeypatch):
     """What its writers noted is forgotten, and makes room for others."""
     monkeypatch.setattr(watermarks, "_MOST_OFFSETS", 4)
     timed.note("a", 1, _0=1, _1=1)

@@ -531,9 +531,7 @@ DAYS = 7 if "WEEKS" in os.environ else 1
 # Seeds are found by chance; of what fails the seed is in the test's name.
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(int(os.environ.get("WEEKS", "1"))))
-def test_a_week(
-    make_service: Make, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_week(make_service, seed, tmp_path, monkeypatch):
     """Nothing that the policies keep is lost, and nothing that they drop stays on the disk
     longer than an hour, whoever is killed, scaled, joined or left.
     """
