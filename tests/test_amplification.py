@@ -1,7 +1,5 @@
 """Ceilings on what a peer can make us do, by counts: bench/amplification.py has times."""
 
-from __future__ import annotations
-
 import pytest
 
 from attacks import ATTACKS

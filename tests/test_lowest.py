@@ -1,7 +1,5 @@
 """What CI runs with the lowest versions: a sample of each file of `make long ONLY=lowest`."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Kinds of tables are known by their objects, and cost a command nothing."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Durations, sizes and counts in words."""
 
-from __future__ import annotations
-
 import pytest
 
 from gateway.spoken import duration, many, milliseconds, size

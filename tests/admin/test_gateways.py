@@ -1,7 +1,5 @@
 """A row for each gateway and the job, of what they say of themselves."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """An hour of the daemon, whether somebody looks or not."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

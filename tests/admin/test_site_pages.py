@@ -1,7 +1,5 @@
 """Pages that protocols bring to the admin port."""
 
-from __future__ import annotations
-
 from gateway.admin.site import Request, page_of
 from gateway.sdk.protocol import Answer
 

@@ -1,7 +1,5 @@
 """Counts agree with counting by hand, at the borders of chunks above all."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

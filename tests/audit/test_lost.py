@@ -1,7 +1,5 @@
 """A row that holds a lost event's place is not the event."""
 
-from __future__ import annotations
-
 import json
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Tables of text: numbers to the right, and as wide as they may be."""
 
-from __future__ import annotations
-
 from gateway.cli._columns import table
 
 HEAD = ("name", "events", "why")

@@ -1,7 +1,5 @@
 """`gateway restore`: what a directory that was put back has, lacks, and can get back."""
 
-from __future__ import annotations
-
 import json
 
 

@@ -1,7 +1,5 @@
 """`gateway send` as a program of its own, against listeners in this one."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

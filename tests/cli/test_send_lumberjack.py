@@ -1,7 +1,5 @@
 """What `gateway send lumberjack` does beside what all protocols do."""
 
-from __future__ import annotations
-
 import ssl
 
 

@@ -1,7 +1,5 @@
 """What `gateway send pomelo` does beside what all protocols do."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

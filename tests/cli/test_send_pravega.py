@@ -1,7 +1,5 @@
 """What `gateway send pravega` does beside what all protocols do."""
 
-from __future__ import annotations
-
 import pytest
 
 from gateway import cli

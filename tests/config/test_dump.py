@@ -1,7 +1,5 @@
 """The effective configuration."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 

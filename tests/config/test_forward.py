@@ -1,7 +1,5 @@
 """`forward`, and what must be so beside it."""
 
-from __future__ import annotations
-
 import pytest
 
 FORWARDING = "spool: {after: forward}\nforward: {to: 'https://hub:7410'}"

@@ -1,7 +1,5 @@
 """A configuration is right, or everything that is wrong with it is said."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """When events came, by lsn."""
 
-from __future__ import annotations
-
 from gateway.daemon.marks import Marks
 
 

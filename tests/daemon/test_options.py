@@ -1,7 +1,5 @@
 """`twistd gateway`'s command line."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The demo's set-up, and how the output of its processes is read; starts none."""
 
-from __future__ import annotations
-
 import pytest
 
 from gateway import config

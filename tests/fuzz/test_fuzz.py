@@ -1,7 +1,5 @@
 """Each protocol's reader under atheris, for a bounded time."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import sys

@@ -1,7 +1,5 @@
 """The kernel in C says what the reference says: of any bytes, and with no byte to spare."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -4,8 +4,6 @@ It needs a Spark that fits Iceberg's jars, which are on Maven Central: `make lon
 one.
 """
 
-from __future__ import annotations
-
 import re
 
 import pyspark

@@ -1,7 +1,5 @@
 """Edges and a hub: `gateway demo --edge`, whole, as a user runs it."""
 
-from __future__ import annotations
-
 import pytest
 
 from whole_demo import what_a_demo_says

@@ -1,7 +1,5 @@
 """Published Node.js clients against the real daemon."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Published Pomelo clients that put the high group of an id first."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The list of mutants fits the code: `make mutants` tries each of them."""
 
-from __future__ import annotations
-
 import ast
 import json
 import tomllib

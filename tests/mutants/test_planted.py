@@ -1,7 +1,5 @@
 """The faults that are planted for `rsio_check` quote lines that are there."""
 
-from __future__ import annotations
-
 import pytest
 
 from planted import FAULTS, changed

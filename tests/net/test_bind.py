@@ -1,7 +1,5 @@
 """Ports are opened where the configuration says: TCP, unix, systemd."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

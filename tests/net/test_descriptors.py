@@ -1,7 +1,5 @@
 """Counting peers, leaving descriptors for the disk."""
 
-from __future__ import annotations
-
 import resource
 
 import pytest

@@ -1,7 +1,5 @@
 """The table of what a connection can be: it goes on, and comes to an end from everywhere."""
 
-from __future__ import annotations
-
 import pytest
 
 from gateway.net.phase import FOLLOWS, Phase

@@ -1,7 +1,5 @@
 """Connections on real sockets, where memory can not show it: FIN, RST, TLS, memory."""
 
-from __future__ import annotations
-
 
 def test_the_last_words_arrive_though_we_did_not_read_all(with_reactor):
     """FIN, not RST: a refused peer reads its reply with megabytes of its own unread."""

@@ -1,7 +1,5 @@
 """The type of a fixture that makes, starts or asks for something: as often as a test says."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 

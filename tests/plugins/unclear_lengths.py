@@ -1,7 +1,5 @@
 """Heads of HTTP/1.1 requests whose length two readers could read in two ways (RFC 9112, 6.3)."""
 
-from __future__ import annotations
-
 UNCLEAR_LENGTHS = [
     b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
     b"Transfer-Encoding: chunked\r\nContent-Length: 0\r\n",

@@ -1,7 +1,5 @@
 """Whether the kernel in C is taken."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """What footers of a batch's files say of when its events came."""
 
-from __future__ import annotations
-
 import math
 
 import pyarrow.parquet as pq

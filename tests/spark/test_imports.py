@@ -1,7 +1,5 @@
 """The Spark side stands on its own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """A spool directory has one job, as a data directory has."""
 
-from __future__ import annotations
-
 import pytest
 
 from gateway.config import load

@@ -1,7 +1,5 @@
 """Which Python Spark starts for functions in Python."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """Counts of a batch's files for `stats`."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """`gateway test` with Spark: input through a listener to rows of the tables."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

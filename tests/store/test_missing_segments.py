@@ -1,7 +1,5 @@
 """Segments that are missing, damaged or put back: told, published as lost, kept."""
 
-from __future__ import annotations
-
 import shutil
 
 import pyarrow.parquet as pq

@@ -1,7 +1,5 @@
 """What one thread changes and others look through."""
 
-from __future__ import annotations
-
 from gateway.store.system.shared import SharedDeque, SharedDict
 
 

@@ -4,8 +4,6 @@
 them to ceilings.  A module for each protocol; add yours to `ATTACKS`.
 """
 
-from __future__ import annotations
-
 from attacks import controller, draft, lumberjack, pomelo, pravega, rsio
 
 __all__ = ["ATTACKS"]

@@ -1,7 +1,5 @@
 """What a stored Pomelo batch decodes to."""
 
-from __future__ import annotations
-
 from itertools import chain
 
 import pytest

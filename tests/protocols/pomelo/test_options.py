@@ -1,7 +1,5 @@
 """What Pomelo's options refuse, with the key that says it."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import ValidationError
 

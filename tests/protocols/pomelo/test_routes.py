@@ -1,7 +1,5 @@
 """Dictionaries, definitions, their versions, and the files they come from."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -4,8 +4,6 @@ Pomelo's echo handlers answered with bodies of their own, the gateway answers wi
 `{"code":200}`.  Pushes are the same, byte for byte.
 """
 
-from __future__ import annotations
-
 import json
 
 from gateway.protocols.pomelo.routes import load

@@ -1,7 +1,5 @@
 """The list of behaviours in docs/pravega.md is complete, and names tests that exist."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

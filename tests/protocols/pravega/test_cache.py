@@ -1,7 +1,5 @@
 """Recent data: what is there is right, what is not is said, and memory is bounded."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

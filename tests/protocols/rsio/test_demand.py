@@ -1,7 +1,5 @@
 """Demand adds up, saturates, and is never exceeded."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

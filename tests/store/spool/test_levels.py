@@ -1,7 +1,5 @@
 """How full spool and archive are."""
 
-from __future__ import annotations
-
 from gateway.store.names import file_name
 from gateway.store.spool.levels import Levels
 from gateway.store.system.disk import RealDisk

@@ -1,7 +1,5 @@
 """A process of ours does not import pandas only because it is installed."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

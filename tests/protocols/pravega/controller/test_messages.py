@@ -1,7 +1,5 @@
 """Messages against bytes of the published client, and of the reference compiler."""
 
-from __future__ import annotations
-
 import pytest
 
 from gateway.protocols.pravega.controller import messages
