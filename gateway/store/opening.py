@@ -44,6 +44,7 @@ from gateway.store.node import incarnation, lineage
 from gateway.store.node.catalog import CATALOG, Catalog
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.node.mark import Mark, Marker
+from gateway.store.node.through import Through
 from gateway.store.objects.bucket import Bucket, BucketError
 from gateway.store.spool import PublishedFiles, Publisher
 from gateway.store.spool.mending import Damaged, Entry
@@ -512,9 +513,14 @@ class Opened:
         """Files where the node's are, and none of them; they are left alone."""
 
     def mark(
-        self, given: int, synced: Synced | None = None, *, exact: bool = False
+        self,
+        given: int,
+        synced: Synced | None = None,
+        *,
+        exact: bool = False,
+        through: Through | None = None,
     ) -> Mark:
-        """The mark when lsns up to *given* were given; *exact* as in `Mark`.
+        """The mark when lsns up to *given* were given; *exact* and *through* as in `Mark`.
 
         *synced* are the bytes in the newest segment that this run has begun (None: ask the log).
         """
@@ -538,6 +544,7 @@ class Opened:
             synced.bytes,
             _firsts_and_lasts(self.left_out, published),
             exact,
+            through=self.lineage.of_this(own, through),
         )
 
 

@@ -157,6 +157,8 @@ class _Handing:
     _waits: bool
     """`ack: spool`."""
     _reactor: Any
+    _has_job_here: bool
+    """Whether the spool is a directory that a job reads."""
 
     def __attrs_post_init__(self) -> None:
         self.published, self.expired = (
@@ -210,12 +212,15 @@ class _Handing:
     def looked(self, *, ended: bool = False) -> None:
         """Write the mark: about once a second, or now as the node has *ended*.  Raises OSError."""
         opened = self._opened
-        synced = self._journal.synced  # first: its events are up to the lsn then
+        # First: what it says is up to the lsn then; else a bucket or a hub is told.
+        through = self._journal.through if self._has_job_here else None
+        synced = self._journal.synced  # first, too
         durable = self._journal.durable_lsn
         all_in_files = ended and opened.publisher.published_lsn >= durable
         exact = self._waits or all_in_files
         now = ended or self._vouched_for
-        opened.marker.write(opened.mark(durable, synced, exact=exact), now=now)
+        mark = opened.mark(durable, synced, exact=exact, through=through)
+        opened.marker.write(mark, now=now)
         if self._vouched_for:
             self._vouched_for = False
             self._reactor.callFromThread(self.uploaded)
@@ -375,6 +380,7 @@ class OpenedStorage:
             self.callbacks,
             settings.acknowledge_when_published,
             self.reactor,
+            settings.spool.has_job and self.bucket is None,
         )
         consumers = self._consumers()
         spool = self._spool(handing, owners, retained, uploads, consumers)
@@ -571,7 +577,7 @@ class Storage:
                 record,
                 published=min(record.published, handed_over()),
                 earlier=record.earlier[-MOST_EARLIER:],
-                begins=(),
+                begins=record.begins[-MOST_EARLIER:],
                 left={life: tuple(lsns)[:_MOST_RANGES] for life, lsns in left.items()},
             )
             node = self._opened.settings.node
@@ -593,6 +599,7 @@ class Storage:
             opened.machine.clock,
             Relay(self.directories.arrivals),
             opened.found.marker.next_record,
+            lambda: opened.journal.through,
         )
         if bucket is None or spool.uploads is None:
             return speaker, None
@@ -687,6 +694,7 @@ class Storage:
         if self.bucket_looks is not None:
             self.bucket_looks.stop()
         await self.journal.stop()
+        self.journal.look_through()
         await self.spool.stop()
         await self.checkpoint.stop()
         with contextlib.suppress(OSError):

@@ -47,6 +47,7 @@ from gateway.store.journal.queues import (
     telling,
 )
 from gateway.store.journal.shares import Shares
+from gateway.store.node.through import EVERY_SECONDS, Through
 from gateway.store.system.disk import NO_ROOM
 from gateway.store.system.shared import SharedDict
 from gateway.store.system.threads import RealThreads, Threads
@@ -152,6 +153,17 @@ class Journal:
         self._busy_since: float | None = None
         self._failed_syncs = 0
         self._thread = self._threads.thread("journal", self._run)
+        self._incarnation = self._log.incarnation
+        """The incarnation of the newest durable batch, as far as was told."""
+        self._submitted = 0
+        """How many batches ever were."""
+        self._since = self._wall_micros()
+        """The least `received_at` of a batch to come, or `through` would be wrong."""
+        self.through = Through(self._since - 1, self.durable_lsn)
+        """How far all was told that came, as of the last seconds; any thread may ask."""
+        self._next_through: tuple[int, int] | None = None
+        """The `at` of the next one, once so many batches are told; None: it is to be chosen."""
+        self._through_at = self._clock()
 
     def _measure(self) -> None:
         """Keep what every read asks for, as a section is slow to give it."""
@@ -279,6 +291,22 @@ class Journal:
         if self._crowded and self._crowded_since is None:
             self._crowded_since = self._clock()
         self._holding_log.update(self.reasons)
+        if self._clock() - self._through_at >= EVERY_SECONDS:
+            self.look_through()
+
+    def look_through(self) -> None:
+        """Tell how far all was told, as soon as all is that came until now."""
+        if self._next_through is None:
+            self._since = max(self._since, self._wall_micros())
+            self._next_through = self._since - 1, self._submitted
+        at, number = self._next_through
+        first = self._queues.first_untold
+        if first is None or first.number > number:
+            self.through, self._next_through = Through(at, self.durable_lsn), None
+            self._through_at = self._clock()
+
+    def _wall_micros(self) -> int:
+        return int(self._wall_clock() * 1_000_000)
 
     def hold(self, who: str, why: str | None) -> None:
         """Take no more while *why* is not None (spool at its limit, disk full, …)."""
@@ -327,10 +355,11 @@ class Journal:
         self._held += size + BATCH_BYTES
         origin.unacknowledged += size
         batch.submitted_at = self._clock()
-        now = int(self._wall_clock() * 1_000_000)
+        now = max(self._wall_micros(), self._since)
         batch.received_at = origin.latest = max(now, origin.latest)
         self._shares.add(batch)
-        self._queues.submit(Submitted(batch, told))
+        self._submitted += 1
+        self._queues.submit(Submitted(batch, told, number=self._submitted))
 
     def withdraw(self, batch: Batch) -> bool:
         if not self._queues.withdraw(batch):
@@ -396,6 +425,9 @@ class Journal:
         group = done.batches
         last = group[-1]
         self.durable_lsn = last.lsn + last.batch.count - 1
+        if self._log.incarnation != self._incarnation:  # the clock may be set back
+            self._incarnation = self._log.incarnation
+            self._since, self._next_through = 0, None
         if done.synced is not None:
             self.synced = done.synced  # behind it: another thread may ask for both
         if "commit" in self._holds:

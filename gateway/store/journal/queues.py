@@ -45,6 +45,8 @@ class Submitted:
     batch: Batch
     done: Told
     lsn: int = 0
+    number: int = 0
+    """How many were submitted before it, and with it."""
 
     @property
     def last_lsn(self) -> int:
@@ -158,6 +160,15 @@ class Queues:
         """No batch is left for the disk: all that were submitted are stored or gone."""
         with self._condition:
             return not self._gathered and len(self._submitted) == self._withdrawn
+
+    @property
+    def first_untold(self) -> Submitted | None:
+        """The first batch that the reactor was not told of: it may be durable, or withdrawn."""
+        with self._condition:
+            if self._completed:
+                return self._completed[0].batches[0]
+            waiting = self._submitted or self._gathered
+            return waiting[0] if waiting else None
 
     @property
     def oldest(self) -> Batch | None:

@@ -24,6 +24,7 @@ from gateway.sdk.disk import Disk
 from gateway.store.node.catalog import Catalog
 from gateway.store.node.incarnation import Incarnation, Record
 from gateway.store.node.mark import Mark
+from gateway.store.node.through import Through
 from gateway.store.spool.mending import Entry
 
 _FORGOT = (
@@ -79,6 +80,12 @@ class Lineage:
     def at(self, lsn: int) -> Incarnation:
         """The newest that may have given *lsn*, or else the one before it."""
         return self.now if self.now.since <= lsn else self._gave
+
+    def of_this(self, own: Incarnation, through: Through | None) -> Through | None:
+        """*through*, if it is about that one, and not about one before it or behind."""
+        if through is None or self.at(through.lsn).id != own.id:
+            return None
+        return through if through.lsn + 1 >= own.since else None
 
     def knows(self, incarnation: str) -> bool:
         """Whether this directory has, or had, the *incarnation* of this id."""

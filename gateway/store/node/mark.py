@@ -23,6 +23,7 @@ from attrs import define, field
 
 from gateway.sdk.disk import Disk
 from gateway.store.journal.segment import parse_name
+from gateway.store.node.through import Through
 from gateway.store.system.statefile import StateFile
 from gateway.store.system.threads import Alone, RealThreads, Threads
 
@@ -58,6 +59,8 @@ class Mark(msgspec.Struct, frozen=True):
     records: int = 0
     """How many node records this directory has written, in a bucket or at a hub.  One that is
     there and has a greater number was written by a later state of the directory."""
+    through: Through | None = None
+    """How far `incarnation` had told all, where a job on this machine asks for it."""
 
 
 @define(eq=False, slots=False)

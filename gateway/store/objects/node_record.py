@@ -26,6 +26,7 @@ from attrs import define
 
 from gateway.sdk.disk import Disk, replace_file
 from gateway.store.names import INCARNATION, parse_file_name
+from gateway.store.node.through import Through
 from gateway.store.objects.bucket import Bucket, BucketError, StoredObject
 from gateway.store.readers.lake import End, Lsn
 
@@ -66,8 +67,7 @@ class NodeRecord(
     earlier: tuple[str, ...] = ()
     """The incarnations that its directory had before, and vouches for, oldest first."""
     begins: tuple[Lsn, ...] = ()
-    """The first lsn that each of `earlier` may have given, 0 if that is not known;
-    empty at a hub."""
+    """The first lsn that each of `earlier` may have given, 0 if that is not known."""
     number: int = 0
     """How many incarnations its directory had, with this one; 0 if that is not known."""
     records: int = 0
@@ -86,6 +86,8 @@ class NodeRecord(
     can not bring anywhere; some of them, if there are very many."""
     decommissioned: str = ""
     """The reason why nothing follows it, if that was said."""
+    through: Through | None = None
+    """How far it has told all that came."""
 
     @property
     def all_told(self) -> bool:
@@ -273,6 +275,7 @@ class Speaker:
     _relay: Callable[[], Iterator[tuple[str, str, bytes]]] = lambda: iter(())
     _count: Callable[[], int] = lambda: 0
     """Counts one more record, durably (`Marker.next_record`)."""
+    _through: Callable[[], Through | None] = lambda: None
 
     def __attrs_post_init__(self) -> None:
         self.twin = ""
@@ -339,7 +342,7 @@ class Speaker:
         with contextlib.suppress(OSError):  # a full disk keeps no record back
             records = self._count()
         published = self._published()  # first: it is never ahead of the other
-        lsn = self._acknowledged()
+        through, lsn = self._through(), self._acknowledged()
         own = self._lineage.at(lsn)
         lsn = max(lsn, own.since - 1)
         return NodeRecord(
@@ -356,4 +359,5 @@ class Speaker:
             number=own.number,
             records=records,
             records_before=own.records,
+            through=self._lineage.of_this(own, through),
         )
