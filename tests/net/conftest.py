@@ -406,6 +406,33 @@ def tls_peer(authority: Authority) -> MakeTlsPeer:
     return make
 
 
+@pytest.fixture
+def tls(make_tls: Make) -> Any:
+    """The section of a listener that has a certificate, and asks for none."""
+    return make_tls()
+
+
+@pytest.fixture
+def tls_net(make_net: Make, tls: Any) -> Any:
+    """A listener with this `tls`."""
+    return make_net(tls=tls)
+
+
+@pytest.fixture
+def mutual(make_net: Make, make_tls: Make, authority: Any) -> Make:
+    """A listener that asks for certificates."""
+
+    def make(client_auth: str, *allowed: str) -> Any:
+        tls = make_tls(
+            client_auth=client_auth,
+            client_ca=authority.ca,
+            allowed_names=list(allowed),
+        )
+        return make_net(tls=tls)
+
+    return make
+
+
 # A real reactor, in a process of its own
 
 _PRELUDE = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import sys
 from typing import Any
 
@@ -12,18 +11,12 @@ from gateway.protocols.lumberjack import wire
 from gateway.protocols.lumberjack.events import decode
 from gateway.sdk.interfaces import Refusal
 
-_V1, _V2 = b"12"
-_KEEPALIVE = b"2A\0\0\0\0"
-
-
-def _window(*seqs: int, version: int = _V2, body: bytes = b"{}") -> bytes:
-    frames = b"".join(wire.json(version, seq, body) for seq in seqs)
-    return wire.window(version, len(seqs)) + wire.compressed(version, frames)
+from .windows import V1, V2, part, window
 
 
 def test_ack_follows_durability(reader):
     """No acknowledgement before the journal says that the window is on disk."""
-    reader.deliver(_window(1, 2))
+    reader.deliver(window(1, 2))
     [batch] = reader.journal.pending
     assert (batch.count, batch.origin) == (2, reader.connection.origin)
     assert batch.received_at == 1_700_000_000_000_000
@@ -37,18 +30,18 @@ def test_ack_follows_durability(reader):
 
 def test_acks_leave_in_order(reader):
     """Several windows in flight; a question in between waits for those before it."""
-    reader.deliver(_window(1) + wire.window(_V2, 0) + _window(2) + wire.window(_V1, 0))
+    reader.deliver(window(1) + wire.window(V2, 0) + window(2) + wire.window(V1, 0))
     assert reader.sent == b""
     reader.journal.store()
-    assert reader.sent == wire.ack(_V2, 1) + wire.ack(_V2, 0)
+    assert reader.sent == wire.ack(V2, 1) + wire.ack(V2, 0)
     reader.journal.store()
-    assert reader.sent[12:] == wire.ack(_V2, 2) + wire.ack(_V1, 0)
+    assert reader.sent[12:] == wire.ack(V2, 2) + wire.ack(V1, 0)
 
 
 def test_nothing_to_store(reader):
     """A window without events is acknowledged at once, without the journal."""
-    reader.deliver(wire.window(_V2, 1) + wire.json(_V2, 4, b"[]"))
-    assert reader.sent == wire.ack(_V2, 4)
+    reader.deliver(wire.window(V2, 1) + wire.json(V2, 4, b"[]"))
+    assert reader.sent == wire.ack(V2, 4)
     assert not reader.journal.submitted
     assert not reader.connection.waiting
 
@@ -56,8 +49,8 @@ def test_nothing_to_store(reader):
 def test_a_journal_that_stores_at_once(reader, store_at_once):
     """Deferreds that have fired already are fine."""
     store_at_once(reader.journal)
-    reader.deliver(_window(1) + wire.window(_V2, 0) + _window(2))
-    assert reader.sent == wire.ack(_V2, 1) + wire.ack(_V2, 0) + wire.ack(_V2, 2)
+    reader.deliver(window(1) + wire.window(V2, 0) + window(2))
+    assert reader.sent == wire.ack(V2, 1) + wire.ack(V2, 0) + wire.ack(V2, 2)
 
 
 # Refusals
@@ -65,38 +58,38 @@ def test_a_journal_that_stores_at_once(reader, store_at_once):
 
 def test_complete_windows_are_answered_before_a_refusal(reader):
     """A bomb behind a valid window: that one is acknowledged, then we hang up."""
-    reader.deliver(_window(1) + wire.window(_V2, 9) + wire.json(_V2, 1, b"{}") + b"X")
-    reader.deliver(_window(7))
+    reader.deliver(window(1) + wire.window(V2, 9) + wire.json(V2, 1, b"{}") + b"X")
+    reader.deliver(window(7))
     assert reader.connection.refused is None
     assert reader.connection.paused
     reader.journal.store_all()
-    assert reader.sent == wire.ack(_V2, 1)
+    assert reader.sent == wire.ack(V2, 1)
     assert "not Lumberjack" in str(reader.connection.refused)
     assert len(reader.journal.submitted) == 1
 
 
 def test_refused_at_once_when_nothing_is_owed(reader):
     """Without a window in flight a violation ends the connection right away."""
-    reader.deliver(wire.window(_V2, 2**32 - 1))
+    reader.deliver(wire.window(V2, 2**32 - 1))
     assert reader.connection.refused.key == "options.window_events"
     assert reader.sent == b""
 
 
 def test_a_window_that_is_sent_again_is_stored_again(reader):
     """It says nothing by which to tell that it was here already: docs/guarantees.md."""
-    reader.deliver(_window(1, 2))
+    reader.deliver(window(1, 2))
     reader.journal.store()
     reader.connection.lose()  # The acknowledgement was heard by nobody.
     again, _ = reader.connect()
-    again.deliver(_window(1, 2))
+    again.deliver(window(1, 2))
     assert sum(batch.count for batch in reader.journal.submitted) == 4
     reader.journal.store()
-    assert again.sent == wire.ack(_V2, 2)
+    assert again.sent == wire.ack(V2, 2)
 
 
 def test_not_stored(reader):
     """A window that can not be stored, and those behind it, are not acknowledged."""
-    reader.deliver(_window(1) + _window(2))
+    reader.deliver(window(1) + window(2))
     reader.journal.refuse()
     assert reader.connection.closed
     assert not reader.connection.waiting
@@ -117,7 +110,7 @@ def test_not_stored_at_once(reader):
         return done
 
     reader.journal.submit = refusing
-    reader.deliver(_window(1) + _window(2))
+    reader.deliver(window(1) + window(2))
     assert reader.connection.closed
     assert len(reader.journal.submitted) == 1
 
@@ -127,11 +120,11 @@ def test_not_stored_at_once(reader):
 
 def test_a_full_journal_stops_the_reading(reader):
     """While the journal is full nothing is read; when it has room again, all goes on."""
-    reader.deliver(_window(1))
+    reader.deliver(window(1))
     reader.journal.full = True
-    reader.deliver(_window(2))
+    reader.deliver(window(2))
     assert reader.connection.paused
-    reader.deliver(_window(3))
+    reader.deliver(window(3))
     assert len(reader.journal.submitted) == 1
     reader.journal.full = False
     assert not reader.connection.paused
@@ -143,9 +136,9 @@ def test_a_full_journal_stops_new_connections(reader):
     reader.journal.full = True
     connection, server = reader.connect()
     assert not connection.paused
-    connection.deliver(_window(1))
+    connection.deliver(window(1))
     assert connection.paused
-    assert server.held_bytes == len(_window(1)) == reader.journal.reserved
+    assert server.held_bytes == len(window(1)) == reader.journal.reserved
     assert not reader.journal.submitted
     reader.journal.full = False
     assert len(reader.journal.submitted) == 1
@@ -155,7 +148,7 @@ def test_unacknowledged_bytes(make_reader):
     """A connection that is owed too much is not read until half of it is settled."""
     reader = make_reader(unacknowledged_bytes=12_000)
     while not reader.connection.paused:
-        reader.deliver(_window(1))
+        reader.deliver(window(1))
     owed = len(reader.journal.pending)
     assert 8 < owed < 16
     assert reader.server.unacknowledged_bytes >= 12_000
@@ -171,7 +164,7 @@ def test_a_connection_has_so_many_batches_under_way(make_reader):
     """Each takes time in a group commit that others wait for, however small it is."""
     reader = make_reader(unacknowledged_bytes=32 << 20)
     while not reader.connection.paused:
-        reader.deliver(_window(1))
+        reader.deliver(window(1))
     assert 2000 < len(reader.journal.pending) <= 2048
     reader.journal.store_all()
     assert not reader.connection.paused
@@ -180,8 +173,8 @@ def test_a_connection_has_so_many_batches_under_way(make_reader):
 def test_a_window_larger_than_the_debt_limit(make_reader):
     """One window may be larger than what may be unacknowledged: it is not stuck."""
     reader = make_reader(unacknowledged_bytes=1000)
-    event = wire.json(_V2, 1, b"{%s}" % (b" " * 900))
-    reader.deliver(wire.window(_V2, 10))
+    event = wire.json(V2, 1, b"{%s}" % (b" " * 900))
+    reader.deliver(wire.window(V2, 10))
     for _ in range(9):
         reader.deliver(event)
         assert not reader.connection.paused
@@ -189,100 +182,8 @@ def test_a_window_larger_than_the_debt_limit(make_reader):
     reader.deliver(event)
     assert reader.connection.paused
     reader.journal.store()
-    assert reader.sent == wire.ack(_V2, 1)
+    assert reader.sent == wire.ack(V2, 1)
     assert not reader.connection.paused
-
-
-# Keepalive
-
-
-def test_keepalive(reader):
-    """A v2 writer that waits hears from us every interval, and not after its ack."""
-    reader.deliver(_window(1))
-    reader.clock.advance(2.9)
-    assert reader.sent == b""
-    reader.clock.advance(0.1)
-    assert reader.sent == _KEEPALIVE
-    reader.clock.pump([1.0] * 3)
-    assert reader.sent == _KEEPALIVE * 2
-    reader.journal.store()
-    reader.clock.pump([1.0] * 30)
-    assert reader.sent == _KEEPALIVE * 2 + wire.ack(_V2, 1)
-    assert not reader.clock.getDelayedCalls()
-
-
-def test_no_keepalive_for_half_a_window(reader):
-    """A writer that has not finished does not wait for us."""
-    reader.deliver(_window(1, 2)[:-1])
-    reader.clock.pump([1.0] * 30)
-    assert reader.sent == b""
-
-
-@pytest.mark.parametrize("body", [b"{}", b'[{"a":1}]'])
-def test_no_keepalive_for_v1(reader, body):
-    """A v1 writer would take it for success and lose its window."""
-    reader.deliver(_window(1, version=_V1, body=body))
-    reader.deliver(_window(2, version=_V2))
-    reader.clock.pump([1.0] * 30)
-    assert reader.sent == b""
-    reader.journal.store()
-    reader.clock.pump([1.0] * 3)
-    assert reader.sent == wire.ack(_V1, 1) + _KEEPALIVE
-
-
-def test_keepalive_is_each_connections_own(reader):
-    """One timer serves all connections, each at its own time."""
-    other, _ = reader.connect()
-    reader.deliver(_window(1))
-    reader.clock.advance(1.5)
-    other.deliver(_window(1))
-    reader.clock.advance(1.5)
-    assert (reader.sent, other.sent) == (_KEEPALIVE, b"")
-    assert len(reader.clock.getDelayedCalls()) == 1
-    reader.clock.advance(1.5)
-    assert (reader.sent, other.sent) == (_KEEPALIVE, _KEEPALIVE)
-
-
-def test_a_keepalive_that_finds_the_peer_gone(reader):
-    """Writing may be what shows that the peer is gone: then nobody is reminded."""
-    reader.deliver(_window(1))
-    reader.connection.write = lambda _: reader.connection.lose()
-    reader.clock.advance(3)
-    assert reader.connection.closed
-    assert not reader.clock.getDelayedCalls()
-
-
-@pytest.mark.parametrize("version", [_V1, _V2])
-def test_stalled(make_reader, version):
-    """Without progress for `stall_timeout` we hang up: others may be healthier."""
-    reader = make_reader(stall_timeout=10.0)
-    reader.deliver(_window(1, version=version) + _window(2, version=version))
-    reader.clock.pump([1.0] * 9)
-    reader.journal.store()
-    reader.clock.pump([1.0] * 9)
-    assert not reader.connection.closed
-    reader.clock.pump([1.0] * 4)
-    assert reader.connection.closed
-    assert [batch.count for batch in reader.journal.withdrawn] == [1]
-    assert not reader.journal.pending
-    reader.connection.clear()
-    reader.clock.pump([1.0] * 30)
-    assert reader.sent == b""
-
-
-def test_nobody_is_stalled_while_it_is_known_why(make_reader):
-    """While the spool is full, others are no healthier; the time begins after that."""
-    reader = make_reader(stall_timeout=10.0)
-    reader.deliver(_window(1))
-    reader.journal.why_full = "the spool is full"
-    reader.clock.pump([1.0] * 100)
-    assert not reader.connection.closed
-    assert reader.sent == _KEEPALIVE * 33
-    reader.journal.why_full = None
-    reader.clock.pump([1.0] * 8)
-    assert not reader.connection.closed
-    reader.clock.pump([1.0] * 6)
-    assert reader.connection.closed
 
 
 # The end
@@ -296,15 +197,15 @@ def test_drain_when_idle(reader):
 
 def test_drain_answers_what_is_pending(reader):
     """Complete windows are acknowledged, and what is whole of the open one, then FIN."""
-    frames = wire.json(_V2, 5, b"{}") + wire.json(_V2, 6, b"{}")
-    reader.deliver(_window(1) + wire.window(_V2, 3) + frames[:-1])
+    frames = wire.json(V2, 5, b"{}") + wire.json(V2, 6, b"{}")
+    reader.deliver(window(1) + wire.window(V2, 3) + frames[:-1])
     reader.server.drain()
     assert reader.connection.paused
     assert not reader.connection.closed
     assert reader.server.held_bytes == 0
-    reader.server.received(wire.json(_V2, 2, b"{}"))
+    reader.server.received(wire.json(V2, 2, b"{}"))
     reader.journal.store_all()
-    assert reader.sent == wire.ack(_V2, 1) + wire.ack(_V2, 5)
+    assert reader.sent == wire.ack(V2, 1) + wire.ack(V2, 5)
     assert reader.connection.closed
     assert [batch.count for batch in reader.journal.submitted] == [1, 1]
 
@@ -312,7 +213,7 @@ def test_drain_answers_what_is_pending(reader):
 @pytest.mark.parametrize("left", [8, 1])
 def test_drain_leaves_half_a_compressed_frame(reader, left):
     """Its checksum covers all of it, so nothing of it is whole."""
-    reader.deliver(_window(1, 2)[:-left])
+    reader.deliver(window(1, 2)[:-left])
     reader.server.drain()
     assert reader.connection.closed
     assert not reader.journal.submitted
@@ -320,9 +221,9 @@ def test_drain_leaves_half_a_compressed_frame(reader, left):
 
 def test_drain_while_the_journal_is_full(reader):
     """It takes nothing: what came of a window is left to its writer."""
-    reader.deliver(_part(1, 2))
+    reader.deliver(part(1, 2))
     reader.journal.full = True
-    reader.deliver(_part(3)[6:])
+    reader.deliver(part(3)[6:])
     reader.server.drain()
     assert reader.connection.closed
     assert not reader.journal.submitted
@@ -333,17 +234,17 @@ def test_drain_while_the_journal_is_full(reader):
 
 def test_an_old_connection_ends_when_idle(reader):
     """Between two windows there is nothing to wait for."""
-    reader.deliver(_window(1))
+    reader.deliver(window(1))
     reader.journal.store()
     reader.server.aged()
     assert reader.connection.closed
-    assert reader.sent == wire.ack(_V2, 1)
+    assert reader.sent == wire.ack(V2, 1)
 
 
 @pytest.mark.parametrize("begun", [6, 20, -1])
 def test_an_old_connection_ends_behind_its_window(reader, begun):
     """However much of that is here, and after its acknowledgement."""
-    whole = _window(1, 2)
+    whole = window(1, 2)
     reader.deliver(whole[:begun])
     reader.server.aged()
     reader.clock.advance(30)
@@ -351,7 +252,7 @@ def test_an_old_connection_ends_behind_its_window(reader, begun):
     reader.deliver(whole[begun:])
     assert not reader.connection.closed
     reader.journal.store()
-    assert reader.sent == wire.ack(_V2, 2)
+    assert reader.sent == wire.ack(V2, 2)
     assert reader.connection.closed
 
 
@@ -359,36 +260,23 @@ def test_an_old_connection_in_full_swing(make_reader):
     """There is always a next window: it is not taken, and its writer sends it again."""
     reader = make_reader(unacknowledged_bytes=64 << 20)
     reader.connection.stepwise = True
-    reader.deliver(_window(1) * 900 + _window(2, 3)[:-1])
+    reader.deliver(window(1) * 900 + window(2, 3)[:-1])
     reader.server.aged()
     assert not reader.connection.closed
     reader.connection.take_turn()
     assert reader.connection.takes_no_more
     taken = len(reader.journal.submitted)
     assert 0 < taken < 900
-    reader.deliver(_window(4))
+    reader.deliver(window(4))
     reader.journal.store_all()
-    assert reader.sent == wire.ack(_V2, 1) * taken
+    assert reader.sent == wire.ack(V2, 1) * taken
     assert reader.connection.closed
     assert len(reader.journal.submitted) == taken
 
 
-def test_a_part_does_not_end_an_old_connection(reader):
-    """Its writer may take an acknowledgement for its whole window."""
-    reader.deliver(_part(1, 2, of=3))
-    reader.clock.advance(1)
-    reader.journal.store()
-    reader.server.aged()
-    assert not reader.connection.closed
-    reader.deliver(_part(3)[6:])
-    reader.journal.store()
-    assert reader.connection.closed
-    assert reader.sent == wire.ack(_V1, 2) + wire.ack(_V1, 3)
-
-
 def test_the_peer_leaves(reader, monkeypatch):
     """What the journal has taken becomes durable all the same, and is counted."""
-    reader.deliver(_window(1))
+    reader.deliver(window(1))
     monkeypatch.setattr(reader.journal, "withdraw", lambda batch: False)
     reader.connection.lose()
     reader.journal.store()
@@ -400,7 +288,7 @@ def test_the_peer_leaves(reader, monkeypatch):
 
 def test_windows_of_a_peer_that_leaves_are_withdrawn(reader):
     """It sends them elsewhere: what the journal has not taken is not stored here too."""
-    reader.deliver(_window(1) + wire.window(_V2, 0) + _window(2))
+    reader.deliver(window(1) + wire.window(V2, 0) + window(2))
     reader.connection.lose()
     assert reader.journal.withdrawn == reader.journal.submitted
     assert not reader.journal.pending
@@ -409,7 +297,7 @@ def test_windows_of_a_peer_that_leaves_are_withdrawn(reader):
 def test_a_peer_that_leaves_while_the_journal_is_full(reader):
     """… does not come back to life when there is room."""
     reader.journal.full = True
-    reader.deliver(_window(1))
+    reader.deliver(window(1))
     reader.connection.lose()
     reader.journal.full = False
     assert reader.connection.paused
@@ -417,7 +305,7 @@ def test_a_peer_that_leaves_while_the_journal_is_full(reader):
 
 def test_idle_connections_are_small(reader):
     """A connection between windows holds less than 2 KiB of ours."""
-    reader.deliver(_window(*range(1, 500)))
+    reader.deliver(window(*range(1, 500)))
     reader.journal.store()
     seen: set[int] = set()
 
@@ -440,74 +328,15 @@ def test_idle_connections_are_small(reader):
 
 def test_what_is_stored_is_what_was_sent(reader, many_events):
     """Some thousand events through everything, in network-sized pieces."""
-    frames = b"".join(wire.json(_V2, n + 1, e) for n, e in enumerate(many_events))
-    stream = wire.window(_V2, len(many_events)) + wire.compressed(_V2, frames)
+    frames = b"".join(wire.json(V2, n + 1, e) for n, e in enumerate(many_events))
+    stream = wire.window(V2, len(many_events)) + wire.compressed(V2, frames)
     for at in range(0, len(stream), 1448):
         reader.deliver(stream[at : at + 1448])
     stored = reader.journal.store()
     rows = decode(stored.batch.body)
     assert list(rows.each()) == many_events
     assert stored.batch.payload_bytes == sum(map(len, many_events))
-    assert reader.sent == wire.ack(_V2, len(many_events))
-
-
-def test_a_writer_whose_window_is_not_read_hears_that_we_live(reader):
-    """Half a v2 window read when the journal filled up: keepalives, then all goes on."""
-    whole = _window(1, 2)
-    reader.deliver(whole[:10])
-    reader.journal.full = True
-    reader.deliver(whole[10:12])
-    assert reader.connection.paused
-    assert reader.connection.waiting
-    reader.clock.advance(3)
-    reader.clock.advance(3)
-    assert reader.sent == 2 * _KEEPALIVE
-    reader.journal.full = False
-    assert not reader.connection.paused
-    assert not reader.connection.waiting
-    reader.clock.advance(9)
-    reader.deliver(whole[12:])
-    reader.journal.store()
-    assert reader.sent == 2 * _KEEPALIVE + wire.ack(_V2, 2)
-
-
-@pytest.mark.parametrize("version", [_V1, _V2])
-def test_a_window_in_the_kernel_waits_too(reader, version):
-    """Read to its end, then paused: the next window is there, and nobody has read it."""
-    reader.deliver(_window(1, version=version))
-    reader.journal.store()
-    reader.connection.clear()
-    reader.deliver(_window(2, version=version))
-    reader.journal.full = True
-    reader.journal.store()
-    reader.connection.clear()
-    assert reader.connection.paused
-    reader.clock.pump([1.0] * 6)
-    assert reader.sent == b""  # nothing of it waits
-    reader.connection.unread_input = True
-    reader.clock.pump([1.0] * 6)
-    assert reader.sent == (b"" if version == _V1 else 2 * _KEEPALIVE)
-
-
-@pytest.mark.parametrize("version", [_V1, _V2])
-@pytest.mark.parametrize("begun", [0, 10])
-def test_who_waits_for_room_hears_that_we_live(reader, version, begun):
-    """Others go first, and the rest of its window, or all of it, is in the kernel."""
-    reader.deliver(_window(1, version=version))
-    reader.journal.store()
-    reader.deliver(_window(2, 3, version=version)[:begun])
-    reader.connection.clear()
-    reader.connection.has_room = False
-    reader.connection.unread_input = True
-    reader.deliver(b"")
-    assert reader.connection.waiting
-    reader.clock.pump([1.0] * 6)
-    assert reader.sent == (b"" if version == _V1 else 2 * _KEEPALIVE)
-    reader.connection.clear()
-    reader.connection.has_room, reader.connection.unread_input = True, False
-    reader.clock.pump([1.0] * 6)
-    assert reader.sent == b""
-    assert not reader.connection.waiting
+    assert reader.sent == wire.ack(V2, len(many_events))
 
 
 def test_a_connection_let_go_while_it_is_acknowledged(reader, monkeypatch):
@@ -521,36 +350,11 @@ def test_a_connection_let_go_while_it_is_acknowledged(reader, monkeypatch):
         reader.connection.let_go(too_much)
 
     monkeypatch.setattr(reader.connection, "write", write_and_let_go)
-    reader.deliver(_window(1) + _window(2)[:8])
+    reader.deliver(window(1) + window(2)[:8])
     reader.journal.store()
-    assert reader.sent == wire.ack(_V2, 1)
+    assert reader.sent == wire.ack(V2, 1)
     assert reader.connection.refused is too_much
     assert reader.connection.failure is None
-
-
-@pytest.mark.parametrize("version", [_V1, _V2])
-def test_a_new_writer_hears_that_we_live(reader, version):
-    """One that came while the journal was full waits as the others do."""
-    reader.journal.full = True
-    connection, _ = reader.connect()
-    reader.clock.pump([1.0] * 6)
-    assert connection.sent == b""  # it said nothing, and of no version
-    connection.deliver(_window(1, version=version))
-    reader.clock.pump([1.0] * 6)
-    assert connection.sent == (b"" if version == _V1 else 2 * _KEEPALIVE)
-    reader.journal.full = False
-    reader.journal.store()
-    assert connection.sent.endswith(wire.ack(version, 1))
-
-
-def test_an_idle_connection_is_not_stalled(make_reader):
-    """It is paused with all the others, and waits for nothing."""
-    reader = make_reader(stall_timeout=10.0)
-    reader.deliver(_window(1))
-    reader.journal.full = True
-    reader.journal.store()
-    reader.clock.pump([1.0] * 100)
-    assert not reader.connection.closed
 
 
 # Turns
@@ -559,7 +363,7 @@ def test_an_idle_connection_is_not_stalled(make_reader):
 def test_a_turn_ends_between_two_windows(reader):
     """Others are served before the rest is; nothing is lost or twice."""
     reader.connection.stepwise = True
-    reader.deliver(_window(1) * 900)
+    reader.deliver(window(1) * 900)
     first = len(reader.journal.submitted)
     assert 0 < first < 200
     assert reader.connection.turn_due
@@ -574,19 +378,19 @@ def test_a_turn_ends_between_two_windows(reader):
 def test_the_limit_holds_within_one_read(make_reader):
     """`unacknowledged_bytes` is looked at after every window, not after every read."""
     reader = make_reader(unacknowledged_bytes=8000)
-    reader.deliver(_window(1) * 1000)
+    reader.deliver(window(1) * 1000)
     assert reader.connection.paused
     assert 8000 <= reader.server.unacknowledged_bytes < 9000
     reader.journal.store_all()
     assert len(reader.journal.stored) == 1000
-    assert reader.sent == wire.ack(_V2, 1) * 1000
+    assert reader.sent == wire.ack(V2, 1) * 1000
     assert not reader.connection.paused
 
 
 def test_what_is_left_of_a_turn_goes_with_its_peer(reader):
     """Input that waits for its turn is dropped when the connection ends."""
     reader.connection.stepwise = True
-    reader.deliver(_window(1) * 1000)
+    reader.deliver(window(1) * 1000)
     submitted = len(reader.journal.submitted)
     reader.connection.lose()
     reader.server.received(b"")
@@ -594,220 +398,16 @@ def test_what_is_left_of_a_turn_goes_with_its_peer(reader):
     assert reader.journal.reserved == 0
 
 
-def test_an_old_writer_whose_window_is_not_read_hears_nothing(reader):
-    """v1 takes any six bytes for success, so it gets none before its own are safe."""
-    reader.deliver(_window(1, 2, version=_V1)[:10])
-    reader.journal.full = True
-    reader.deliver(_window(1, 2, version=_V1)[10:12])
-    reader.clock.advance(30)
-    assert reader.sent == b""
-
-
 def test_unfinished_windows_are_bounded_together(reader):
     """When all open windows are too large together, the largest is refused."""
     reader.journal.reservable = 100
-    head = wire.window(_V2, 1) + wire.json(_V2, 1, b"{%s}" % (b" " * 90))
+    head = wire.window(V2, 1) + wire.json(V2, 1, b"{%s}" % (b" " * 90))
     reader.deliver(head[:-2])
     assert reader.journal.reserved >= 90
     assert reader.connection.refused is None
-    reader.deliver(head[-2:] + wire.window(_V2, 1) + wire.json(_V2, 2, b"x" * 200)[:-1])
+    reader.deliver(head[-2:] + wire.window(V2, 1) + wire.json(V2, 2, b"x" * 200)[:-1])
     assert reader.connection.refused is None  # the first window is owed its answer
     reader.journal.store()
     assert "journal.memory_bytes" in str(reader.connection.refused)
-    assert reader.sent == wire.ack(_V2, 1)
+    assert reader.sent == wire.ack(V2, 1)
     assert reader.journal.reserved == 0
-
-
-# Writers that pause in the middle of a window
-
-
-def _part(*seqs: int, of: int = 1000, version: int = _V1) -> bytes:
-    frames = [wire.data(version, seq, [(b"line", b"hello")]) for seq in seqs]
-    return wire.window(version, of) + b"".join(frames)
-
-
-@pytest.mark.parametrize("version", [_V1, _V2])
-def test_a_pause_is_answered(reader, version):
-    """What came of a window is stored after a pause, and acknowledged once it is on disk."""
-    reader.deliver(_part(1, 2, version=version))
-    reader.clock.advance(0.9)
-    assert not reader.journal.submitted
-    reader.clock.advance(0.1)
-    assert [batch.count for batch in reader.journal.submitted] == [2]
-    assert reader.connection.held_bytes == 0
-    assert reader.sent == b""
-    reader.journal.store()
-    assert reader.sent == wire.ack(version, 2)
-    reader.clock.advance(10)
-    assert reader.sent == wire.ack(version, 2)
-    reader.deliver(_part(3, version=version)[6:])
-    reader.clock.advance(1)
-    reader.journal.store()
-    assert reader.sent == wire.ack(version, 2) + wire.ack(version, 3)
-
-
-@pytest.mark.parametrize("version", [_V1, _V2])
-def test_a_writer_that_never_pauses_is_answered(reader, version):
-    """Each part a second after its first frame, so that a kill costs a second of them."""
-    reader.deliver(_part(1, version=version))
-    for seq in range(2, 101):
-        reader.clock.advance(0.05)
-        reader.deliver(_part(seq, version=version)[6:])
-        stored = sum(batch.count for batch in reader.journal.submitted)
-        assert seq - stored <= 21
-    assert {batch.count for batch in reader.journal.submitted} == {21}
-    assert len(reader.journal.submitted) == 4
-    reader.journal.store_all()
-    assert reader.sent.endswith(wire.ack(version, stored))
-
-
-def test_frames_that_come_in_pieces_are_answered_too(reader):
-    """Each has to be whole, but its writer has not to be silent at the right moment."""
-    reader.deliver(_part(1))
-    for seq in range(2, 60):
-        frame = _part(seq)[6:]
-        reader.clock.advance(0.05)
-        reader.deliver(frame[:9])
-        reader.clock.advance(0.04)
-        reader.deliver(frame[9:])
-    assert len(reader.journal.submitted) == 4
-
-
-def test_a_window_that_fills_its_line_is_stored_whole(reader):
-    """Half a frame is here all the while, but for a moment now and then: a line that is
-    cut doubles nothing of it.
-    """
-    bodies = [b'{"message":"%s"}' % (b"x" * (seq % 190)) for seq in range(2000)]
-    frames = [wire.json(_V2, seq, body) for seq, body in enumerate(bodies, 1)]
-    reader.deliver(wire.window(_V2, 2000))
-    for at in range(0, 2000, 100):
-        some = b"".join(frames[at : at + 100])  # whole, for as long as a read takes
-        for begin in range(0, len(some), 1448):
-            reader.clock.advance(1448 / 32_000)
-            reader.deliver(some[begin : begin + 1448])
-    assert [batch.count for batch in reader.journal.submitted] == [2000]
-
-
-@pytest.mark.parametrize("rest", [_part(3)[6:-1], b"2C\0\0\1\0"])
-def test_a_frame_that_has_begun_is_no_pause(reader, rest):
-    """The network gives up who does not go on with it; nothing of that is stored."""
-    reader.deliver(_part(1, 2) + rest)
-    reader.clock.pump([1.0] * 40)
-    assert not reader.journal.submitted
-    assert reader.connection.held_bytes > 0
-    reader.connection.lose()
-    assert not reader.journal.submitted
-
-
-def test_whoever_is_not_read_makes_no_pause(reader):
-    """What it has sent may lie in its socket, or with us."""
-    reader.deliver(_part(1))
-    reader.connection.unread_input = True
-    reader.clock.advance(5)
-    assert not reader.journal.submitted
-    reader.connection.unread_input = False
-    reader.journal.full = True
-    reader.deliver(b"")
-    reader.clock.advance(5)
-    assert not reader.journal.submitted
-    reader.journal.full = False
-    reader.clock.advance(1)
-    assert [batch.count for batch in reader.journal.submitted] == [1]
-
-
-def test_who_goes_on_before_its_turn(reader):
-    """The next frame is stored with what came before it."""
-    reader.deliver(_part(1))
-    reader.connection.stepwise = True
-    reader.clock.advance(1)
-    assert reader.connection.turn_due
-    assert not reader.journal.submitted
-    reader.server.received(_part(2)[6:])
-    assert not reader.journal.submitted
-    reader.clock.advance(1)
-    reader.connection.take_turn()
-    assert [batch.count for batch in reader.journal.submitted] == [2]
-
-
-def test_a_pause_waits_for_its_turn(reader):
-    """A thousand writers that pause at once cost a thousand turns, not one long one."""
-    connections = [reader.connect()[0] for _ in range(1000)]
-    for connection in connections:
-        connection.stepwise = True
-        connection.deliver(_part(1))
-    reader.clock.advance(1)
-    assert not reader.journal.submitted
-    for count, connection in enumerate(connections, 1):
-        connection.take_turn()
-        assert len(reader.journal.submitted) == count
-
-
-@pytest.mark.parametrize(("how", "stored"), [("lose", [2]), ("drain", [2, 1])])
-def test_a_line_that_is_cut_leaves_what_was_acknowledged(reader, how, stored):
-    """Of what came since the last acknowledgement nothing is stored, unless we stop; what
-    was is counted.
-    """
-    figures = reader.figures
-    reader.deliver(_part(1, 2))
-    reader.clock.advance(1)
-    reader.deliver(_part(3)[6:])
-    getattr(reader.connection, how)()
-    reader.clock.advance(10)
-    assert [batch.count for batch in reader.journal.submitted] == stored
-    assert figures.cut_events == sum(stored)
-    assert figures.parts == len(stored)
-
-
-def test_whole_windows_are_no_parts(reader):
-    """Who sends what it announced sees no pause, and is not counted."""
-    for piece in (_window(1, 2)[:9], _window(1, 2)[9:], _window(1)):
-        reader.deliver(piece)
-        reader.clock.advance(2)
-    reader.connection.lose()
-    assert [batch.count for batch in reader.journal.submitted] == [2, 1]
-    assert (reader.figures.parts, reader.figures.cut_events) == (0, 0)
-
-
-def test_idle_windows_may_not_flood(make_reader):
-    """`W` again, of a window of which nothing came, is no fault; without end it is."""
-    reader = make_reader(control_messages=100)
-    reader.deliver(_part(1, 2, of=2) + wire.window(_V1, 2) * 3)
-    assert reader.connection.refused is None
-    reader.journal.store()
-    assert reader.sent == wire.ack(_V1, 2)
-    reader.deliver(wire.window(_V1, 2) * 200)
-    assert reader.connection.refused.key == "limits.control_messages"
-
-
-def test_no_keepalive_before_a_large_frame_of_v1_is_stored(make_reader):
-    """Its pieces are acknowledged with the last one, and nothing is said before."""
-    reader = make_reader(inflated_bytes=1 << 20, unacknowledged_bytes=64 << 20)
-    body = b"0123456789" * 100
-    frames = b"".join(wire.data(_V1, n, [(b"line", body)]) for n in range(1, 4001))
-    reader.deliver(wire.window(_V1, 4000) + wire.compressed(_V1, frames))
-    assert len(reader.journal.pending) > 5
-    while len(reader.journal.pending) > 1:
-        reader.journal.store()
-        reader.clock.pump([1.0] * 6)
-        assert reader.sent == b""
-    reader.journal.store()
-    assert reader.sent == wire.ack(_V1, 4000)
-
-
-def test_a_large_frame_waits_for_the_disk(make_reader):
-    """No more of its pieces is made than may be unacknowledged; a v2 writer hears of each."""
-    reader = make_reader(inflated_bytes=1 << 20, unacknowledged_bytes=200_000)
-    chance = random.Random(1)
-    bodies = [b'{"n":"%x"}' % chance.getrandbits(4000) for _ in range(6000)]
-    frames = b"".join(wire.json(_V2, n, body) for n, body in enumerate(bodies, 1))
-    reader.deliver(wire.window(_V2, 6000) + wire.compressed(_V2, frames))
-    assert len(reader.journal.pending) < 6
-    assert reader.connection.paused
-    while reader.journal.pending:
-        assert reader.server.unacknowledged_bytes < 500_000
-        reader.journal.store()
-    rows = [decode(each.batch.body) for each in reader.journal.stored]
-    assert [payload for row in rows for payload in row.each()] == bodies
-    acks = [wire.ack(_V2, (row.seqs or [0])[-1]) for row in rows]
-    assert reader.sent == b"".join(acks)
-    assert reader.connection.held_bytes == 0
