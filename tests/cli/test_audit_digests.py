@@ -14,15 +14,7 @@ import pytest
 from catalogs import expire, lines_of, published_in
 from gateway.audit import payloads
 from gateway.sdk.summed import encode
-from gateway.store.digests import (
-    EVENTS_KEY,
-    PREVIOUS_KEY,
-    EventsDigest,
-    link_of,
-    metadata_of,
-    of_file,
-    said,
-)
+from gateway.store import digests
 from gateway.store.names import file_name, parse_file_name
 from gateway.store.node.mark import Mark, Marker
 from gateway.store.spool.mending import Entry
@@ -47,11 +39,11 @@ def rewrite(path: Path, *, digest: str | None = None) -> None:
     rows[0]["payload"] = b"forged"
     new = table.from_pylist(rows, schema=table.schema)
     if digest == "right":
-        found = EventsDigest(rows[0]["lsn"])
+        found = digests.EventsDigest(rows[0]["lsn"])
         found.add(new["payload"], new["received_at"])
         digest = found.hexdigest()
     if digest is not None:
-        metadata[EVENTS_KEY] = digest.encode()
+        metadata[digests.EVENTS_KEY] = digest.encode()
     save(path, new, metadata)
 
 
@@ -65,7 +57,10 @@ def save(path: Path, table: pa.Table, metadata: dict[bytes, bytes]) -> None:
 
 
 def link(path: Path) -> str:
-    return link_of(of_file(path), said(metadata_of(path), PREVIOUS_KEY) or "")
+    return digests.link_of(
+        digests.of_file(path),
+        digests.said(digests.metadata_of(path), digests.PREVIOUS_KEY) or "",
+    )
 
 
 @pytest.mark.parametrize("where", ["head", "payloads", "middle", "footer", "tail"])

@@ -20,16 +20,8 @@ from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.internet.task import Clock
 
 from gateway.event import Batch, Origin, Rows, Stored
-from gateway.store import opening
+from gateway.store import digests, opening
 from gateway.store.checkpoint import Checkpoint
-from gateway.store.digests import (
-    NOTHING,
-    PREVIOUS_KEY,
-    Link,
-    link_of,
-    link_said,
-    metadata_of,
-)
 from gateway.store.directories import Directories
 from gateway.store.journal import log
 from gateway.store.node import incarnation
@@ -289,7 +281,7 @@ def rows_of(content: bytes) -> dict[int, bytes]:
     """lsn to payload."""
     if not content.startswith(b"PAR1"):
         *lines, end = content.split(b"\n")
-        assert len(end) == len(f"end {NOTHING}"), "a torn file is public"
+        assert len(end) == len(f"end {digests.NOTHING}"), "a torn file is public"
         return {int(lsn): payload for lsn, payload in map(bytes.split, lines)}
     table = pq.read_table(
         pa.BufferReader(content), columns=["lsn", "payload"], use_threads=False
@@ -304,24 +296,24 @@ def previous_of(content: bytes) -> str:
     if not content.startswith(b"PAR1"):
         return content.rpartition(b" ")[2].decode()
     metadata = pq.read_metadata(pa.BufferReader(content)).metadata
-    return str(metadata[PREVIOUS_KEY].decode())
+    return str(metadata[digests.PREVIOUS_KEY].decode())
 
 
 def link_in(content: bytes) -> str:
     """Of a file."""
     if content.startswith(b"PAR1"):
-        return link_said(metadata_of(pa.BufferReader(content)))
+        return digests.link_said(digests.metadata_of(pa.BufferReader(content)))
     lines, _, before = content.rpartition(b"end ")
-    return link_of(hashlib.sha256(lines).hexdigest(), before.decode())
+    return digests.link_of(hashlib.sha256(lines).hexdigest(), before.decode())
 
 
-def _link_of(newest: Entry, data: bytes) -> Link:
-    return Link(newest.last, link_in(data))
+def _link_of(newest: Entry, data: bytes) -> digests.Link:
+    return digests.Link(newest.last, link_in(data))
 
 
 def assert_chained(files: Mapping[str, bytes]) -> None:
     """Each file has the digest of the one before it, whatever happened in between."""
-    link = NOTHING
+    link = digests.NOTHING
     for name, content in by_lsn(files):
         assert previous_of(content) == link, f"the chain is broken before {name}"
         link = link_in(content)

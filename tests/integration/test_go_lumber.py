@@ -24,19 +24,12 @@ import pytest
 
 from daemons import Daemon, archiving, listener, tls
 from deadlines import eventually, finish
+from gateway.protocols.pravega import wire_segments as ws
 from gateway.protocols.pravega.wire import (
     AppendBlockEnd,
     AppendSetup,
     DataAppended,
     SetupAppend,
-)
-from gateway.protocols.pravega.wire_segments import (
-    CreateSegment,
-    GetStreamSegmentInfo,
-    ReadSegment,
-    SegmentCreated,
-    SegmentRead,
-    StreamSegmentInfo,
 )
 from making import Make
 from pravega_socket import Client
@@ -93,7 +86,7 @@ class Gate:
     def write_to_a_segment(self) -> None:
         """An event that a reader will ask for."""
         client = Client(self.daemon.address("streams"))
-        client.ask(CreateSegment(1, "s", 0, 0), SegmentCreated)
+        client.ask(ws.CreateSegment(1, "s", 0, 0), ws.SegmentCreated)
         client.ask(SetupAppend(1, b"w" * 16, "s"), AppendSetup)
         client.ask(AppendBlockEnd(b"w" * 16, 12, EVENT, 1, 1, 9), DataAppended)
         client.close()
@@ -137,9 +130,9 @@ class Gate:
     def assert_pravega_answers(self) -> None:
         """A new connection is told what there is, and reads it."""
         client = Client(self.daemon.address("streams"))
-        about = client.ask(GetStreamSegmentInfo(1, "s"), StreamSegmentInfo)
+        about = client.ask(ws.GetStreamSegmentInfo(1, "s"), ws.StreamSegmentInfo)
         assert about.write_offset == len(EVENT)
-        read = client.ask(ReadSegment("s", 0, 100), SegmentRead)
+        read = client.ask(ws.ReadSegment("s", 0, 100), ws.SegmentRead)
         assert bytes(read.data) == EVENT
         client.close()
 

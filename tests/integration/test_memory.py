@@ -11,24 +11,13 @@ import pytest
 
 from daemons import listener
 from deadlines import eventually
+from gateway.protocols.pravega import wire_segments as ws
 from gateway.protocols.pravega.wire import (
     NEVER,
     AppendBlockEnd,
     AppendSetup,
     DataAppended,
     SetupAppend,
-)
-from gateway.protocols.pravega.wire_segments import (
-    CreateSegment,
-    GetSegmentAttribute,
-    GetStreamSegmentInfo,
-    SealSegment,
-    SegmentAttribute,
-    SegmentAttributeUpdated,
-    SegmentCreated,
-    SegmentSealed,
-    StreamSegmentInfo,
-    UpdateSegmentAttribute,
 )
 from pravega_socket import Client
 
@@ -53,31 +42,31 @@ class Story:
         while True:
             self.asked += 1
             name = f"t{self.asked}"
-            client.ask(CreateSegment(1, name, 0, 0), SegmentCreated)
-            client.ask(SealSegment(1, name), SegmentSealed)
+            client.ask(ws.CreateSegment(1, name, 0, 0), ws.SegmentCreated)
+            client.ask(ws.SealSegment(1, name), ws.SegmentSealed)
             self.sealed.append(name)
             last = max(last, 0) + 1
             event = AppendBlockEnd(WRITER, 12, b"\0\0\0\0\0\0\0\4four", 1, last, 9)
             client.ask(event, DataAppended)
             self.event = last
-            found = client.ask(GetStreamSegmentInfo(1, "s"), StreamSegmentInfo)
+            found = client.ask(ws.GetStreamSegmentInfo(1, "s"), ws.StreamSegmentInfo)
             assert found.write_offset == 12 * last
             new = max(self.attribute, 0) + 1
-            update = UpdateSegmentAttribute(1, "s", ATTRIBUTE, new, self.attribute)
-            assert client.ask(update, SegmentAttributeUpdated).success
+            update = ws.UpdateSegmentAttribute(1, "s", ATTRIBUTE, new, self.attribute)
+            assert client.ask(update, ws.SegmentAttributeUpdated).success
             self.attribute = new
 
     def check(self, client: Client) -> None:
         """All that was answered is true."""
         for name in self.sealed:
-            found = client.ask(GetStreamSegmentInfo(1, name), StreamSegmentInfo)
+            found = client.ask(ws.GetStreamSegmentInfo(1, name), ws.StreamSegmentInfo)
             assert found.sealed, name
         last = client.ask(SetupAppend(1, WRITER, "s"), AppendSetup).last_event
         assert last in (self.event, max(self.event, 0) + 1)
-        found = client.ask(GetStreamSegmentInfo(1, "s"), StreamSegmentInfo)
+        found = client.ask(ws.GetStreamSegmentInfo(1, "s"), ws.StreamSegmentInfo)
         assert found.write_offset == 12 * max(last, 0)
-        asked = GetSegmentAttribute(1, "s", ATTRIBUTE)
-        value = client.ask(asked, SegmentAttribute).value
+        asked = ws.GetSegmentAttribute(1, "s", ATTRIBUTE)
+        value = client.ask(asked, ws.SegmentAttribute).value
         assert value in (self.attribute, max(self.attribute, 0) + 1)
         self.attribute = value
 
@@ -88,7 +77,7 @@ def test_what_was_answered_survives_kills(prepare, gateway_command):
     chance = random.Random(20261121)
     daemon = prepare(listeners=[STREAMS]).start()
     client = Client(daemon.address("streams"))
-    client.ask(CreateSegment(1, "s", 0, 0), SegmentCreated)
+    client.ask(ws.CreateSegment(1, "s", 0, 0), ws.SegmentCreated)
     client.close()
     story = Story()
     for turn in range(10):
@@ -126,8 +115,8 @@ def test_it_is_remembered_by_whoever_serves_what(prepare):
     daemon = prepare(listeners=[STREAMS, BEATS]).start()
     client = Client(daemon.address("streams"))
     for name in ("a", "b"):
-        client.ask(CreateSegment(1, name, 0, 0), SegmentCreated)
-    client.ask(SealSegment(1, "a"), SegmentSealed)
+        client.ask(ws.CreateSegment(1, name, 0, 0), ws.SegmentCreated)
+    client.ask(ws.SealSegment(1, "a"), ws.SegmentSealed)
     client.close()
     settings = json.loads(daemon.config.read_text())
     eventually(
@@ -141,9 +130,9 @@ def test_it_is_remembered_by_whoever_serves_what(prepare):
             daemon.terminate()
             assert daemon.segments() == []
     client = Client(daemon.address("streams"))
-    found = client.ask(GetStreamSegmentInfo(1, "a"), StreamSegmentInfo)
+    found = client.ask(ws.GetStreamSegmentInfo(1, "a"), ws.StreamSegmentInfo)
     assert (found.exists, found.sealed) == (True, True)
-    found = client.ask(GetStreamSegmentInfo(1, "b"), StreamSegmentInfo)
+    found = client.ask(ws.GetStreamSegmentInfo(1, "b"), ws.StreamSegmentInfo)
     assert (found.exists, found.sealed) == (True, False)
     client.close()
 

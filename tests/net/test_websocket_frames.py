@@ -10,15 +10,8 @@ from operator import xor
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wsproto import events
 from wsproto.connection import Connection, ConnectionType
-from wsproto.events import (
-    BytesMessage,
-    CloseConnection,
-    Event,
-    Ping,
-    Pong,
-    TextMessage,
-)
 
 from gateway.net.websocket_frames import (
     FrameDecoder,
@@ -51,7 +44,7 @@ def connected() -> tuple[Connection, FrameDecoder]:
     return Connection(ConnectionType.CLIENT), FrameDecoder(LIMIT)
 
 
-def heard(connection: Connection, data: bytes) -> list[Event]:
+def heard(connection: Connection, data: bytes) -> list[events.Event]:
     connection.receive_data(data)
     return list(connection.events())
 
@@ -66,9 +59,11 @@ def test_the_stream_is_the_same_in_any_slicing(payloads, cuts):
     stream = b""
     for payload in payloads:
         half = len(payload) // 2
-        stream += connection.send(BytesMessage(payload[:half], message_finished=False))
-        stream += connection.send(Ping(b"between"))
-        stream += connection.send(BytesMessage(payload[half:]))
+        stream += connection.send(
+            events.BytesMessage(payload[:half], message_finished=False)
+        )
+        stream += connection.send(events.Ping(b"between"))
+        stream += connection.send(events.BytesMessage(payload[half:]))
     got, at = b"", 0
     for cut in [*cuts, len(stream) + 1]:
         got += frames.feed(stream[at : at + cut])
@@ -101,7 +96,7 @@ def test_our_messages_are_read_by_the_client(size):
     got = b"".join(
         bytes(event.data)
         for event in heard(connection, binary_message(payload))
-        if isinstance(event, BytesMessage)
+        if isinstance(event, events.BytesMessage)
     )
     assert got == payload
 
@@ -116,22 +111,22 @@ def test_many_messages_at_once():
 def test_a_ping_is_answered():
     """With its own payload; of several in one chunk the last (RFC 6455 §5.5.3)."""
     connection, frames = connected()
-    pings = connection.send(Ping(b"1")) + connection.send(Ping(b"2"))
+    pings = connection.send(events.Ping(b"1")) + connection.send(events.Ping(b"2"))
     assert frames.feed(pings) == b""
-    assert heard(connection, frames.output()) == [Pong(payload=bytearray(b"2"))]
+    assert heard(connection, frames.output()) == [events.Pong(payload=bytearray(b"2"))]
     assert frames.output() == b""
-    frames.feed(connection.send(Pong(b"unasked")))
+    frames.feed(connection.send(events.Pong(b"unasked")))
     assert frames.output() == b""
 
 
 def test_a_close_is_answered_with_its_code():
     """And nothing behind it is read."""
     connection, frames = connected()
-    bye = connection.send(CloseConnection(4000, "done"))
+    bye = connection.send(events.CloseConnection(4000, "done"))
     assert frames.feed(frame(2, b"last") + bye + frame(2, b"late")) == b"last"
     assert frames.closed
     [event] = heard(connection, frames.output())
-    assert isinstance(event, CloseConnection)
+    assert isinstance(event, events.CloseConnection)
     assert event.code == 4000
 
 
@@ -176,7 +171,7 @@ def test_it_is_refused_with_the_right_code(name):
     with pytest.raises(Refusal) as caught:
         frames.feed(data)
     [event] = heard(connection, caught.value.reply)
-    assert isinstance(event, CloseConnection)
+    assert isinstance(event, events.CloseConnection)
     assert event.code == code
 
 
@@ -257,7 +252,7 @@ def test_a_close_reason_is_cut_to_fit():
     """A control frame holds 125 bytes, and the cut leaves valid UTF-8."""
     connection, _ = connected()
     [event] = heard(connection, close_frame(1008, "é" * 100))
-    assert isinstance(event, CloseConnection)
+    assert isinstance(event, events.CloseConnection)
     assert event.reason == "é" * 61
 
 
@@ -265,7 +260,7 @@ def test_text_of_the_client_is_refused_as_unsupported():
     """1003, with wsproto's own text message."""
     connection, frames = connected()
     with pytest.raises(Refusal) as caught:
-        frames.feed(connection.send(TextMessage("hello")))
+        frames.feed(connection.send(events.TextMessage("hello")))
     [event] = heard(connection, caught.value.reply)
-    assert isinstance(event, CloseConnection)
+    assert isinstance(event, events.CloseConnection)
     assert event.code == 1003

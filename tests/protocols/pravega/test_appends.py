@@ -11,33 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.protocols.pravega import wire
+from gateway.protocols.pravega import wire_segments as ws
 from gateway.protocols.pravega.codec import encode
 from gateway.protocols.pravega.need import Need
-from gateway.protocols.pravega.wire import (
-    NEVER,
-    AppendBlock,
-    AppendBlockEnd,
-    AppendSetup,
-    AuthTokenCheckFailed,
-    ConditionalAppend,
-    ConditionalBlockEnd,
-    ConditionalCheckFailed,
-    DataAppended,
-    Hello,
-    InvalidEventNumber,
-    KeepAlive,
-    NoSuchSegment,
-    SegmentIsSealed,
-    SetupAppend,
-)
-from gateway.protocols.pravega.wire_segments import (
-    CreateSegment,
-    DeleteSegment,
-    ReadSegment,
-    SealSegment,
-    SegmentRead,
-    SegmentSealed,
-)
 
 from .blocks import bare, blocked, content, padding, partial
 from .conftest import W, X
@@ -47,8 +24,8 @@ from .conftest import W, X
 def test_hello(store, versions):
     """We say 17 to 5 to whoever shares a version with us."""
     peer = store.peer(hello=False)
-    peer.send(Hello(*versions))
-    assert peer.got == [Hello(17, 5)]
+    peer.send(wire.Hello(*versions))
+    assert peer.got == [wire.Hello(17, 5)]
     assert not peer.refused
 
 
@@ -56,8 +33,8 @@ def test_hello(store, versions):
 def test_hello_of_another_age(store, versions):
     """Who shares none is told which, and closed."""
     peer = store.peer(hello=False)
-    peer.send(Hello(*versions))
-    assert peer.got == [Hello(17, 5)]
+    peer.send(wire.Hello(*versions))
+    assert peer.got == [wire.Hello(17, 5)]
     assert "limit 5 to 17" in peer.refused
 
 
@@ -74,7 +51,7 @@ def test_9_append_without_setup(store, block):
     for messages in (
         [bare(block(b"a"), 1)],
         blocked(block(b"a"), b"", 9, 1, 1),
-        [ConditionalAppend(W, 1, 0, b"a")],
+        [wire.ConditionalAppend(W, 1, 0, b"a")],
     ):
         peer = store.peer()
         peer.send(*messages)
@@ -85,9 +62,11 @@ def test_9_append_without_setup(store, block):
 def test_10_bare_end(store, block):
     """An end without a block carries everything (Rust and Python clients)."""
     peer = store.peer()
-    assert peer.setup() == NEVER
+    assert peer.setup() == wire.NEVER
     data = block(b"hello", b"", b"world")
-    assert peer.ask(bare(data, 3, 3)) == [DataAppended(W, 3, NEVER, 9, len(data))]
+    assert peer.ask(bare(data, 3, 3)) == [
+        wire.DataAppended(W, 3, wire.NEVER, 9, len(data))
+    ]
     assert content(store) == data
     assert store.rows == [("s", b"hello"), ("s", b""), ("s", b"world")]
 
@@ -97,7 +76,7 @@ def test_11_end_for_another_writer(store, block):
     peer = store.peer()
     peer.setup()
     peer.setup(writer=X)
-    peer.send(AppendBlock(W, block(b"a")), bare(b"", 1, writer=X))
+    peer.send(wire.AppendBlock(W, block(b"a")), bare(b"", 1, writer=X))
     assert "another writer's block" in peer.refused
 
 
@@ -114,7 +93,7 @@ def test_12_empty_data_is_acknowledged(store):
     """An append of no bytes counts."""
     peer = store.peer()
     peer.setup()
-    assert peer.ask(bare(b"", 1)) == [DataAppended(W, 1, NEVER, 9, 0)]
+    assert peer.ask(bare(b"", 1)) == [wire.DataAppended(W, 1, wire.NEVER, 9, 0)]
     assert store.rows == []
 
 
@@ -124,7 +103,7 @@ def test_13_numbers_go_forward(store, block):
     peer.setup()
     peer.send(bare(block(b"a"), 5), bare(block(b"b"), 4))
     store.store()
-    assert peer.got == [DataAppended(W, 5, NEVER, 9, 9)]
+    assert peer.got == [wire.DataAppended(W, 5, wire.NEVER, 9, 9)]
     assert "event number 4 after 5" in peer.refused
     peer = store.peer()
     peer.setup(writer=X)
@@ -202,7 +181,7 @@ def test_20_21_22_padding(store, block, size):
     peer.setup()
     data = block(b"ev-1", b"ev-2")
     [ack] = peer.ask(*blocked(data + padding(size), b"", len(data), 2, 2))
-    assert ack == DataAppended(W, 2, NEVER, 9, 24)
+    assert ack == wire.DataAppended(W, 2, wire.NEVER, 9, 24)
     assert content(store) == data
 
 
@@ -219,7 +198,7 @@ def test_rest_of_a_block(store, block, rest):
 def test_23_several_writers_on_one_connection(store, block):
     """Each has its numbers and its segment; a writer may be set up on another one."""
     peer = store.peer()
-    peer.ask(CreateSegment(1, "t", 0, 0))
+    peer.ask(ws.CreateSegment(1, "t", 0, 0))
     peer.setup("s", W)
     peer.setup("t", X)
     acks = peer.ask(
@@ -227,8 +206,11 @@ def test_23_several_writers_on_one_connection(store, block):
         bare(block(b"2"), 7, writer=X),
         bare(block(b"3"), 2),
     )
-    assert acks == [DataAppended(W, 2, NEVER, 9, 18), DataAppended(X, 7, NEVER, 9, 9)]
-    assert peer.setup("t", W) == NEVER
+    assert acks == [
+        wire.DataAppended(W, 2, wire.NEVER, 9, 18),
+        wire.DataAppended(X, 7, wire.NEVER, 9, 9),
+    ]
+    assert peer.setup("t", W) == wire.NEVER
     peer.ask(bare(block(b"4"), 1))
     assert content(store, "t") == block(b"2", b"4")
 
@@ -247,39 +229,39 @@ def test_25_others_between_block_and_end(store, block):
     peer = store.peer()
     peer.setup()
     peer.ask(bare(block(b"old"), 1))
-    peer.send(AppendBlock(W, block(b"new")), KeepAlive(b"x"))
-    assert peer.got == [KeepAlive()]
-    peer.send(ReadSegment("s", 0, 100, "", 5))
+    peer.send(wire.AppendBlock(W, block(b"new")), wire.KeepAlive(b"x"))
+    assert peer.got == [wire.KeepAlive()]
+    peer.send(ws.ReadSegment("s", 0, 100, "", 5))
     [read] = peer.got
-    assert isinstance(read, SegmentRead)
-    assert peer.ask(AppendBlockEnd(W, 11, b"", 1, 2, 9)) == [
-        DataAppended(W, 2, 1, 9, 22)
+    assert isinstance(read, ws.SegmentRead)
+    assert peer.ask(wire.AppendBlockEnd(W, 11, b"", 1, 2, 9)) == [
+        wire.DataAppended(W, 2, 1, 9, 22)
     ]
     assert content(store) == block(b"old", b"new")
 
 
-@pytest.mark.parametrize(("version", "answer"), [(10, []), (11, [KeepAlive()])])
+@pytest.mark.parametrize(("version", "answer"), [(10, []), (11, [wire.KeepAlive()])])
 def test_keep_alive_of_old_clients(store, version, answer):
     """Java's client up to 0.8 (version 10) drops its connection for an answer to it."""
     peer = store.peer(hello=False)
-    peer.send(Hello(version, 5))
-    assert peer.got == [Hello(17, 5)]
-    peer.send(KeepAlive())
+    peer.send(wire.Hello(version, 5))
+    assert peer.got == [wire.Hello(17, 5)]
+    peer.send(wire.KeepAlive())
     assert peer.got == answer
-    assert peer.setup() == NEVER
+    assert peer.setup() == wire.NEVER
 
 
 def test_26_setup_between_block_and_end(store, block):
     """Nothing of appends may come between; it closes."""
     for message in (
-        SetupAppend(1, X, "s"),
-        AppendBlock(W, b""),
-        ConditionalAppend(W, 1, 0, b""),
-        ConditionalBlockEnd(W, 1, 0, b""),
+        wire.SetupAppend(1, X, "s"),
+        wire.AppendBlock(W, b""),
+        wire.ConditionalAppend(W, 1, 0, b""),
+        wire.ConditionalBlockEnd(W, 1, 0, b""),
     ):
         peer = store.peer()
         peer.setup()
-        peer.send(AppendBlock(W, block(b"a")), message)
+        peer.send(wire.AppendBlock(W, block(b"a")), message)
         assert "inside an append block" in peer.refused
 
 
@@ -296,7 +278,7 @@ def test_27_order_over_sessions(store, block):
 def test_28_29_setup_says_the_last_number(store, block):
     """NEVER to a new writer; after that what is stored, over restarts too."""
     peer = store.peer()
-    assert peer.setup() == NEVER
+    assert peer.setup() == wire.NEVER
     peer.ask(bare(block(b"a"), 4))
     assert store.peer().setup() == 4
     assert store.restarted().peer().setup() == 4
@@ -307,10 +289,10 @@ def test_setup_waits_for_what_it_tells(store, block):
     peer, other = store.peer(), store.peer()
     peer.setup()
     peer.send(bare(block(b"a"), 4))
-    other.send(SetupAppend(1, W, "s"))
+    other.send(wire.SetupAppend(1, W, "s"))
     assert other.got == []
     store.store()
-    assert other.got == [AppendSetup(1, "s", W, 4)]
+    assert other.got == [wire.AppendSetup(1, "s", W, 4)]
 
 
 def test_30_ack_follows_durability(store, block):
@@ -320,8 +302,8 @@ def test_30_ack_follows_durability(store, block):
     peer.send(bare(block(b"a"), 1))
     assert peer.got == []
     store.store()
-    assert peer.got == [DataAppended(W, 1, NEVER, 9, 9)]
-    assert peer.ask(bare(block(b"b"), 5)) == [DataAppended(W, 5, 1, 9, 18)]
+    assert peer.got == [wire.DataAppended(W, 1, wire.NEVER, 9, 9)]
+    assert peer.ask(bare(block(b"b"), 5)) == [wire.DataAppended(W, 5, 1, 9, 18)]
     assert peer.connection.counted == 2
 
 
@@ -335,9 +317,9 @@ def test_31_one_ack_covers_a_group(store, block):
     store.journal.store()
     store.journal.store()
     store.clock.advance(0)
-    assert peer.got == [DataAppended(W, 2, NEVER, 2, 18)]
+    assert peer.got == [wire.DataAppended(W, 2, wire.NEVER, 2, 18)]
     store.store()
-    assert peer.got == [DataAppended(W, 5, 2, 5, 45)]
+    assert peer.got == [wire.DataAppended(W, 5, 2, 5, 45)]
 
 
 def test_32_seal_in_the_pipeline(store, block):
@@ -345,15 +327,15 @@ def test_32_seal_in_the_pipeline(store, block):
     peer, other = store.peer(), store.peer()
     peer.setup()
     peer.send(*(bare(block(b"x"), n) for n in range(1, 6)))
-    other.send(SealSegment(3, "s"))
+    other.send(ws.SealSegment(3, "s"))
     peer.send(bare(block(b"y"), 6), bare(block(b"y"), 7))
     store.store()
     assert peer.got == [
-        DataAppended(W, 5, NEVER, 9, 45),
-        SegmentIsSealed(9, "s", "", 6),
-        SegmentIsSealed(9, "s", "", 7),
+        wire.DataAppended(W, 5, wire.NEVER, 9, 45),
+        wire.SegmentIsSealed(9, "s", "", 6),
+        wire.SegmentIsSealed(9, "s", "", 7),
     ]
-    assert other.got == [SegmentSealed(3, "s")]
+    assert other.got == [ws.SegmentSealed(3, "s")]
     assert not peer.refused
     peer.send(bare(block(b"z"), 8))
     assert "not set up" in peer.refused
@@ -367,7 +349,7 @@ def test_33_setup_twice(store, block):
     peer.ask(bare(block(b"a"), 3))
     assert peer.setup() == 3
     assert other.setup() == 3
-    assert peer.ask(bare(block(b"b"), 4)) == [DataAppended(W, 4, 3, 9, 18)]
+    assert peer.ask(bare(block(b"b"), 4)) == [wire.DataAppended(W, 4, 3, 9, 18)]
 
 
 def test_34_zombie(store, block):
@@ -376,10 +358,10 @@ def test_34_zombie(store, block):
     old.setup()
     old.ask(bare(block(b"1"), 1))
     assert new.setup() == 1
-    assert new.ask(bare(block(b"2"), 2)) == [DataAppended(W, 2, 1, 9, 18)]
+    assert new.ask(bare(block(b"2"), 2)) == [wire.DataAppended(W, 2, 1, 9, 18)]
     old.send(bare(block(b"2"), 2))
     store.store()
-    assert old.got == [InvalidEventNumber(W, 9, "", 2)]
+    assert old.got == [wire.InvalidEventNumber(W, 9, "", 2)]
     assert "another connection" in old.refused
     assert content(store) == block(b"1", b"2")
 
@@ -392,7 +374,7 @@ def test_34_acks_before_the_end(store, block):
     peer.send(bare(block(b"1"), 0))
     assert not peer.refused
     store.store()
-    assert peer.got == [DataAppended(W, 1, NEVER, 9, 9)]
+    assert peer.got == [wire.DataAppended(W, 1, wire.NEVER, 9, 9)]
     assert "event number 0" in peer.refused
     assert other.setup() == 1
 
@@ -402,14 +384,14 @@ def test_35_conditional(store, block):
     peer = store.peer()
     peer.setup()
     peer.ask(bare(block(b"0"), 0))
-    assert peer.ask(ConditionalAppend(W, 1, 5, b"a", 7)) == [
-        ConditionalCheckFailed(W, 1, 7)
+    assert peer.ask(wire.ConditionalAppend(W, 1, 5, b"a", 7)) == [
+        wire.ConditionalCheckFailed(W, 1, 7)
     ]
-    assert peer.ask(ConditionalAppend(W, 1, 9, b"a", 8)) == [
-        DataAppended(W, 1, 0, 8, 18)
+    assert peer.ask(wire.ConditionalAppend(W, 1, 9, b"a", 8)) == [
+        wire.DataAppended(W, 1, 0, 8, 18)
     ]
-    assert peer.ask(ConditionalBlockEnd(W, 2, 18, b"raw bytes", 9)) == [
-        DataAppended(W, 2, 1, 9, 27)
+    assert peer.ask(wire.ConditionalBlockEnd(W, 2, 18, b"raw bytes", 9)) == [
+        wire.DataAppended(W, 2, 1, 9, 27)
     ]
     assert content(store) == block(b"0", b"a") + b"raw bytes"
     assert store.rows == [("s", b"0"), ("s", b"a"), ("s", b"raw bytes")]
@@ -423,16 +405,16 @@ def test_35_each_is_answered(store, block):
     peer.setup()
     peer.send(
         bare(block(b"a"), 1, request=5),
-        ConditionalBlockEnd(W, 2, 9, b"large", 6),
-        ConditionalBlockEnd(W, 3, 14, b"event", 7),
+        wire.ConditionalBlockEnd(W, 2, 9, b"large", 6),
+        wire.ConditionalBlockEnd(W, 3, 14, b"event", 7),
         bare(block(b"b"), 4, request=8),
         bare(block(b"c"), 5, request=9),
     )
     store.store()
     assert peer.got == [
-        DataAppended(W, 2, NEVER, 6, 14),
-        DataAppended(W, 3, 2, 7, 19),
-        DataAppended(W, 5, 3, 9, 37),
+        wire.DataAppended(W, 2, wire.NEVER, 6, 14),
+        wire.DataAppended(W, 3, 2, 7, 19),
+        wire.DataAppended(W, 5, 3, 9, 37),
     ]
 
 
@@ -445,7 +427,7 @@ def test_36_what_can_not_be_stored(store, block):
     assert peer.connection.closed
     assert peer.got == []
     assert peer.server.held_bytes == 0
-    other.send(SetupAppend(1, X, "s"))
+    other.send(wire.SetupAppend(1, X, "s"))
     assert "nothing can be stored" in other.refused
 
 
@@ -455,8 +437,10 @@ def test_37_accounts_return_to_nothing(store, block):
     for number, peer in enumerate(peers):
         peer.setup(writer=bytes([number]) * 16)
         writer = bytes([number]) * 16
-        peer.send(bare(block(b"a" * 500), 1, writer=writer), AppendBlock(writer, b"x"))
-        peer.connection.deliver(encode(KeepAlive(b"y" * 90))[:50])
+        peer.send(
+            bare(block(b"a" * 500), 1, writer=writer), wire.AppendBlock(writer, b"x")
+        )
+        peer.connection.deliver(encode(wire.KeepAlive(b"y" * 90))[:50])
         assert peer.server.unacknowledged_bytes > 500
     assert store.journal.reserved > 0
     peers[0].connection.lose()
@@ -472,24 +456,24 @@ def test_38_append_after_sealed(store, block):
     """It is refused with the number of the event."""
     peer = store.peer()
     peer.setup()
-    peer.ask(SealSegment(1, "s"))
-    assert peer.ask(bare(block(b"a"), 1)) == [SegmentIsSealed(9, "s", "", 1)]
+    peer.ask(ws.SealSegment(1, "s"))
+    assert peer.ask(bare(block(b"a"), 1)) == [wire.SegmentIsSealed(9, "s", "", 1)]
 
 
 def test_39_setup_on_sealed(store):
     """It succeeds."""
     peer = store.peer()
-    peer.ask(SealSegment(1, "s"))
-    assert peer.setup() == NEVER
+    peer.ask(ws.SealSegment(1, "s"))
+    assert peer.setup() == wire.NEVER
 
 
 def test_setup_and_append_on_nothing(store, block):
     """A segment that is not there, or not any more, is said so."""
     peer = store.peer()
-    assert peer.ask(SetupAppend(1, W, "t")) == [NoSuchSegment(1, "t")]
+    assert peer.ask(wire.SetupAppend(1, W, "t")) == [wire.NoSuchSegment(1, "t")]
     peer.setup()
-    peer.ask(DeleteSegment(2, "s"))
-    assert peer.ask(bare(block(b"a"), 4)) == [NoSuchSegment(9, "s", "", 4)]
+    peer.ask(ws.DeleteSegment(2, "s"))
+    assert peer.ask(bare(block(b"a"), 4)) == [wire.NoSuchSegment(9, "s", "", 4)]
 
 
 def test_40_bad_token(make_store):
@@ -500,9 +484,11 @@ def test_40_bad_token(make_store):
         )
     )
     peer = store.peer()
-    [setup] = peer.ask(SetupAppend(1, W, "s", "good"))
-    assert isinstance(setup, AppendSetup)
-    assert peer.ask(SetupAppend(2, W, "s", "bad")) == [AuthTokenCheckFailed(2, "", 0)]
+    [setup] = peer.ask(wire.SetupAppend(1, W, "s", "good"))
+    assert isinstance(setup, wire.AppendSetup)
+    assert peer.ask(wire.SetupAppend(2, W, "s", "bad")) == [
+        wire.AuthTokenCheckFailed(2, "", 0)
+    ]
     assert "token not good for 's'" in peer.refused
 
 
@@ -523,6 +509,6 @@ def test_40_a_token_expires(make_store, block):
     store.store()
     ack, failed = peer.got
     assert ack.last_event == 1
-    assert failed == AuthTokenCheckFailed(9, "", 1)
+    assert failed == wire.AuthTokenCheckFailed(9, "", 1)
     assert "token expired for 's'" in peer.refused
     assert store.rows == [("s", b"in time")]

@@ -7,18 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.protocols.pravega import wire
 from gateway.protocols.pravega.codec import encode
 from gateway.protocols.pravega.frames import Frames, frame
-from gateway.protocols.pravega.wire import (
-    NEVER,
-    AppendBlock,
-    AppendBlockEnd,
-    AppendSetup,
-    DataAppended,
-    Hello,
-    KeepAlive,
-    SetupAppend,
-)
 from gateway.protocols.pravega.wire_segments import (
     CreateSegment,
     ReadSegment,
@@ -34,15 +25,15 @@ def test_43_same_number_twice(store, block):
     peer = store.peer()
     peer.setup()
     peer.ask(bare(block(b"a"), 1), bare(block(b"b", b"c"), 3, 2))
-    again = [DataAppended(W, 3, 1, 9, 27)]
+    again = [wire.DataAppended(W, 3, 1, 9, 27)]
     assert peer.ask(bare(block(b"b", b"c"), 3, 2)) == again
     assert len(store.rows) == 3
     later = store.restarted()
     peer = later.peer()
     assert peer.setup() == 3
-    assert peer.ask(bare(block(b"a"), 1)) == [DataAppended(W, 1, 0, 9, 27)]
+    assert peer.ask(bare(block(b"a"), 1)) == [wire.DataAppended(W, 1, 0, 9, 27)]
     assert peer.ask(bare(block(b"b", b"c"), 3, 2)) == again
-    assert peer.ask(bare(block(b"d"), 4)) == [DataAppended(W, 4, 3, 9, 36)]
+    assert peer.ask(bare(block(b"d"), 4)) == [wire.DataAppended(W, 4, 3, 9, 36)]
     assert later.rows == [("s", b"d")]
 
 
@@ -53,7 +44,7 @@ def test_43_a_block_cut_anew(store, block):
     peer.ask(bare(block(b"1", b"2"), 2, 2))
     peer.setup()
     assert peer.ask(bare(block(b"1", b"2", b"3"), 3, 3)) == [
-        DataAppended(W, 3, 2, 9, 27)
+        wire.DataAppended(W, 3, 2, 9, 27)
     ]
     assert [payload for _, payload in store.rows] == [b"1", b"2", b"3"]
 
@@ -63,20 +54,20 @@ def test_gaps_are_fine(store, block):
     peer = store.peer()
     peer.setup()
     peer.ask(bare(block(b"1"), 3))
-    assert peer.ask(bare(block(b"2"), 10)) == [DataAppended(W, 10, 3, 9, 18)]
+    assert peer.ask(bare(block(b"2"), 10)) == [wire.DataAppended(W, 10, 3, 9, 18)]
 
 
 def test_too_many_writers(make_store):
     """One connection sets up so many and no more."""
     peer = make_store(writers=1).peer()
     peer.setup()
-    peer.send(SetupAppend(1, X, "s"))
+    peer.send(wire.SetupAppend(1, X, "s"))
     assert "options.writers" in peer.refused
 
 
 def test_62_63_bytes_that_stop_anywhere(store, block):
     """A half message stores nothing, however long its peer stays silent."""
-    stream = encode(SetupAppend(1, W, "s")) + encode(bare(block(b"abc"), 1))
+    stream = encode(wire.SetupAppend(1, W, "s")) + encode(bare(block(b"abc"), 1))
     for cut in range(len(stream)):
         peer = store.peer()
         peer.connection.deliver(stream[:cut])
@@ -93,9 +84,9 @@ def test_63_flipped_bytes(make_store, block, at, value, cut):
     store = make_store()
     peer = store.peer()
     stream = bytearray(
-        encode(SetupAppend(1, W, "s"))
-        + encode(AppendBlock(W, block(b"abc") + partial(block(b"defg")[:4])))
-        + encode(AppendBlockEnd(W, 11, block(b"defg")[4:], 2, 2, 1))
+        encode(wire.SetupAppend(1, W, "s"))
+        + encode(wire.AppendBlock(W, block(b"abc") + partial(block(b"defg")[:4])))
+        + encode(wire.AppendBlockEnd(W, 11, block(b"defg")[4:], 2, 2, 1))
         + encode(ReadSegment("s", 0, 100, "", 2))
         + encode(CreateSegment(3, "t", 0, 0))
     )
@@ -134,8 +125,8 @@ def test_56_pressure_of_a_full_journal(store, block):
     peer.setup()
     peer.ask(bare(block(b"a"), 1))
     store.journal.full = True
-    peer.send(KeepAlive())
-    assert peer.got == [KeepAlive()]
+    peer.send(wire.KeepAlive())
+    assert peer.got == [wire.KeepAlive()]
     peer.send(bare(block(b"b"), 2))
     assert peer.connection.paused
     new = store.peer()
@@ -145,7 +136,7 @@ def test_56_pressure_of_a_full_journal(store, block):
         assert not each.connection.paused
     store.journal.full = False
     assert not peer.connection.paused
-    peer.send(KeepAlive())
+    peer.send(wire.KeepAlive())
     assert not peer.connection.paused
 
 
@@ -184,10 +175,10 @@ def test_frames_of_every_slicing(store, block):
         map(
             encode,
             (
-                Hello(17, 5),
-                SetupAppend(1, W, "s"),
+                wire.Hello(17, 5),
+                wire.SetupAppend(1, W, "s"),
                 *blocked(block(b"a") + padding(5), b"", 9, 1, 1),
-                KeepAlive(),
+                wire.KeepAlive(),
                 CreateSegment(2, "t", 0, 0),
             ),
         )
@@ -196,10 +187,10 @@ def test_frames_of_every_slicing(store, block):
         peer.connection.deliver(bytes([byte]))
     store.store()
     assert peer.got == [
-        Hello(17, 5),
-        AppendSetup(1, "s", W, NEVER),
-        KeepAlive(),
-        DataAppended(W, 1, NEVER, 9, 9),
+        wire.Hello(17, 5),
+        wire.AppendSetup(1, "s", W, wire.NEVER),
+        wire.KeepAlive(),
+        wire.DataAppended(W, 1, wire.NEVER, 9, 9),
         SegmentCreated(2, "t"),
     ]
     assert list(Frames({9}).feed(b"")) == []
@@ -233,7 +224,7 @@ def test_58_killed_before_the_ack(store, block):
     later = store.restarted()
     again = later.peer()
     assert again.setup() == 1
-    assert again.ask(bare(block(b"b"), 2)) == [DataAppended(W, 2, 1, 9, 18)]
+    assert again.ask(bare(block(b"b"), 2)) == [wire.DataAppended(W, 2, 1, 9, 18)]
     assert content(later) == block(b"a", b"b")
 
 
@@ -256,10 +247,10 @@ def test_59_60_a_disk_that_is_full_or_slow(store, block):
     peer.send(bare(block(b"a"), 1))
     peer.send(bare(block(b"b"), 2))
     store.store()
-    assert peer.got == [DataAppended(W, 1, NEVER, 9, 9)]
+    assert peer.got == [wire.DataAppended(W, 1, wire.NEVER, 9, 9)]
     store.journal.full = False
     store.store()
-    assert peer.got == [DataAppended(W, 2, 1, 9, 18)]
+    assert peer.got == [wire.DataAppended(W, 2, 1, 9, 18)]
 
 
 def test_61_much_then_a_reset(store, block):
@@ -296,7 +287,7 @@ def test_what_has_begun_is_named(store, block):
     peer = store.peer()
     peer.setup()
     assert peer.server.begun() == ""
-    sent = encode(AppendBlock(W, block(b"one")))
+    sent = encode(wire.AppendBlock(W, block(b"one")))
     peer.connection.deliver(sent[:-3])
     told = f"of writer {W.hex()} to 's'"
     size = len(sent) - 8
@@ -307,8 +298,8 @@ def test_what_has_begun_is_named(store, block):
     assert peer.server.begun() == (
         f"append block {told}: 11 bytes came, and not its end"
     )
-    peer.connection.deliver(encode(AppendBlockEnd(W, 11, b"", 1, 1)))
+    peer.connection.deliver(encode(wire.AppendBlockEnd(W, 11, b"", 1, 1)))
     assert peer.server.begun() == ""
     # Of a writer that is not set up nothing is known but its message.
-    peer.connection.deliver(encode(AppendBlock(X, block(b"one")))[:-3])
+    peer.connection.deliver(encode(wire.AppendBlock(X, block(b"one")))[:-3])
     assert peer.server.begun().startswith("AppendBlock: ")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.protocols.pravega import records, snapshot
+from gateway.protocols.pravega import wire_segments as ws
 from gateway.protocols.pravega.segment import is_internal
 from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.wire import (
@@ -15,15 +16,6 @@ from gateway.protocols.pravega.wire import (
     ConditionalBlockEnd,
     DataAppended,
     OperationUnsupported,
-)
-from gateway.protocols.pravega.wire_segments import (
-    CreateSegment,
-    DeleteSegment,
-    GetStreamSegmentInfo,
-    MergeSegments,
-    ReadSegment,
-    SegmentRead,
-    TruncateSegment,
 )
 
 from .conftest import W
@@ -51,7 +43,7 @@ def update(peer: Any, name: str, payload: bytes, at: int, number: int = 1) -> An
 def synchronizer(store: Any, name: str, updates: int) -> tuple[Any, bytes]:
     """A peer that has made so many updates, and their bytes."""
     peer = store.peer()
-    peer.ask(CreateSegment(1, name, 0, 0))
+    peer.ask(ws.CreateSegment(1, name, 0, 0))
     peer.setup(name)
     whole = b""
     for number in range(updates):
@@ -62,8 +54,8 @@ def synchronizer(store: Any, name: str, updates: int) -> tuple[Any, bytes]:
 
 
 def read(peer: Any, name: str, offset: int = 0) -> bytes:
-    [reply] = peer.ask(ReadSegment(name, offset, 1 << 20, "", 1))
-    assert isinstance(reply, SegmentRead)
+    [reply] = peer.ask(ws.ReadSegment(name, offset, 1 << 20, "", 1))
+    assert isinstance(reply, ws.SegmentRead)
     return reply.data
 
 
@@ -98,7 +90,7 @@ def test_nothing_expires(store, make_store, name):
     for state in (replayed, saved):
         again = make_store(state=state, reader=NoFiles(), recent_bytes=1)
         peer = again.peer()
-        [info] = peer.ask(GetStreamSegmentInfo(1, name))
+        [info] = peer.ask(ws.GetStreamSegmentInfo(1, name))
         assert (info.start_offset, info.write_offset) == (0, len(whole))
         assert read(peer, name) == whole
         assert state.kept_bytes == len(whole)
@@ -107,14 +99,14 @@ def test_nothing_expires(store, make_store, name):
 def test_truncated_and_deleted_it_takes_no_room(store):
     """A synchronizer that is compacted, and one that is deleted, give back their bytes."""
     peer, whole = synchronizer(store, GROUP, 20)
-    peer.ask(TruncateSegment(1, GROUP, 34))
+    peer.ask(ws.TruncateSegment(1, GROUP, 34))
     assert store.container.state.kept_bytes == len(whole) - 34
     assert read(peer, GROUP, 34) == whole[34:]
     saved = snapshot.restore(snapshot.save(store.container.state))
     kept = saved.find(GROUP).kept
     assert kept is not None
     assert (kept.begin, bytes(kept.data)) == (34, whole[34:])
-    peer.ask(DeleteSegment(1, GROUP))
+    peer.ask(ws.DeleteSegment(1, GROUP))
     assert store.container.state.kept_bytes == 0
 
 
@@ -123,7 +115,7 @@ def test_a_snapshot_while_it_is_truncated(store):
     peer, whole = synchronizer(store, USERS, 20)
     state = store.container.state
     writer = snapshot.SnapshotWriter(state)
-    peer.ask(TruncateSegment(1, USERS, 34))
+    peer.ask(ws.TruncateSegment(1, USERS, 34))
     while writer.step():
         pass
     kept = snapshot.restore(writer.finish()).find(USERS).kept
@@ -140,7 +132,7 @@ def test_events_first_are_events_for_ever(store, block):
     peer.ask(AppendBlockEnd(W, 12, block(b"evnt"), 1, 1, 1))
     update(peer, "s", b"more", 12, 2)
     assert [payload for _, payload in store.rows] == [b"evnt", b"more"]
-    peer.ask(CreateSegment(1, "b", 0, 0))
+    peer.ask(ws.CreateSegment(1, "b", 0, 0))
     peer.setup("b", b"x" * 16)
     peer.ask(ConditionalBlockEnd(b"x" * 16, 1, 0, b"bytes", 1))
     assert store.rows[-1] == ("b", b"bytes")
@@ -175,7 +167,7 @@ def test_too_much_is_refused_at_the_append(make_store):
     """
     store = make_store(internal_bytes=400)
     peer = store.peer()
-    peer.ask(CreateSegment(1, GROUP, 0, 0))
+    peer.ask(ws.CreateSegment(1, GROUP, 0, 0))
     peer.setup(GROUP)
     update(peer, GROUP, bytes(80), 0)
     peer.send(ConditionalAppend(W, 2, 88, bytes(80), 2))
@@ -186,7 +178,7 @@ def test_too_much_is_refused_at_the_append(make_store):
     for other in range(4):
         peer = store.peer()
         name = f"sc/_RG{other}/0.#epoch.0"
-        peer.ask(CreateSegment(1, name, 0, 0))
+        peer.ask(ws.CreateSegment(1, name, 0, 0))
         peer.setup(name)
         peer.ask(ConditionalAppend(W, 1, 0, bytes(80), 1))
     assert "440 bytes with an append to" in peer.refused
@@ -197,8 +189,8 @@ def test_nothing_is_merged_into_it(store, block):
     """Transactions are for events: into an internal segment none can be merged."""
     peer, _ = synchronizer(store, USERS, 1)
     name = USERS + "#transaction." + 32 * "0"
-    peer.ask(CreateSegment(1, name, 0, 0))
-    [reply] = peer.ask(MergeSegments(1, USERS, name, "", ()))
+    peer.ask(ws.CreateSegment(1, name, 0, 0))
+    [reply] = peer.ask(ws.MergeSegments(1, USERS, name, "", ()))
     assert isinstance(reply, OperationUnsupported)
 
 
@@ -239,12 +231,12 @@ def test_what_streams_keep_is_bounded(make_store, block):
                 "160 bytes of events that streams keep, with an append to 's', limit "
                 "100 (options.retained_bytes)"
             )
-            store.peer().ask(TruncateSegment(1, "s", 80))
+            store.peer().ask(ws.TruncateSegment(1, "s", 80))
         assert store.container.state.find("s").length == offset + 80
     state = store.container.state
     assert (state.retained_bytes, state.retained) == (80, {"s": 80})
     assert snapshot.restore(snapshot.save(state)).retained == {"s": 80}
-    store.peer().ask(DeleteSegment(1, "s"))
+    store.peer().ask(ws.DeleteSegment(1, "s"))
     assert (state.retained_bytes, state.retained) == (0, {})
 
 

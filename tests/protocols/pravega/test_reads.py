@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
+from gateway.protocols.pravega import wire_segments as ws
 from gateway.protocols.pravega.snapshot import restore, save
 from gateway.protocols.pravega.wire import (
     AppendBlockEnd,
@@ -19,22 +20,13 @@ from gateway.protocols.pravega.wire import (
     SegmentIsSealed,
     SegmentIsTruncated,
 )
-from gateway.protocols.pravega.wire_segments import (
-    DeleteSegment,
-    GetStreamSegmentInfo,
-    LocateOffset,
-    ReadSegment,
-    SealSegment,
-    SegmentRead,
-    TruncateSegment,
-)
 from making import Make
 
 from .conftest import Block, W
 
 
-def read(offset: int, size: int = 1000, request: int = 7) -> ReadSegment:
-    return ReadSegment("s", offset, size, "", request)
+def read(offset: int, size: int = 1000, request: int = 7) -> ws.ReadSegment:
+    return ws.ReadSegment("s", offset, size, "", request)
 
 
 class Writer:
@@ -62,9 +54,9 @@ def writer(store: Any) -> Writer:
 def test_44_empty_sealed(store):
     """The end, at once, and no data."""
     peer = store.peer()
-    peer.ask(SealSegment(1, "s"))
+    peer.ask(ws.SealSegment(1, "s"))
     peer.send(read(0))
-    assert peer.got == [SegmentRead("s", 0, False, True, b"", 7)]
+    assert peer.got == [ws.SegmentRead("s", 0, False, True, b"", 7)]
 
 
 def test_45_at_and_over_truncation(store, writer, block):
@@ -72,14 +64,14 @@ def test_45_at_and_over_truncation(store, writer, block):
     data = block(b"a", b"b")
     writer.append(data)
     peer = store.peer()
-    peer.ask(TruncateSegment(1, "s", 9))
+    peer.ask(ws.TruncateSegment(1, "s", 9))
     peer.send(read(0), read(8), read(9))
     assert peer.got == [
         SegmentIsTruncated(7, "s", 9, "", 0),
         SegmentIsTruncated(7, "s", 9, "", 8),
-        SegmentRead("s", 9, True, False, data[9:], 7),
+        ws.SegmentRead("s", 9, True, False, data[9:], 7),
     ]
-    assert peer.ask(TruncateSegment(2, "s", 19)) == [
+    assert peer.ask(ws.TruncateSegment(2, "s", 19)) == [
         SegmentIsTruncated(2, "s", 9, "", 19)
     ]
 
@@ -91,7 +83,7 @@ def test_46_woken_by_append(store, writer, block):
     writer.append(block(b"a"), wait=True)
     assert peer.got == []
     store.store()
-    assert peer.got == [SegmentRead("s", 0, True, False, block(b"a"), 7)]
+    assert peer.got == [ws.SegmentRead("s", 0, True, False, block(b"a"), 7)]
     assert store.container.waiting == 0
 
 
@@ -100,7 +92,7 @@ def test_46_woken_by_seal(store, writer, block):
     writer.append(block(b"a"))
     peer = store.peer()
     peer.send(read(9))
-    writer.peer.send(SealSegment(1, "s"))
+    writer.peer.send(ws.SealSegment(1, "s"))
     assert peer.got == []
     store.store()
     assert peer.got == [SegmentIsSealed(7, "s", "", 9)]
@@ -115,7 +107,7 @@ def test_46_woken_by_truncation_and_delete(store, writer, block):
     store.container.submit(state.truncate("s", 9, 0))
     store.store()
     assert peer.got == [SegmentIsTruncated(7, "s", 9, "", 0)]
-    peer.ask(DeleteSegment(1, "s"))
+    peer.ask(ws.DeleteSegment(1, "s"))
     assert store.container.waiting == 0
 
 
@@ -123,7 +115,7 @@ def test_46_deleted(store):
     """A segment that goes while somebody waits is missing."""
     peer, other = store.peer(), store.peer()
     peer.send(read(0))
-    other.ask(DeleteSegment(1, "s"))
+    other.ask(ws.DeleteSegment(1, "s"))
     assert peer.got == [NoSuchSegment(7, "s", "", 0)]
     peer.send(read(0))
     assert peer.got == [NoSuchSegment(7, "s", "", 0)]
@@ -135,7 +127,7 @@ def test_46_shutdown(store):
     peer.send(read(0))
     assert peer.connection.waiting
     peer.server.drain()
-    assert peer.got == [SegmentRead("s", 0, True, False, b"", 7)]
+    assert peer.got == [ws.SegmentRead("s", 0, True, False, b"", 7)]
     assert peer.connection.closed
     assert not peer.refused
 
@@ -148,7 +140,7 @@ def test_47_several_reads(store, writer, block):
     writer.append(block(b"a"))
     assert [m.request_id for m in peer.got] == [2]
     writer.append(block(b"b"))
-    assert peer.got == [SegmentRead("s", 9, True, False, block(b"b"), 1)]
+    assert peer.got == [ws.SegmentRead("s", 9, True, False, block(b"b"), 1)]
     assert not peer.connection.waiting
 
 
@@ -184,7 +176,7 @@ def test_50_end_with_the_last_data(store, writer, block):
     """The last bytes of a sealed segment come with the end."""
     writer.append(block(b"abc"))
     peer = store.peer()
-    peer.ask(SealSegment(1, "s"))
+    peer.ask(ws.SealSegment(1, "s"))
     peer.send(read(0, 8), read(3), read(11))
     first, second, third = peer.got
     assert (first.data, first.at_tail, first.end_of_segment) == (
@@ -205,7 +197,7 @@ def test_51_beyond_the_end(store, writer, block):
     other = store.peer()
     other.send(read(-1))
     assert "read at -1" in other.refused
-    writer.peer.ask(SealSegment(1, "s"))
+    writer.peer.ask(ws.SealSegment(1, "s"))
     assert "read at 100" in peer.refused
 
 
@@ -272,9 +264,9 @@ def test_old_data_is_fetched(make_store, block):
     assert files.asked == [("s", 100, 300, 1)]
     assert files.until == 400
     files.answers[0].callback(data[100:])
-    assert peer.got == [SegmentRead("s", 100, False, False, data[100:], 7)]
+    assert peer.got == [ws.SegmentRead("s", 100, False, False, data[100:], 7)]
     peer.send(read(400))
-    assert peer.got == [SegmentRead("s", 400, True, False, data, 7)]
+    assert peer.got == [ws.SegmentRead("s", 400, True, False, data, 7)]
 
 
 def test_old_data_that_is_gone(make_store, block):
@@ -295,8 +287,8 @@ def test_where_a_segment_begins(make_store, block):
     files, peer = archived.files, archived.peer
 
     def begin() -> int:
-        [info] = peer.ask(GetStreamSegmentInfo(1, "s"))
-        [located] = peer.ask(LocateOffset(1, "s", 0))
+        [info] = peer.ask(ws.GetStreamSegmentInfo(1, "s"))
+        [located] = peer.ask(ws.LocateOffset(1, "s", 0))
         assert located.offset == info.start_offset
         return int(info.start_offset)
 
@@ -390,7 +382,7 @@ def test_after_a_restart(store, writer, block):
     writer.append(block(b"abc"))
     peer = store.restarted().peer()
     peer.send(read(0))
-    assert peer.got == [SegmentRead("s", 0, True, False, block(b"abc"), 7)]
+    assert peer.got == [ws.SegmentRead("s", 0, True, False, block(b"abc"), 7)]
 
 
 def test_marks_of_what_is_gone_go(make_store, block):

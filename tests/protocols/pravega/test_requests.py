@@ -10,38 +10,10 @@ from typing import Any
 import pytest
 
 from gateway.protocols.pravega import wire
+from gateway.protocols.pravega import wire_segments as ws
 from gateway.protocols.pravega import wire_tables as wt
 from gateway.protocols.pravega.codec import AttributeUpdate, Entry
 from gateway.protocols.pravega.segment import EVENT_COUNT
-from gateway.protocols.pravega.wire_segments import (
-    CreateSegment,
-    CreateTransientSegment,
-    DeleteSegment,
-    FlushToStorage,
-    GetSegmentAttribute,
-    GetStreamSegmentInfo,
-    ListStorageChunks,
-    LocateOffset,
-    MergeSegments,
-    MergeSegmentsBatch,
-    OffsetLocated,
-    ReadSegment,
-    SealSegment,
-    SegmentAttribute,
-    SegmentAttributeUpdated,
-    SegmentCreated,
-    SegmentDeleted,
-    SegmentPolicyUpdated,
-    SegmentRead,
-    SegmentsBatchMerged,
-    SegmentSealed,
-    SegmentsMerged,
-    SegmentTruncated,
-    StreamSegmentInfo,
-    TruncateSegment,
-    UpdateSegmentAttribute,
-    UpdateSegmentPolicy,
-)
 
 from .conftest import W, X
 
@@ -51,20 +23,20 @@ TXN = "s#transaction.0000000000000000000000000000000a"
 def test_53_twice(store):
     """Each says what is, the second time."""
     peer = store.peer()
-    assert peer.ask(CreateSegment(1, "t", 0, 0), CreateSegment(2, "t", 0, 0)) == [
-        SegmentCreated(1, "t"),
+    assert peer.ask(ws.CreateSegment(1, "t", 0, 0), ws.CreateSegment(2, "t", 0, 0)) == [
+        ws.SegmentCreated(1, "t"),
         wire.SegmentAlreadyExists(2, "t"),
     ]
-    assert peer.ask(TruncateSegment(3, "t", 0), TruncateSegment(4, "t", 0)) == [
-        SegmentTruncated(3, "t"),
-        SegmentTruncated(4, "t"),
+    assert peer.ask(ws.TruncateSegment(3, "t", 0), ws.TruncateSegment(4, "t", 0)) == [
+        ws.SegmentTruncated(3, "t"),
+        ws.SegmentTruncated(4, "t"),
     ]
-    assert peer.ask(SealSegment(5, "t"), SealSegment(6, "t")) == [
-        SegmentSealed(5, "t"),
+    assert peer.ask(ws.SealSegment(5, "t"), ws.SealSegment(6, "t")) == [
+        ws.SegmentSealed(5, "t"),
         wire.SegmentIsSealed(6, "t"),
     ]
-    assert peer.ask(DeleteSegment(7, "t"), DeleteSegment(8, "t")) == [
-        SegmentDeleted(7, "t"),
+    assert peer.ask(ws.DeleteSegment(7, "t"), ws.DeleteSegment(8, "t")) == [
+        ws.SegmentDeleted(7, "t"),
         wire.NoSuchSegment(8, "t"),
     ]
 
@@ -72,52 +44,58 @@ def test_53_twice(store):
 def test_replies_wait_for_the_disk(store):
     """Also those that only tell of what another connection has asked for."""
     peer, other = store.peer(), store.peer()
-    peer.send(CreateSegment(1, "t", 0, 0))
-    other.send(CreateSegment(2, "t", 0, 0))
+    peer.send(ws.CreateSegment(1, "t", 0, 0))
+    other.send(ws.CreateSegment(2, "t", 0, 0))
     assert peer.got == other.got == []
     store.store()
-    assert peer.got == [SegmentCreated(1, "t")]
+    assert peer.got == [ws.SegmentCreated(1, "t")]
     assert other.got == [wire.SegmentAlreadyExists(2, "t")]
 
 
 def test_54_merge(store, block):
     """A merge moves data and count, and may be asked for again."""
     peer = store.peer()
-    peer.ask(CreateSegment(1, TXN, 0, 0))
+    peer.ask(ws.CreateSegment(1, TXN, 0, 0))
     peer.setup(TXN)
     data = block(b"a", b"b")
     peer.ask(wire.AppendBlockEnd(W, len(data), data, 2, 2, 1))
     assert store.rows == []
-    assert peer.ask(MergeSegments(2, "s", TXN)) == [SegmentsMerged(2, "s", TXN, 18)]
-    assert store.rows == [("s", b"a"), ("s", b"b")]
-    assert peer.ask(MergeSegments(3, "s", TXN)) == [SegmentsMerged(3, "s", TXN, 18)]
-    assert peer.ask(GetSegmentAttribute(4, "s", EVENT_COUNT)) == [
-        SegmentAttribute(4, 2)
+    assert peer.ask(ws.MergeSegments(2, "s", TXN)) == [
+        ws.SegmentsMerged(2, "s", TXN, 18)
     ]
-    peer.send(ReadSegment("s", 0, 99, "", 5))
-    assert peer.got == [SegmentRead("s", 0, True, False, data, 5)]
+    assert store.rows == [("s", b"a"), ("s", b"b")]
+    assert peer.ask(ws.MergeSegments(3, "s", TXN)) == [
+        ws.SegmentsMerged(3, "s", TXN, 18)
+    ]
+    assert peer.ask(ws.GetSegmentAttribute(4, "s", EVENT_COUNT)) == [
+        ws.SegmentAttribute(4, 2)
+    ]
+    peer.send(ws.ReadSegment("s", 0, 99, "", 5))
+    assert peer.got == [ws.SegmentRead("s", 0, True, False, data, 5)]
     again = store.restarted().peer()
-    assert again.ask(MergeSegments(6, "s", TXN)) == [SegmentsMerged(6, "s", TXN, 18)]
+    assert again.ask(ws.MergeSegments(6, "s", TXN)) == [
+        ws.SegmentsMerged(6, "s", TXN, 18)
+    ]
 
 
 def test_54_merge_refused(store):
     """No target, no source, a seal, a condition: each in its own words."""
     peer = store.peer()
-    peer.ask(CreateSegment(1, TXN, 0, 0))
+    peer.ask(ws.CreateSegment(1, TXN, 0, 0))
     condition = [AttributeUpdate(X, 4, 1, 0)]
     assert peer.ask(
-        MergeSegments(2, "t", TXN),
-        MergeSegments(3, "s", "t"),
-        MergeSegments(4, "s", "s"),
-        MergeSegments(5, "s", TXN, "", condition),
-        SealSegment(6, "s"),
-        MergeSegments(7, "s", TXN),
+        ws.MergeSegments(2, "t", TXN),
+        ws.MergeSegments(3, "s", "t"),
+        ws.MergeSegments(4, "s", "s"),
+        ws.MergeSegments(5, "s", TXN, "", condition),
+        ws.SealSegment(6, "s"),
+        ws.MergeSegments(7, "s", TXN),
     ) == [
         wire.NoSuchSegment(2, "t"),
         wire.NoSuchSegment(3, "t"),
         wire.OperationUnsupported(4, "MergeSegments"),
-        SegmentAttributeUpdated(5, False),
-        SegmentSealed(6, "s"),
+        ws.SegmentAttributeUpdated(5, False),
+        ws.SegmentSealed(6, "s"),
         wire.SegmentIsSealed(7, "s"),
     ]
 
@@ -127,26 +105,30 @@ def test_54_merge_batch(store, block):
     peer = store.peer()
     other = TXN[:-1] + "b"
     for name in (TXN, other):
-        peer.ask(CreateSegment(1, name, 0, 0))
+        peer.ask(ws.CreateSegment(1, name, 0, 0))
         peer.setup(name)
         peer.ask(wire.AppendBlockEnd(W, 9, block(b"x"), 1, 1, 1))
-    merged = SegmentsBatchMerged(2, "s", [(TXN, 9), (other, 18)])
-    assert peer.ask(MergeSegmentsBatch(2, "s", [TXN, other])) == [merged]
+    merged = ws.SegmentsBatchMerged(2, "s", [(TXN, 9), (other, 18)])
+    assert peer.ask(ws.MergeSegmentsBatch(2, "s", [TXN, other])) == [merged]
     assert len(store.journal.submitted[-1].body) > 18
     assert store.rows == [("s", b"x")] * 2
-    [again] = peer.ask(MergeSegmentsBatch(3, "s", [TXN, other]))
+    [again] = peer.ask(ws.MergeSegmentsBatch(3, "s", [TXN, other]))
     assert again.merged == [(TXN, 18), (other, 18)]
-    assert peer.ask(MergeSegmentsBatch(4, "s", ["?"])) == [wire.NoSuchSegment(4, "?")]
+    assert peer.ask(ws.MergeSegmentsBatch(4, "s", ["?"])) == [
+        wire.NoSuchSegment(4, "?")
+    ]
 
 
 def test_55_info(store):
     """How a segment is; of a missing one, that it is not there."""
     peer = store.peer()
     peer.setup()
-    peer.ask(wire.AppendBlockEnd(W, 3, b"abc", 1, 1, 1), TruncateSegment(1, "s", 2))
+    peer.ask(wire.AppendBlockEnd(W, 3, b"abc", 1, 1, 1), ws.TruncateSegment(1, "s", 2))
     now = 1_700_000_000_000
-    assert peer.ask(GetStreamSegmentInfo(2, "s"), GetStreamSegmentInfo(3, "t")) == [
-        StreamSegmentInfo(2, "s", True, False, False, now, 3, 2),
+    assert peer.ask(
+        ws.GetStreamSegmentInfo(2, "s"), ws.GetStreamSegmentInfo(3, "t")
+    ) == [
+        ws.StreamSegmentInfo(2, "s", True, False, False, now, 3, 2),
         wire.NoSuchSegment(3, "t"),
     ]
 
@@ -154,22 +136,22 @@ def test_55_info(store):
 def test_41_transients_go_with_their_connection(store, block):
     """A large event that is not merged leaves nothing, nor after a crash."""
     peer = store.peer()
-    [made] = peer.ask(CreateTransientSegment(1, W, "s"))
+    [made] = peer.ask(ws.CreateTransientSegment(1, W, "s"))
     assert made.segment.startswith("s#transient.")
     assert len(made.segment) == len("s#transient.") + 32
-    [other] = peer.ask(CreateTransientSegment(2, W, "s"))
+    [other] = peer.ask(ws.CreateTransientSegment(2, W, "s"))
     assert store.restarted().container.state.transients() == []
     peer.setup(made.segment)
     peer.ask(wire.ConditionalBlockEnd(W, 1, 0, block(b"large")))
-    assert peer.ask(MergeSegments(3, "s", made.segment)) == [
-        SegmentsMerged(3, "s", made.segment, 13)
+    assert peer.ask(ws.MergeSegments(3, "s", made.segment)) == [
+        ws.SegmentsMerged(3, "s", made.segment, 13)
     ]
     peer.connection.lose()
     store.store()
     assert set(store.container.state.segments) == {"s"}
     assert store.rows == [("s", b"large")]
     assert other.segment not in store.container.state.segments
-    assert store.peer().ask(CreateTransientSegment(4, W, "t")) == [
+    assert store.peer().ask(ws.CreateTransientSegment(4, W, "t")) == [
         wire.NoSuchSegment(4, "t")
     ]
 
@@ -178,11 +160,11 @@ def test_staged_data_is_bounded(make_store, block):
     """Open transactions together hold so much and no more."""
     store = make_store(transaction_bytes=20)
     peer = store.peer()
-    peer.ask(CreateSegment(1, TXN, 0, 0))
+    peer.ask(ws.CreateSegment(1, TXN, 0, 0))
     peer.setup(TXN)
     peer.ask(wire.AppendBlockEnd(W, 18, block(b"0123456789"), 1, 1, 1))
-    peer.send(ReadSegment(TXN, 8, 4, "", 2))
-    assert peer.got == [SegmentRead(TXN, 8, False, False, b"01234567", 2)]
+    peer.send(ws.ReadSegment(TXN, 8, 4, "", 2))
+    assert peer.got == [ws.SegmentRead(TXN, 8, False, False, b"01234567", 2)]
     peer.send(wire.AppendBlockEnd(W, 9, block(b"x"), 1, 2, 1))
     assert "options.transaction_bytes" in peer.refused
 
@@ -192,10 +174,10 @@ def test_42_unsupported(store):
     peer = store.peer()
     peer.ask(wt.CreateTableSegment(0, "t"))
     assert peer.ask(
-        FlushToStorage(0, "", 1),
-        ListStorageChunks("s", "", 2),
+        ws.FlushToStorage(0, "", 1),
+        ws.ListStorageChunks("s", "", 2),
         wt.ReadTable(3, "s", "", []),
-        SealSegment(4, "t"),
+        ws.SealSegment(4, "t"),
     ) == [
         wire.OperationUnsupported(1, "FlushToStorage"),
         wire.OperationUnsupported(2, "ListStorageChunks"),
@@ -208,18 +190,18 @@ def test_attributes_and_policy(store):
     """Numbers of a segment change on a condition; its policy is kept."""
     peer = store.peer()
     assert peer.ask(
-        GetSegmentAttribute(1, "s", X),
-        UpdateSegmentAttribute(2, "s", X, 5, wire.NEVER),
-        UpdateSegmentAttribute(3, "s", X, 6, wire.NEVER),
-        GetSegmentAttribute(4, "s", X),
-        UpdateSegmentPolicy(5, "s", 100, 2),
-        GetSegmentAttribute(6, "t", X),
+        ws.GetSegmentAttribute(1, "s", X),
+        ws.UpdateSegmentAttribute(2, "s", X, 5, wire.NEVER),
+        ws.UpdateSegmentAttribute(3, "s", X, 6, wire.NEVER),
+        ws.GetSegmentAttribute(4, "s", X),
+        ws.UpdateSegmentPolicy(5, "s", 100, 2),
+        ws.GetSegmentAttribute(6, "t", X),
     ) == [
-        SegmentAttribute(1, wire.NEVER),
-        SegmentAttributeUpdated(2, True),
-        SegmentAttributeUpdated(3, False),
-        SegmentAttribute(4, 5),
-        SegmentPolicyUpdated(5, "s"),
+        ws.SegmentAttribute(1, wire.NEVER),
+        ws.SegmentAttributeUpdated(2, True),
+        ws.SegmentAttributeUpdated(3, False),
+        ws.SegmentAttribute(4, 5),
+        ws.SegmentPolicyUpdated(5, "s"),
         wire.NoSuchSegment(6, "t"),
     ]
     assert store.container.state.find("s").target_rate == 100
@@ -228,12 +210,12 @@ def test_attributes_and_policy(store):
 def test_a_merge_may_set_a_writers_number(store):
     """Large events count as their writer's: its number is an attribute."""
     peer = store.peer()
-    peer.ask(CreateSegment(1, TXN, 0, 0))
-    peer.ask(MergeSegments(2, "s", TXN, "", [AttributeUpdate(W, 4, 7, wire.NEVER)]))
+    peer.ask(ws.CreateSegment(1, TXN, 0, 0))
+    peer.ask(ws.MergeSegments(2, "s", TXN, "", [AttributeUpdate(W, 4, 7, wire.NEVER)]))
     assert peer.setup() == 7
     peer.ask(wire.AppendBlockEnd(W, 3, b"abc", 1, 8, 1))
-    assert peer.ask(GetSegmentAttribute(3, "s", W)) == [SegmentAttribute(3, 8)]
-    peer.ask(UpdateSegmentAttribute(4, "s", W, 20, 8))
+    assert peer.ask(ws.GetSegmentAttribute(3, "s", W)) == [ws.SegmentAttribute(3, 8)]
+    peer.ask(ws.UpdateSegmentAttribute(4, "s", W, 20, 8))
     assert store.restarted().peer().setup() == 20
 
 
@@ -245,14 +227,14 @@ def test_locate(store, block):
     for number in (1, 2):
         peer.ask(wire.AppendBlockEnd(W, len(data), data, 1, number, 1))
     assert peer.ask(
-        LocateOffset(1, "s", 0),
-        LocateOffset(2, "s", 1),
-        LocateOffset(3, "s", 1 << 40),
-        LocateOffset(4, "t", 0),
+        ws.LocateOffset(1, "s", 0),
+        ws.LocateOffset(2, "s", 1),
+        ws.LocateOffset(3, "s", 1 << 40),
+        ws.LocateOffset(4, "t", 0),
     ) == [
-        OffsetLocated(1, "s", 0),
-        OffsetLocated(2, "s", len(data)),
-        OffsetLocated(3, "s", 2 * len(data)),
+        ws.OffsetLocated(1, "s", 0),
+        ws.OffsetLocated(2, "s", len(data)),
+        ws.OffsetLocated(3, "s", 2 * len(data)),
         wire.NoSuchSegment(4, "t"),
     ]
 
@@ -272,7 +254,7 @@ def test_tables(store):
         wt.ReadTable(8, "t", "", [Entry(b"a", wire.NEVER), Entry(b"z", wire.NEVER)]),
         wt.GetTableSegmentInfo(9, "t"),
     ) == [
-        SegmentCreated(1, "t"),
+        ws.SegmentCreated(1, "t"),
         wire.SegmentAlreadyExists(2, "t"),
         wt.TableEntriesUpdated(3, [0, 1]),
         wire.TableKeyBadVersion(4, "t"),
@@ -301,7 +283,7 @@ def test_tables(store):
         wire.TableSegmentNotEmpty(1, "t"),
         wire.TableKeyBadVersion(2, "t"),
         wt.TableKeysRemoved(3, "t"),
-        SegmentDeleted(4, "t"),
+        ws.SegmentDeleted(4, "t"),
         wire.NoSuchSegment(5, "t"),
     ]
 
@@ -378,7 +360,7 @@ def test_replies_fit_into_a_frame(make_store):
 def test_names_are_bounded(store, name):
     """An empty name and an endless one are refused."""
     peer = store.peer()
-    peer.send(CreateSegment(1, name, 0, 0))
+    peer.send(ws.CreateSegment(1, name, 0, 0))
     assert "segment name" in peer.refused
 
 
@@ -388,7 +370,7 @@ def test_segments_and_tables_are_bounded(make_store):
     peer = store.peer()
     peer.ask(wt.CreateTableSegment(1, "t"))
     other = store.peer()
-    other.send(CreateSegment(2, "u", 0, 0))
+    other.send(ws.CreateSegment(2, "u", 0, 0))
     assert "options.segments" in other.refused
     peer.send(wt.UpdateTableEntries(3, "t", "", [Entry(b"key", wire.NEVER, b"abc")]))
     assert "options.table_bytes" in peer.refused
@@ -415,7 +397,7 @@ def test_replies_that_wait_are_bounded(store):
     key = large_value(peer)
     many = [wt.ReadTable(3, "t", "", [key] * 8)] * 20
     assert len(peer.ask(*many)) == 20
-    peer.ask(CreateSegment(4, "u", 0, 0), *many)
+    peer.ask(ws.CreateSegment(4, "u", 0, 0), *many)
     assert "replies that wait" in peer.refused
 
 
@@ -444,16 +426,16 @@ def test_writers_and_attributes_are_bounded(make_store):
     peer.ask(
         wire.AppendBlockEnd(W, 0, b"", 1, 1, 1), wire.AppendBlockEnd(X, 0, b"", 1, 1, 2)
     )
-    peer.ask(UpdateSegmentAttribute(3, "s", b"a" * 16, 1, wire.NEVER))
+    peer.ask(ws.UpdateSegmentAttribute(3, "s", b"a" * 16, 1, wire.NEVER))
     assert store.restarted().container.state.numbers == 3
-    other.ask(UpdateSegmentAttribute(4, "s", b"b" * 16, 1, wire.NEVER))
+    other.ask(ws.UpdateSegmentAttribute(4, "s", b"b" * 16, 1, wire.NEVER))
     assert "options.numbers" in other.refused
     updates = [AttributeUpdate(b"c" * 16, 1, 1, wire.NEVER)]
-    third.ask(MergeSegments(5, "s", "t", "", updates))
+    third.ask(ws.MergeSegments(5, "s", "t", "", updates))
     assert "options.numbers" in third.refused
     assert peer.ask(
         wire.AppendBlockEnd(W, 0, b"", 1, 2, 6),
-        UpdateSegmentAttribute(7, "s", b"a" * 16, 2, 1),
-    )[1:] == [SegmentAttributeUpdated(7, success=True)]
+        ws.UpdateSegmentAttribute(7, "s", b"a" * 16, 2, 1),
+    )[1:] == [ws.SegmentAttributeUpdated(7, success=True)]
     peer.ask(wire.AppendBlockEnd(b"y" * 16, 0, b"", 1, 1, 7))
     assert "options.numbers" in peer.refused

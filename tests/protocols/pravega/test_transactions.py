@@ -10,31 +10,10 @@ from hypothesis import given
 from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 
-from gateway.protocols.pravega import snapshot
+from gateway.protocols.pravega import snapshot, wire
+from gateway.protocols.pravega import wire_segments as ws
 from gateway.protocols.pravega.codec import AttributeUpdate
 from gateway.protocols.pravega.segments import Segments
-from gateway.protocols.pravega.wire import (
-    NEVER,
-    AppendBlockEnd,
-    AuthTokenCheckFailed,
-    ConditionalBlockEnd,
-    DataAppended,
-    NoSuchSegment,
-    OperationUnsupported,
-    SetupAppend,
-)
-from gateway.protocols.pravega.wire_segments import (
-    CreateSegment,
-    CreateTransientSegment,
-    DeleteSegment,
-    GetStreamSegmentInfo,
-    MergeSegments,
-    MergeSegmentsBatch,
-    ReadSegment,
-    SegmentAttributeUpdated,
-    SegmentRead,
-    SegmentsMerged,
-)
 
 from .conftest import W, X
 
@@ -45,8 +24,8 @@ def begin(store: Any, peer: Any, *segments: str) -> None:
     """A transaction over these segments, which are made first if they are not there."""
     for number, name in enumerate(segments):
         if name not in store.container.state.segments:
-            peer.ask(CreateSegment(1, name, 0, 0))
-        peer.ask(CreateSegment(1, name + END, 0, 0))
+            peer.ask(ws.CreateSegment(1, name, 0, 0))
+        peer.ask(ws.CreateSegment(1, name + END, 0, 0))
         peer.setup(name + END, writer_of(number))
 
 
@@ -56,7 +35,7 @@ def writer_of(number: int) -> bytes:
 
 def write(peer: Any, number: int, data: bytes, events: int, last: int) -> Any:
     [ack] = peer.ask(
-        AppendBlockEnd(writer_of(number), len(data), data, events, last, 9)
+        wire.AppendBlockEnd(writer_of(number), len(data), data, events, last, 9)
     )
     return ack
 
@@ -102,14 +81,16 @@ def test_no_row_of_an_aborted_one(store, block):
     peer = store.peer()
     begin(store, peer, "s")
     write(peer, 0, block(b"never"), 1, 1)
-    assert peer.ask(DeleteSegment(2, "s" + END)) != []
+    assert peer.ask(ws.DeleteSegment(2, "s" + END)) != []
     assert store.container.state.staged_bytes == 0
     again = store.restarted()
     assert store.rows == again.rows == []
     assert again.container.state.staged_bytes == 0
-    late = AppendBlockEnd(writer_of(0), 9, block(b"x"), 1, 2, 9)
-    assert peer.ask(late) == [NoSuchSegment(9, "s" + END, "", 2)]
-    assert peer.ask(MergeSegments(3, "s", "s" + END)) == [NoSuchSegment(3, "s" + END)]
+    late = wire.AppendBlockEnd(writer_of(0), 9, block(b"x"), 1, 2, 9)
+    assert peer.ask(late) == [wire.NoSuchSegment(9, "s" + END, "", 2)]
+    assert peer.ask(ws.MergeSegments(3, "s", "s" + END)) == [
+        wire.NoSuchSegment(3, "s" + END)
+    ]
 
 
 @pytest.mark.parametrize("end", ["commit", "abort"])
@@ -190,21 +171,21 @@ def test_reading_an_open_one(store, block):
     name = "s" + END
     begin(store, peer, "s")
     data = block(b"first")
-    part = AppendBlockEnd(writer_of(0), len(data), data, 1, 1, 9)
-    reader.send(ReadSegment(name, 0, 100, "", 1))
+    part = wire.AppendBlockEnd(writer_of(0), len(data), data, 1, 1, 9)
+    reader.send(ws.ReadSegment(name, 0, 100, "", 1))
     peer.send(part)
     assert reader.got == []
     store.store()
-    assert reader.got == [SegmentRead(name, 0, True, False, data, 1)]
-    reader.send(ReadSegment(name, 8, 3, "", 2))
-    assert reader.got == [SegmentRead(name, 8, True, False, b"first", 2)]
-    reader.send(ReadSegment(name, len(data), 3, "", 3))
+    assert reader.got == [ws.SegmentRead(name, 0, True, False, data, 1)]
+    reader.send(ws.ReadSegment(name, 8, 3, "", 2))
+    assert reader.got == [ws.SegmentRead(name, 8, True, False, b"first", 2)]
+    reader.send(ws.ReadSegment(name, len(data), 3, "", 3))
     assert reader.got == []
     commit(store, "s")
     store.store()
-    assert reader.got == [NoSuchSegment(3, name, "", len(data))]
-    reader.send(ReadSegment("s", 0, 100, "", 4))
-    assert reader.got == [SegmentRead("s", 0, True, False, data, 4)]
+    assert reader.got == [wire.NoSuchSegment(3, name, "", len(data))]
+    reader.send(ws.ReadSegment("s", 0, 100, "", 4))
+    assert reader.got == [ws.SegmentRead("s", 0, True, False, data, 4)]
 
 
 def test_memory_has_a_limit(make_store, block):
@@ -217,16 +198,16 @@ def test_memory_has_a_limit(make_store, block):
     other.setup("s", X)
     data = block(b"0123456789")
     peer.send(
-        AppendBlockEnd(writer_of(0), 18, data, 1, 1, 9),
-        AppendBlockEnd(writer_of(0), 18, data, 1, 2, 9),
+        wire.AppendBlockEnd(writer_of(0), 18, data, 1, 1, 9),
+        wire.AppendBlockEnd(writer_of(0), 18, data, 1, 2, 9),
     )
     store.store()
-    assert [type(each) for each in peer.got] == [DataAppended]
+    assert [type(each) for each in peer.got] == [wire.DataAppended]
     assert peer.refused == (
         "36 bytes in open transactions and large events, limit 30 "
         "(options.transaction_bytes)"
     )
-    [ack] = other.ask(AppendBlockEnd(X, 18, data, 1, 1, 9))
+    [ack] = other.ask(wire.AppendBlockEnd(X, 18, data, 1, 1, 9))
     assert ack.last_event == 1
     again = store.restarted()
     assert again.container.state.staged_bytes == 18
@@ -241,43 +222,46 @@ def test_nobody_merges_what_is_not_his(make_store, block):
         check=lambda token, segment, need: None if segment[0] in token else 0,
     )
     mine, other = store.peer(), store.peer()
-    mine.ask(CreateSegment(1, "s" + END, 0, 0, "s"))
+    mine.ask(ws.CreateSegment(1, "s" + END, 0, 0, "s"))
     data = block(b"secret")
-    mine.ask(SetupAppend(1, W, "s" + END, "s"), AppendBlockEnd(W, 14, data, 1, 1, 9))
-    other.ask(CreateSegment(1, "t", 0, 0, "t"))
+    mine.ask(
+        wire.SetupAppend(1, W, "s" + END, "s"),
+        wire.AppendBlockEnd(W, 14, data, 1, 1, 9),
+    )
+    other.ask(ws.CreateSegment(1, "t", 0, 0, "t"))
     for request in (
-        MergeSegments(2, "t", "s" + END, "t"),
-        MergeSegmentsBatch(2, "t", ["s" + END], "t"),
+        ws.MergeSegments(2, "t", "s" + END, "t"),
+        ws.MergeSegmentsBatch(2, "t", ["s" + END], "t"),
     ):
         thief = store.peer()
-        assert thief.ask(request) == [AuthTokenCheckFailed(2, "", 0)]
+        assert thief.ask(request) == [wire.AuthTokenCheckFailed(2, "", 0)]
     assert store.rows == []
-    assert mine.ask(MergeSegments(3, "s", "s" + END, "s")) != []
+    assert mine.ask(ws.MergeSegments(3, "s", "s" + END, "s")) != []
     assert store.rows == [("s", b"secret")]
 
 
 def test_a_large_event(store, block):
     """It is written in parts aside, and is one row when it is merged on a condition."""
     peer = store.peer()
-    [made] = peer.ask(CreateTransientSegment(1, W, "s"))
+    [made] = peer.ask(ws.CreateTransientSegment(1, W, "s"))
     name = made.segment
     peer.setup(name)
     data = block(b"x" * 100)
     for number, at in enumerate(range(0, len(data), 27), 1):
-        [ack] = peer.ask(ConditionalBlockEnd(W, number, at, data[at : at + 27], 9))
+        [ack] = peer.ask(wire.ConditionalBlockEnd(W, number, at, data[at : at + 27], 9))
         assert ack.last_event == number
     assert store.rows == []
     wrong = [AttributeUpdate(W, 4, 7, 3)]
-    assert peer.ask(MergeSegments(2, "s", name, "", wrong)) == [
-        SegmentAttributeUpdated(2, success=False)
+    assert peer.ask(ws.MergeSegments(2, "s", name, "", wrong)) == [
+        ws.SegmentAttributeUpdated(2, success=False)
     ]
     assert store.rows == []
-    right = [AttributeUpdate(W, 4, 7, NEVER)]
-    merged = SegmentsMerged(3, "s", name, 108)
-    assert peer.ask(MergeSegments(3, "s", name, "", right)) == [merged]
+    right = [AttributeUpdate(W, 4, 7, wire.NEVER)]
+    merged = ws.SegmentsMerged(3, "s", name, 108)
+    assert peer.ask(ws.MergeSegments(3, "s", name, "", right)) == [merged]
     assert store.rows == [("s", b"x" * 100)]
-    assert peer.ask(MergeSegments(4, "s", name, "", right)) == [
-        SegmentsMerged(4, "s", name, 108)
+    assert peer.ask(ws.MergeSegments(4, "s", name, "", right)) == [
+        ws.SegmentsMerged(4, "s", name, 108)
     ]
     assert store.rows == [("s", b"x" * 100)]
     assert peer.setup() == 7
@@ -289,28 +273,28 @@ def test_an_event_that_is_larger_than_all_room(make_store, block):
     """
     store = make_store(transaction_bytes=100)
     peer = store.peer()
-    [made] = peer.ask(CreateTransientSegment(1, W, "s"))
+    [made] = peer.ask(ws.CreateTransientSegment(1, W, "s"))
     peer.setup(made.segment)
     data = block(b"x" * 200)
     parts = [
-        ConditionalBlockEnd(W, number, at, data[at : at + 40], 9 + number)
+        wire.ConditionalBlockEnd(W, number, at, data[at : at + 40], 9 + number)
         for number, at in enumerate(range(0, len(data), 40))
     ]
     peer.send(*parts[:4])
     store.store()
     first, second, refused, gone = peer.got
-    assert [type(first), type(second)] == [DataAppended, DataAppended]
+    assert [type(first), type(second)] == [wire.DataAppended, wire.DataAppended]
     why = "a large event of 120 bytes or more, limit 100 (options.transaction_bytes)"
-    assert refused == OperationUnsupported(11, why, why)
+    assert refused == wire.OperationUnsupported(11, why, why)
     assert list(map(str, peer.connection.reported)) == [why]
-    assert gone == NoSuchSegment(12, made.segment, "", 3)
+    assert gone == wire.NoSuchSegment(12, made.segment, "", 3)
     assert store.container.state.staged_bytes == 0
     assert peer.refused == ""
     small = store.peer()
-    [made] = small.ask(CreateTransientSegment(1, X, "s"))
+    [made] = small.ask(ws.CreateTransientSegment(1, X, "s"))
     small.setup(made.segment, X)
-    small.ask(ConditionalBlockEnd(X, 0, 0, block(b"small"), 9))
-    small.ask(MergeSegments(2, "s", made.segment))
+    small.ask(wire.ConditionalBlockEnd(X, 0, 0, block(b"small"), 9))
+    small.ask(ws.MergeSegments(2, "s", made.segment))
     assert store.rows == [("s", b"small")]
     peer.connection.lose()
     store.store()
@@ -320,9 +304,9 @@ def test_an_event_that_is_larger_than_all_room(make_store, block):
 def test_half_a_large_event_is_no_row(store, block):
     """Its connection breaks: nothing of it is left, in memory or in the journal's end."""
     peer = store.peer()
-    [made] = peer.ask(CreateTransientSegment(1, W, "s"))
+    [made] = peer.ask(ws.CreateTransientSegment(1, W, "s"))
     peer.setup(made.segment)
-    peer.ask(ConditionalBlockEnd(W, 1, 0, block(b"x" * 50)[:20], 9))
+    peer.ask(wire.ConditionalBlockEnd(W, 1, 0, block(b"x" * 50)[:20], 9))
     crashed = store.restarted()
     crashed.store()
     peer.connection.lose()
@@ -330,6 +314,6 @@ def test_half_a_large_event_is_no_row(store, block):
     for one in (store, crashed):
         assert one.container.state.staged_bytes == 0
         assert one.rows == []
-        assert one.peer().ask(GetStreamSegmentInfo(1, made.segment)) == [
-            NoSuchSegment(1, made.segment)
+        assert one.peer().ask(ws.GetStreamSegmentInfo(1, made.segment)) == [
+            wire.NoSuchSegment(1, made.segment)
         ]

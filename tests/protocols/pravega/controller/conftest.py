@@ -7,17 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from h2 import events
 from h2.config import H2Configuration
 from h2.connection import H2Connection
-from h2.events import (
-    ConnectionTerminated,
-    DataReceived,
-    Event,
-    InformationalResponseReceived,
-    ResponseReceived,
-    StreamReset,
-    TrailersReceived,
-)
 from twisted.internet.task import Clock
 
 from gateway.event import Stored
@@ -107,7 +99,7 @@ class Peer:
         self.h2 = H2Connection(H2Configuration(header_encoding="utf-8"))
         self.h2.initiate_connection()
         self.answers: dict[int, Answer] = {}
-        self.goodbye: ConnectionTerminated | None = None
+        self.goodbye: events.ConnectionTerminated | None = None
         self.exchange()
 
     def output(self) -> bytes:
@@ -128,20 +120,20 @@ class Peer:
             if not out and not back:
                 return
 
-    def _see(self, event: Event) -> None:
+    def _see(self, event: events.Event) -> None:
         match event:
-            case ResponseReceived() | InformationalResponseReceived():
+            case events.ResponseReceived() | events.InformationalResponseReceived():
                 self._answer(event).head.update(_text(event.headers))
-            case DataReceived():
+            case events.DataReceived():
                 self._answer(event).body += event.data
                 self.h2.acknowledge_received_data(
                     event.flow_controlled_length, event.stream_id
                 )
-            case TrailersReceived():
+            case events.TrailersReceived():
                 self._answer(event).trailers.update(_text(event.headers))
-            case StreamReset():
+            case events.StreamReset():
                 self._answer(event).reset = int(event.error_code)
-            case ConnectionTerminated():
+            case events.ConnectionTerminated():
                 self.goodbye = event
 
     def _answer(self, event: Any) -> Answer:

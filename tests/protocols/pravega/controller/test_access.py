@@ -13,17 +13,9 @@ from uuid import uuid4
 import pytest
 from twisted.logger import formatEvent
 
-from gateway.protocols.pravega import draft_wire, wire
+from gateway.protocols.pravega import codec, draft_wire, wire
 from gateway.protocols.pravega import wire_segments as ws
 from gateway.protocols.pravega import wire_tables as wt
-from gateway.protocols.pravega.codec import (
-    NEEDS,
-    REPLIES,
-    REQUESTS,
-    Message,
-    decode,
-    encode,
-)
 from gateway.protocols.pravega.controller.access import (
     Access,
     in_sentences,
@@ -112,7 +104,7 @@ CALLED = {
 }
 """Who of them is let in by each call about `shop`, `shop/orders` or `shop/billing`."""
 
-SENT: dict[type[Message], str] = {
+SENT: dict[type[codec.Message], str] = {
     wire.SetupAppend: "w",
     ws.CreateTransientSegment: "w",
     ws.MergeSegments: "w",
@@ -192,8 +184,8 @@ def request(service: Any, call: str) -> Any:
 def test_every_call_and_command_has_a_permission(service):
     """None is let in by omission: a new one needs an entry here, and in the table."""
     assert set(CALLS) == set(service.controller._methods) == set(CALLED)
-    assert set(NEEDS) == set(REQUESTS.values())
-    assert {kind for kind, need in NEEDS.items() if need is not None} == set(SENT)
+    assert set(codec.NEEDS) == set(codec.REQUESTS.values())
+    assert {kind for kind, need in codec.NEEDS.items() if need is not None} == set(SENT)
     for kind in SENT:
         assert {"token", "request_id"} <= {
             each.name for each in dataclasses.fields(kind)
@@ -218,7 +210,7 @@ def test_who_may_call_what(ruled, name):
     assert peer.connection.refused is None
 
 
-def command(kind: type[Message], segment: str, token: str) -> Message:
+def command(kind: type[codec.Message], segment: str, token: str) -> codec.Message:
     """One about a segment."""
     known = {
         "segment": segment, "parent": segment, "target": segment,
@@ -252,13 +244,13 @@ class Client:
         self.connection.serve(listener(self.connection))
         self.service = service
 
-    def ask(self, *messages: Message) -> list[Message]:
+    def ask(self, *messages: codec.Message) -> list[codec.Message]:
         """Send, let all become durable, and look."""
-        self.connection.deliver(b"".join(map(encode, messages)))
+        self.connection.deliver(b"".join(map(codec.encode, messages)))
         self.service.store()
         raw = self.connection.sent
         self.connection.clear()
-        return [decode(*each) for each in Frames(REPLIES).feed(raw)]
+        return [codec.decode(*each) for each in Frames(codec.REPLIES).feed(raw)]
 
 
 @pytest.fixture
@@ -279,7 +271,7 @@ def token(service: Any, name: str, stream: str = "orders") -> str:
     return made
 
 
-def denied(reply: list[Message], code: int = 0) -> bool:
+def denied(reply: list[codec.Message], code: int = 0) -> bool:
     """Whether it is a denial, in the reference's own words."""
     if reply and isinstance(reply[0], wire.AuthTokenCheckFailed):
         [failed] = reply
