@@ -95,19 +95,18 @@ def fail_then_crash(
 
 
 @pytest.mark.parametrize("kind", FAULTS)
-def test_the_disk_fails_anywhere_and_then_the_power_too(crash, quick_files, kind):
-    """Tried again it works, and a crash at any step from then on loses nothing."""
-    states = fail_then_crash(crash, kind, work, most=6, every=4)
-    assert states > 1000 // crash.share // STEP
-
-
-@pytest.mark.parametrize("kind", FAULTS)
-def test_a_memory_is_not_forgotten_when_the_disk_fails_anywhere(
-    crash, quick_files, kind
+@pytest.mark.parametrize(
+    ("what", "most", "every"), [(work, 6, 4), (work_with_metadata, 5, 8)]
+)
+def test_the_disk_fails_anywhere_and_then_the_power_too(
+    crash, quick_files, kind, what, most, every
 ):
-    """The journal keeps what no checkpoint could save; a later one saves it."""
+    """Tried again it works, and a crash at any step from then on loses nothing.  What no
+    checkpoint could save the journal keeps, until a later one does.
+    """
+    remembers = what is work_with_metadata
     states = fail_then_crash(
-        crash, kind, work_with_metadata, most=5, every=8, remembers=True
+        crash, kind, what, most=most, every=every, remembers=remembers
     )
     assert states > 1000 // crash.share // STEP
 
@@ -133,41 +132,36 @@ def check_some(crash: Any, disk: RecordingDisk, turn: int, seen: set[Hashable]) 
     )
 
 
-@pytest.mark.parametrize("kind", FAULTS)
-def test_a_start_that_remembers_fails_or_succeeds_but_never_harms(
-    crash, quick_files, kind
-):
-    """What fails while a start restores and saves is found as good by the next."""
-    seen: set[Hashable] = set()
-    for turn, fault in enumerate(each_fault(kind, least=20)):
-        disk = crash.new_disk(remembers=True)
-        gateway = crash.Gateway(disk)
-        gateway.commit(1, 0)
-        gateway.roll()
-        gateway.publish()
-        gateway.save()
-        gateway.commit(0, 2)
-        gateway.roll()
-        gateway.publish()
-        gateway.commit(0)
-        gateway.roll()
-        gateway.commit(0, 3)
-        start_then_crash(crash, disk, fault, turn, seen)
+def unfinished(gateway: Any) -> None:
+    gateway.commit(1, 2)
+    gateway.roll()
+    gateway.commit(2)
+    gateway.publisher.publish(gateway.sealed.pop())
+    gateway.roll()
+    gateway.commit(3)
+
+
+def unfinished_with_metadata(gateway: Any) -> None:
+    gateway.commit(1, 0)
+    gateway.roll()
+    gateway.publish()
+    gateway.save()
+    gateway.commit(0, 2)
+    gateway.roll()
+    gateway.publish()
+    gateway.commit(0)
+    gateway.roll()
+    gateway.commit(0, 3)
 
 
 @pytest.mark.parametrize("kind", FAULTS)
-def test_a_start_fails_or_succeeds_but_never_harms(crash, quick_files, kind):
-    """What fails while a start recovers is found as good by the next start."""
+@pytest.mark.parametrize("life", [unfinished, unfinished_with_metadata])
+def test_a_start_fails_or_succeeds_but_never_harms(crash, quick_files, kind, life):
+    """What fails while a start recovers, restores and saves is found as good by the next."""
     seen: set[Hashable] = set()
     for turn, fault in enumerate(each_fault(kind, least=20)):
-        disk = crash.new_disk()
-        gateway = crash.Gateway(disk)
-        gateway.commit(1, 2)
-        gateway.roll()
-        gateway.commit(2)
-        gateway.publisher.publish(gateway.sealed.pop())
-        gateway.roll()
-        gateway.commit(3)
+        disk = crash.new_disk(remembers=life is unfinished_with_metadata)
+        life(crash.Gateway(disk))
         start_then_crash(crash, disk, fault, turn, seen)
 
 

@@ -170,8 +170,6 @@ SCENARIOS = [
     a_failed_sync,
     a_full_disk,
 ]
-
-
 REMEMBERING = [
     keeping_up,
     over_longer_ones,
@@ -181,6 +179,11 @@ REMEMBERING = [
     saving_seldom,
     metadata_and_failed_syncs,
 ]
+EACH = pytest.mark.parametrize(
+    ("scenario", "remembers"),
+    [(one, False) for one in SCENARIOS] + [(one, True) for one in REMEMBERING],
+)
+"""A gateway without a memory, and one that has to remember what was acknowledged."""
 
 
 def run(crash: Any, scenario: Scenario, *, remembers: bool = False) -> Any:
@@ -189,20 +192,15 @@ def run(crash: Any, scenario: Scenario, *, remembers: bool = False) -> Any:
     return disk
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_no_crash_loses_or_doubles_anything(crash, quick_files, scenario):
-    """After any crash all that was acknowledged is published once, and whole."""
-    crashed = crash.crashed(run(crash, scenario), most=32, every=crash.step)
-    assert crash.check_all(crashed) > 300 // crash.step
-
-
-@pytest.mark.parametrize("scenario", REMEMBERING)
-def test_no_crash_makes_a_memory_forget(crash, quick_files, scenario):
-    """All that was acknowledged is remembered, once, with events or without, whatever a
-    crash leaves of journal and state files; and the events are published as ever."""
-    disk = run(crash, scenario, remembers=True)
-    crashed = crash.crashed(disk, most=32, every=crash.step, begin=crash.step - 1)
-    assert crash.check_all(crashed) > 250 // crash.step
+@EACH
+def test_no_crash_loses_or_doubles_anything(crash, quick_files, scenario, remembers):
+    """After any crash all that was acknowledged is published once, and whole; and is
+    remembered, with events or without, whatever is left of journal and state files.
+    """
+    disk = run(crash, scenario, remembers=remembers)
+    begin = crash.step - 1 if remembers else 0
+    crashed = crash.crashed(disk, most=32, every=crash.step, begin=begin)
+    assert crash.check_all(crashed) > (250 if remembers else 300) // crash.step
 
 
 def test_the_same_with_real_files(crash):
@@ -212,19 +210,14 @@ def test_the_same_with_real_files(crash):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_no_crash_in_a_recovery_does_either(crash, quick_files, scenario):
-    """The same holds when the next start, and what follows, is cut short as well."""
-    states = crash.check_all(crash.second_lives(run(crash, scenario), most=2))
-    assert states > 500 // crash.share
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("scenario", REMEMBERING)
-def test_no_crash_in_a_recovery_makes_a_memory_forget(crash, quick_files, scenario):
-    """The same while a start restores, replays, saves and lets segments go."""
-    disk = run(crash, scenario, remembers=True)
-    assert crash.check_all(crash.second_lives(disk, most=1)) > 300 // crash.share
+@EACH
+def test_no_crash_in_a_recovery_does_either(crash, quick_files, scenario, remembers):
+    """The same holds when the next start, which restores, replays and saves, and what
+    follows is cut short as well.
+    """
+    disk = run(crash, scenario, remembers=remembers)
+    states = crash.check_all(crash.second_lives(disk, most=1 if remembers else 2))
+    assert states > (300 if remembers else 500) // crash.share
 
 
 @pytest.fixture

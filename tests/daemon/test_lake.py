@@ -257,39 +257,26 @@ def test_whatever_the_file_holds(world, text, tmp_path):
     assert not world.seen()["spark"]["up"]
 
 
+def watched(place: Path, **more: Any) -> LakeWatch:
+    return LakeWatch(
+        "gw", place / "lake", place / "spool", is_ours=lambda _: True, **more
+    )
+
+
 def test_where_no_job_is_to_come_its_silence_is_no_news(tmp_path):
     """`gateway_spark_up 0` would wake somebody up for ever."""
-    none = LakeWatch(
-        "gw",
-        tmp_path / "lake",
-        tmp_path / "spool",
-        has_job=False,
-        is_ours=lambda _: True,
-    )
-    assert not list(none.statistics())
-    one = LakeWatch("gw", tmp_path / "lake", tmp_path / "spool", is_ours=lambda _: True)
+    assert not list(watched(tmp_path, has_job=False).statistics())
+    one = watched(tmp_path)
     assert [section.name for section in one.statistics()] == ["lake", "spark"]
 
 
 def test_a_job_that_runs_elsewhere_is_no_news_before_it_reports_here(tmp_path):
     """On each gateway of a bucket `gateway_spark_up 0` would page for ever."""
-    watch = LakeWatch(
-        "gw",
-        tmp_path / "lake",
-        tmp_path / "spool",
-        elsewhere=True,
-        is_ours=lambda _: True,
-    )
+    watch = watched(tmp_path, elsewhere=True)
     assert not list(watch.statistics())
     assert not watch.has_job
     health_path(tmp_path / "lake").parent.mkdir(parents=True)
     health_path(tmp_path / "lake").write_text('{"state": "running"}')
     assert [section.name for section in watch.statistics()] == ["lake", "spark"]
-    none = LakeWatch(
-        "gw",
-        tmp_path / "lake",
-        tmp_path / "spool",
-        has_job=False,
-        is_ours=lambda _: True,
-    )
+    none = watched(tmp_path, has_job=False)
     assert not list(none.statistics()), "what a job left before spool.after was keep"

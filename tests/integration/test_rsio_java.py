@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
-from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -26,7 +24,6 @@ from making import Make
 ROOT = Path(__file__).parents[2]
 PROJECT = ROOT / "clients" / "java"
 COUNT = 16_000
-STREAMS = listener("streams", "rsio", options={"publish": ["events"], "window": 16})
 
 pytestmark = pytest.mark.needs_maven
 
@@ -84,7 +81,7 @@ def test_with_a_daemon_that_is_killed(prepare, free_port, program):
     """
     where = f"127.0.0.1:{free_port()}"
     daemon = prepare(
-        listeners=[{**STREAMS, "listen": f"tcp:{where}"}],
+        listeners=[{**kit.STREAMS, "listen": f"tcp:{where}"}],
         journal={"commit_interval": "5ms"},
     ).start()
     first = program("Tool", "send", f"tcp://{where}", "meter-17", COUNT)
@@ -149,31 +146,16 @@ def test_over_every_transport(start, authority, program):
     stranger = program("Tool", "receive", where, "events?from=1", 1)
     eventually(lambda: "handshake" in daemon.log.lower(), "it is refused")
     assert stranger.poll() is None, "it goes on trying"
-    daemon.settled()
-    found: dict[str, list[int]] = {}
-    for row in daemon.rows():
-        payload = row["payload"]
-        packed = len(payload) == 8 and payload[:1] == b"\0"
-        number = int.from_bytes(payload) if packed else json.loads(payload)["n"]
-        found.setdefault(row["session"], []).append(number)
-    assert Counter(map(tuple, found.values())) == {tuple(range(EACH)): len(WAYS)}
+    kit.sent_in_order(daemon, len(WAYS), EACH)
 
 
 @pytest.mark.smoke
 def test_the_page_as_it_stands(start, java, tmp_path):
-    """The programs of docs/rsio.md compile and run, but for the gateway's address: what
-    the one sends the other reads.
-    """
-    daemon = start(listeners=[STREAMS])
-    port = daemon.address("streams")[1]
-    page = (ROOT / "docs" / "rsio.md").read_text()
-    said = []
-    shown = re.findall(r"```java\n(.*?)```", page, re.DOTALL)
-    for text, name in zip(shown, ("Send", "Read"), strict=True):
-        file = tmp_path / f"{name}.java"
-        file.write_text(text.replace("gw.example:7400", f"127.0.0.1:{port}"))
-        done = run(*java, file)
-        assert done.returncode == 0, done.stderr
-        said.append(done.stdout)
-    assert said[0] == ""
-    assert json.loads(said[1])["payload"] == {"kWh": 17.5}
+    """The programs of docs/rsio.md compile and run."""
+
+    def execute(number: int, text: str) -> subprocess.CompletedProcess[str]:
+        file = tmp_path / f"{('Send', 'Read')[number]}.java"
+        file.write_text(text)
+        return run(*java, file)
+
+    kit.page_runs(start(listeners=[kit.STREAMS]), "java", execute)

@@ -26,7 +26,6 @@ from making import Make
 ROOT = Path(__file__).parents[2]
 PROJECT = ROOT / "clients" / "js"
 COUNT = 16_000
-STREAMS = listener("streams", "rsio", options={"publish": ["events"], "window": 16})
 
 pytestmark = pytest.mark.needs_node
 
@@ -69,7 +68,7 @@ def test_with_a_daemon_that_is_killed(prepare, free_port, program):
     """
     where = f"127.0.0.1:{free_port()}"
     daemon = prepare(
-        listeners=[{**STREAMS, "listen": f"tcp:{where}"}],
+        listeners=[{**kit.STREAMS, "listen": f"tcp:{where}"}],
         journal={"commit_interval": "5ms"},
     ).start()
     first = program("tool.js", "send", f"tcp://{where}", "meter-17", COUNT)
@@ -153,14 +152,7 @@ def test_over_every_transport(start, authority, node, program):
     assert stranger.poll() is None
     stranger.kill()
     assert stranger.communicate()[0] == ""
-    daemon.settled()
-    found: dict[str, list[int]] = {}
-    for row in daemon.rows():
-        payload = row["payload"]
-        packed = len(payload) == 8 and payload[:1] == b"\0"
-        number = int.from_bytes(payload) if packed else json.loads(payload)["n"]
-        found.setdefault(row["session"], []).append(number)
-    assert sorted(found.values()) == [list(range(EACH))] * len(ways)
+    kit.sent_in_order(daemon, len(ways), EACH)
 
 
 SENDS = f"""
@@ -238,22 +230,14 @@ def test_a_browser_watches(start, chromium, site, authority, program):
 
 @pytest.mark.smoke
 def test_the_page_as_it_stands(start, node, tmp_path):
-    """The programs of docs/rsio.md run, but for the gateway's address: what the one sends
-    the other reads.
-    """
-    daemon = start(listeners=[STREAMS])
-    port = daemon.address("streams")[1]
-    page = (ROOT / "docs" / "rsio.md").read_text()
+    """The programs of docs/rsio.md run."""
     installed = tmp_path / "node_modules" / "rsio-client"
     installed.parent.mkdir()
     installed.symlink_to(PROJECT)
-    said = []
-    for number, text in enumerate(re.findall(r"```js\n(.*?)```", page, re.DOTALL)):
+
+    def execute(number: int, text: str) -> subprocess.CompletedProcess[str]:
         file = tmp_path / f"{number}.mjs"
-        file.write_text(text.replace("gw.example:7400", f"127.0.0.1:{port}"))
-        done = run(node, file)
-        assert done.returncode == 0, done.stderr
-        said.append(done.stdout)
-    assert len(said) == 2
-    assert said[0] == ""
-    assert json.loads(said[1])["payload"] == {"kWh": 17.5}
+        file.write_text(text)
+        return run(node, file)
+
+    kit.page_runs(start(listeners=[kit.STREAMS]), "js", execute)
