@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import socket
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from daemons import Daemon, listener
+from daemons import TERMINATED, Daemon, listener
 from deadlines import eventually
 from making import Make
 from pomelo_npm import CLIENTS, packages, program_of
@@ -87,7 +86,7 @@ class Game:
     def stop_after(self, events: int) -> None:
         """SIGTERM once so many are stored."""
         eventually(lambda: self._daemon.listener("game")["events"] == events, "events")
-        assert self._daemon.terminate() in (-signal.SIGTERM, 128 + signal.SIGTERM)
+        assert self._daemon.terminate() in TERMINATED
 
     def farewell(self) -> None:
         """The log says what happened to clients, in one line."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import signal
 import socket
 import struct
 import subprocess
@@ -25,6 +26,7 @@ from gateway_testkit.daemon import free_port, listener
 
 __all__ = [
     "ROLLING",
+    "TERMINATED",
     "Daemon",
     "archiving",
     "free_port",
@@ -77,6 +79,9 @@ def spawn(
         )
     return process
 
+
+TERMINATED = (-signal.SIGTERM, 128 + signal.SIGTERM)
+"""twistd ends by the signal that it was sent, or says so as a shell would."""
 
 daemon.spawn = spawn
 """So are those who use the kit's own, as plug-ins do."""

@@ -16,6 +16,8 @@ from gateway.store.spool.writing import Here
 from gateway.store.system.disk import RealDisk
 from incarnations import A
 
+from .archive import World
+
 
 def split(body: bytes) -> Rows:
     """The decoder of protocol `plain`: events are separated by commas."""
@@ -84,3 +86,8 @@ class Place:
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
