@@ -120,23 +120,6 @@ def test_files_that_can_not_be_pushed(start):
     well(daemon)
 
 
-@pytest.mark.long
-def test_senders_that_are_all_turned_away(start):
-    """A listener whose senders speak something else: who, how many, and why."""
-    daemon = start(listeners=[listener("beats", "lumberjack")], spool={"after": "keep"})
-
-    def told() -> str:
-        with socket.create_connection(daemon.address()) as odd:
-            odd.sendall(b"9W\0\0\0\1")
-            odd.recv(9)
-        sentence: str = daemon.status()["sentence"]
-        return sentence if sentence.startswith("Listener beats took no event") else ""
-
-    sentence = eventually(told, "nobody gets in", 120)
-    assert "turned away" in sentence
-    assert "127.0.0.1:" in sentence
-
-
 def test_a_spool_that_can_not_be_written(start):
     """Its directory is gone and a file is there: the reason stands in the sentence."""
     daemon = start(listeners=[listener("beats", "lumberjack")], spool={"after": "keep"})
