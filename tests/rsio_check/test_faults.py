@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import planted
 from rsio_check import TESTS, Needs, Outcome, Target, Token, chosen, run, survey
 from small_rsio import Connection, Server
 from small_rsio.faults import FAULTS, Fault
@@ -58,8 +59,11 @@ def test_faults(name):
 
 
 def test_every_test_can_fail():
-    """Each test is named by a fault; those of WebSockets are in test_transports."""
-    named = {test for fault in FAULTS.values() for test in fault.tests}
+    """Each test is named by a fault, here or in planted.toml, whose faults the gateway's own
+    session has; those of WebSockets are in test_transports.
+    """
+    faults = (*FAULTS.values(), *planted.FAULTS["python"])
+    named = {test for fault in faults for test in fault.tests}
     web = {name for name, test in TESTS.items() if test.needs is Needs.WEBSOCKET}
     assert named | web == set(TESTS)
     assert len(FAULTS) >= 13 + 30

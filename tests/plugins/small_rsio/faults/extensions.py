@@ -54,16 +54,6 @@ class AnswersPingsBetweenElements(Connection):
 
 
 @fault("codes_begin_errors_and_reasons")
-class GivesNoCodes(Connection):
-    """Errors and reasons are words, though extension 5 is in use."""
-
-    def send(self, message: Message) -> None:
-        if isinstance(message, wire.OnError):
-            message = wire.OnError(message.subscriber, message.error[5:])
-        super().send(message)
-
-
-@fault("codes_begin_errors_and_reasons")
 class GivesNoCodesInGoodbye(Connection):
     """Reasons have no code, though extension 5 is in use."""
 
@@ -102,15 +92,6 @@ class SubscribesBeforeTheToken(Connection):
             self.begin()
 
 
-@fault("second_token_ends")
-class TakesTokensAtAnyTime(Connection):
-    """Ignores a second token."""
-
-    def on_Token(self, token: wire.Token) -> None:
-        if self.awaits_token:
-            super().on_Token(token)
-
-
 @fault("unknown_scheme_is_refused")
 class TakesAnyScheme(Connection):
     """Lets in who shows a token of an unknown scheme."""
@@ -146,14 +127,6 @@ class SubscribesToWhoHasNoToken(Connection):
             self.begin()
             raise Violated("E401 a token is required")
         super().on_ClientHello(hello)
-
-
-@fault("compression_is_negotiated")
-class AllowsAnyAlgorithm(Connection):
-    """Answers compress(99) with compressAck(1)."""
-
-    def on_Compress(self, compress: wire.Compress) -> None:
-        super().on_Compress(wire.Compress(1))
 
 
 @fault("compression_is_negotiated", "blocks_take_the_place_of_messages")

@@ -43,15 +43,6 @@ class TakesMessagesBeforeHello(Connection):
             super().take(message)
 
 
-@fault("second_hello_ends")
-class TakesASecondHello(Connection):
-    """Answers a second clientHello like the first."""
-
-    def check_order(self, message: Message) -> None:
-        if not isinstance(message, wire.ClientHello):
-            super().check_order(message)
-
-
 @fault("hello_of_the_other_side_ends")
 class TakesAServersHello(Connection):
     """Takes serverHello for clientHello."""
@@ -168,15 +159,6 @@ class NeverCloses(Connection):
         pass
 
 
-@fault("goodbye_is_acknowledged")
-class AnswersGoodbyeWithGoodbyeAlways(Connection):
-    """Does not use goodbyeAck, though extension 3 is in use."""
-
-    def on_Goodbye(self, goodbye: wire.Goodbye) -> None:
-        self.send(wire.Goodbye(""))
-        self.hang_up()
-
-
 @fault("goodbye_is_answered")
 class AnswersGoodbyeWithGoodbyeAckAlways(Connection):
     """Uses goodbyeAck, though extension 3 is not in use."""
@@ -184,14 +166,6 @@ class AnswersGoodbyeWithGoodbyeAckAlways(Connection):
     def on_Goodbye(self, goodbye: wire.Goodbye) -> None:
         self.send(wire.GoodbyeAck(""))
         self.hang_up()
-
-
-@fault("acknowledgement_without_goodbye_ends")
-class TakesAnAcknowledgementOfNothing(Connection):
-    """Ignores a goodbyeAck that answers no goodbye."""
-
-    def on_GoodbyeAck(self, ack: wire.GoodbyeAck) -> None:
-        pass
 
 
 @fault("nothing_follows_goodbye")

@@ -6,15 +6,6 @@ from rsio_check import wire
 from rsio_check.wire import Message
 from small_rsio.faults.table import fault
 from small_rsio.server import Connection
-from small_rsio.streams import Consumed
-
-
-@fault("limits_are_told")
-class TellsNoLimits(Connection):
-    """Subscribes without a word about what it takes."""
-
-    def tell_limits(self) -> None:
-        self.told = True
 
 
 @fault("limits_are_told")
@@ -46,27 +37,3 @@ class TellsTooLittle(Connection):
         if isinstance(message, wire.Limits):
             message = wire.Limits(message.element_bytes - 1)
         super().send(message)
-
-
-@fault("too_large_an_element_is_named")
-class DoesNotSayWhy(Connection):
-    """Cancels the stream of a large element, and says nothing."""
-
-    def too_large(self, stream: Consumed, element: bytes) -> None:
-        self.cancel(stream)
-
-
-@fault("told_limits_are_kept")
-class IgnoresLimits(Connection):
-    """Sends elements that are larger than it was told."""
-
-    def is_too_large(self, element: bytes) -> bool:
-        return False
-
-
-@fault("limits_come_once_and_first")
-class TakesLimitsAtAnyTime(Connection):
-    """Takes limits that come again, or late."""
-
-    def on_Limits(self, limits: wire.Limits) -> None:
-        self.element_bytes = limits.element_bytes or None

@@ -178,20 +178,6 @@ class RefusesLongReasons(Connection):
         self.hang_up()
 
 
-@fault("control_messages_are_limited")
-class TakesAnyNumberOfMessages(Server):
-    """Reads messages that bring nothing without an end."""
-
-    control = 10**9
-
-
-@fault("too_many_streams_are_rejected_one_by_one")
-class TakesAnyNumberOfStreams(Server):
-    """Never answers E429."""
-
-    streams = 10**9
-
-
 @fault("too_many_streams_are_rejected_one_by_one")
 class HangsUpAtTooManyStreams(Connection):
     """Ends the conversation at the 257th stream."""

@@ -205,15 +205,6 @@ class RejectsWithoutOnSubscribe(Connection):
         self.send(wire.OnError(number, error))
 
 
-@fault("spec110_id_in_use_ends")
-class TakesAnIdInUse(Connection):
-    """A second subscribe with an Id replaces the first."""
-
-    def subscribed(self, publisher: str, number: int, demand: int, offset: int) -> None:
-        self.served.pop(number, None)
-        super().subscribed(publisher, number, demand, offset)
-
-
 @fault("id_is_free_after_a_terminal", "id_is_free_after_cancel")
 class KeepsIdsForever(Connection):
     """An Id stays in use when its stream is over."""
@@ -319,14 +310,6 @@ class ReplacesDemand(Connection):
 
     def wanted(self, stream: Served, more: int) -> None:
         stream.demand = more
-
-
-@fault("spec309_not_positive_is_an_error")
-class TakesDemandOfNothing(Connection):
-    """Ignores request(0) and request(-1)."""
-
-    def not_positive(self, stream: Served) -> None:
-        pass
 
 
 @fault("spec309_not_positive_is_an_error", "spec309_first_demand_may_not_be_negative")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from rsio_check import wire
-from rsio_check.wire import Message
 from small_rsio.faults.table import fault
 from small_rsio.server import Connection, Server, Violated
 from small_rsio.streams import UNBOUNDED, Consumed
@@ -38,15 +37,6 @@ class CancelsAtOnError(Connection):
 
 
 @fault("spec205_second_on_subscribe_ends")
-class TakesASecondOnSubscribe(Connection):
-    """Ignores a second onSubscribe."""
-
-    def on_OnSubscribe(self, started: wire.OnSubscribe) -> None:
-        if self.stream(started.subscriber, started=False).size is None:
-            super().on_OnSubscribe(started)
-
-
-@fault("spec205_second_on_subscribe_ends")
 class EndsWithoutCancelling(Connection):
     """At a second onSubscribe it ends the conversation without a cancel."""
 
@@ -62,15 +52,6 @@ class ForgetsWhatItCancelled(Connection):
     def cancel(self, stream: Consumed) -> None:
         super().cancel(stream)
         self.consumed.pop(stream.id, None)
-
-
-@fault("spec208_late_elements_keep_their_size")
-class ForgetsTheSizeOfWhatItCancelled(Connection):
-    """Late elements are read as if they had no fixed size."""
-
-    def cancel(self, stream: Consumed) -> None:
-        super().cancel(stream)
-        stream.size = 0
 
 
 @fault("cancelled_stream_ends_with_its_terminal", "spec107_signal_after_terminal_ends")
@@ -91,19 +72,6 @@ class NeedsNoOnSubscribe(Connection):
 
     def stream(self, number: int, *, started: bool = True) -> Consumed:
         return super().stream(number, started=False)
-
-
-@fault("signals_for_unknown_ids_end")
-class IgnoresUnknownStreams(Connection):
-    """Signals for an Id that was never subscribed are dropped."""
-
-    def size_of(self, number: int) -> int | None:
-        return super().size_of(number) if number in self.consumed else 0
-
-    def take(self, message: Message) -> None:
-        if message.CODE >> 4 == 2 and message.subscriber not in self.consumed:  # type: ignore[attr-defined]
-            return
-        super().take(message)
 
 
 @fault("packed_elements_need_a_size")
@@ -297,14 +265,6 @@ class RefusesEndsWithinElements(Connection):
         if stream.parts:
             raise Violated("a terminal within an element")
         super().ended(stream)
-
-
-@fault("parts_of_a_fixed_size_join_to_it")
-class JoinsToAnySize(Connection):
-    """Parts in a stream of fixed size may join to any."""
-
-    def wrong_total(self) -> None:
-        pass
 
 
 @fault("sizes_of_streams_are_their_own")
