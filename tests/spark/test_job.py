@@ -3,77 +3,40 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import shutil
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Self
-from unittest.mock import Mock
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from deadlines import PATIENCE, eventually
 from gateway.audit import audit
 from gateway.cli import spark as commands
 from gateway.sdk.command import WrongUse
 from gateway.spark import job
 from gateway.spark.commit.lakedisk import Lake
-from gateway.spark.commit.ledger import Hole
-from gateway.spark.files.incomplete import IncompleteBatches
 from gateway.spark.later.deletion import Asked, delete
-from gateway.spark.run import orders, query
+from gateway.spark.run import orders
 from gateway.spark.run.orders import Answer, Order
 from gateway.spark.run.running import Job
 from gateway.store.directories import Directories
 from gateway.store.names import file_name
-from gateway.store.objects.bucket import BucketError
 from gateway.store.readers.deleted import deletions, unfinished
 from gateway.store.system.lock import lock
 from incarnations import A
-from played_spark import PowerCut
+
+from .running import Running
 
 pytestmark = pytest.mark.spark
 
 Rows = Callable[..., list[dict[str, Any]]]
-
-
-class Running:
-    """The job in a thread; left with `with`, it is stopped and must have ended well."""
-
-    def __init__(self, config: SimpleNamespace, spark: Any) -> None:
-        self.said: list[Mapping[str, Any]] = []
-        self.failed: list[BaseException] = []
-        self._arguments = config, spark
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def _run(self) -> None:
-        try:
-            job.run(*self._arguments, self._stop, report=self.said.append)
-        except BaseException as why:
-            self.failed.append(why)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        assert self.failed == []
-        assert self.said[-1]["state"] == "stopped"
-
-    def until(self, look: Callable[[], object], what: str) -> None:
-        """Wait, unless it fails before."""
-        eventually(lambda: self.failed or look(), what, 2 * PATIENCE)
 
 
 @pytest.mark.lowest
@@ -128,34 +91,6 @@ def test_a_start_goes_on_where_the_last_one_ended(run_once, spool, lake_events):
     assert lake_events() == spool.produced
 
 
-@pytest.mark.parametrize(
-    "lost", ["checkpoint/events", pytest.param("checkpoint", marks=pytest.mark.long)]
-)
-def test_a_lost_checkpoint_doubles_nothing(run_once, spool, config, lake_events, lost):
-    """Files that are in the tables already may lie in the spool again."""
-    spool.events("gw", 1, 10)
-    spool.events("gw", 11, 10)
-    run_once()
-    shutil.rmtree(config.data_dir / lost)
-    for name in sorted(path.name for path in (config.data_dir / "archive").iterdir()):
-        shutil.copy(config.data_dir / "archive" / name, spool.path / name)
-    spool.events("gw", 21, 10)
-    run_once()
-    assert lake_events() == spool.produced
-    assert spool.names() == []
-
-
-def test_killed_while_it_writes_its_first_offsets(run_once, spool, config, lake_events):
-    """Spark refuses what that leaves, for ever.  The job begins anew."""
-    offsets = config.data_dir / "checkpoint" / "events" / "offsets"
-    offsets.mkdir(parents=True)
-    (offsets / ".0.34348642.tmp").touch()
-    (offsets.parent / "metadata").write_text('{"id":"34348642"}')
-    spool.events("gw", 1, 10)
-    run_once()
-    assert lake_events() == spool.produced
-
-
 def test_windows_add_up(run_once, spool, config, table_rows):
     """Rows of a window add up to all that was in it, whatever order it came in."""
     config.spark.stats_window = 10.0
@@ -204,57 +139,6 @@ def test_stats_are_those_of_the_rows(run_once, spool, config, table_rows):
 
 
 @pytest.mark.long
-def test_a_checkpoint_is_renewed(spark, spool, config, lake_events, monkeypatch):
-    """While the job runs, by itself, and nobody notices; its log stays short."""
-    monkeypatch.setattr("gateway.spark.run.query.LOG_BYTES", 100)
-    monkeypatch.setattr("gateway.spark.run.query.LEAST_BATCHES", 1)
-    monkeypatch.setattr("gateway.spark.job._TEND", 0.2)
-    ledger = config.data_dir / "lake" / ".gateway" / "events.json"
-    queries = set()
-    firsts = itertools.count(1, 10)
-
-    def renewed() -> bool:
-        """Three times, while events keep coming."""
-        spool.events("gw", next(firsts), 10)
-        time.sleep(0.3)
-        if ledger.exists():
-            queries.add(json.loads(ledger.read_bytes())["query"])
-        return len(queries) >= 4
-
-    with Running(config, spark) as running:
-        running.until(renewed, "four queries")
-        running.until(lambda: not spool.names(), "the spool is empty")
-    assert lake_events() == spool.produced
-    assert spool.names() == []
-
-
-@pytest.mark.long
-def test_a_clock_that_is_set_back_stops_nothing(
-    spark, spool, config, lake_events, monkeypatch
-):
-    """Spark would wait until it is as late as before; the query is started anew, once."""
-    clock = Mock(wraps=time)
-    monkeypatch.setattr("gateway.spark.run.query.time", clock)
-    monkeypatch.setattr("gateway.spark.job._TEND", 0.2)
-
-    def run() -> list[str]:
-        return [str(one.runId) for one in spark.streams.active]
-
-    with Running(config, spark) as running:
-        spool.events("gw", 1, 10)
-        running.until(lambda: not spool.names(), "the first batch")
-        [before] = run()
-        clock.time.side_effect = lambda: time.time() - 3600
-        running.until(lambda: run() not in ([before], []), "another run")
-        [after] = run()
-        for first in (11, 21):
-            spool.events("gw", first, 10)
-            running.until(lambda: not spool.names(), "more")
-        assert run() == [after]
-    assert lake_events() == spool.produced
-
-
-@pytest.mark.long
 def test_many_small_files_come_in_batches_of_so_many(
     run_once, spool, lake_events, monkeypatch
 ):
@@ -269,17 +153,6 @@ def test_many_small_files_come_in_batches_of_so_many(
     said = run_once()
     assert sum(one["batches"] for one in said if "batches" in one) == 1
     assert lake_events() == spool.produced
-
-
-def test_tables_behind_the_checkpoint_are_refused(run_once, spool, config):
-    """Deleted tables would stay empty for ever, as Spark has seen all files."""
-    spool.events("gw", 1, 10)
-    run_once()
-    shutil.rmtree(config.data_dir / "lake")
-    with pytest.raises(job.Failed, match=r"is older than .*remove the checkpoint"):
-        run_once()
-    shutil.rmtree(config.data_dir / "checkpoint")
-    run_once()
 
 
 @pytest.mark.lowest
@@ -307,100 +180,6 @@ def test_deleting_instead_of_archiving(run_once, spool, config, lake_events):
     assert lake_events() == spool.produced
 
 
-def cut_short(path: Path) -> bytes:
-    """Lose the second half of a file; returns what it was."""
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
-    return whole
-
-
-def test_files_that_can_not_be_read_move_aside(run_once, spool, config, lake_events):
-    """Cut short, a flipped bit, empty, foreign: each goes aside with its reason, the
-    ledger has the hole, and the rest goes on.  Mended and put back, it is read."""
-    whole = spool.events("gw", 1, 10)
-    cut = spool.events("gw", 11, 10)
-    kept = cut_short(cut)
-    flipped = spool.put("gw", 21, [b'{"a": "%d"}' % n for n in range(2000)])
-    content = bytearray(flipped.read_bytes())
-    content[len(content) // 3] ^= 0x10
-    flipped.write_bytes(content)
-    empty = spool.events("b", 1, 10)
-    empty.write_bytes(b"")
-    foreign = spool.path / f"events-B-{1:020d}-{2:020d}.parquet"
-    foreign.write_bytes(whole.read_bytes())
-    run_once()
-    lake = config.data_dir / "lake"
-    assert set(lake_events(lake)) == {("gw", lsn) for lsn in range(1, 11)}
-    aside = config.data_dir / "poison"
-    moved = [cut, flipped, empty, foreign]
-    assert {path.name for path in aside.glob("*.parquet")} == {
-        path.name for path in moved
-    }
-    reason = json.loads((aside / f"{empty.name}.json").read_bytes())
-    assert reason["why"] == "it is empty"
-    ledger = json.loads((lake / ".gateway" / "events.json").read_bytes())
-    assert {(hole["node"], hole["first"]) for hole in ledger["holes"]} == {
-        ("gw", 11),
-        ("gw", 21),
-        ("b", 1),
-    }
-    assert spool.names() == []
-
-    cut.write_bytes(kept)
-    run_once()
-    assert set(lake_events(lake)) == {("gw", lsn) for lsn in range(1, 21)}
-    ledger = json.loads((lake / ".gateway" / "events.json").read_bytes())
-    assert len(ledger["holes"]) == 2
-
-
-@pytest.mark.long
-def test_killed_between_a_file_that_is_moved_aside_and_a_new_checkpoint(
-    run_once, spool, config, lake_events, monkeypatch
-):
-    """The next start does not wait for the file that the old checkpoint still names."""
-    spool.events("gw", 1, 10)
-    cut = spool.events("gw", 11, 10)
-    kept = cut_short(cut)
-
-    def kill(_: Any) -> None:
-        raise PowerCut
-
-    with monkeypatch.context() as patch:
-        patch.setattr(query.Query, "renew", kill)
-        with pytest.raises(PowerCut):
-            run_once()
-    assert (config.data_dir / "poison" / cut.name).exists()
-    run_once()
-    assert set(lake_events()) == {("gw", lsn) for lsn in range(1, 11)}
-    assert spool.names() == []
-    cut.write_bytes(kept)
-    run_once()
-    assert lake_events() == spool.produced
-
-
-def test_a_vanished_file_stops_the_job(run_once, spool, lake_events, monkeypatch):
-    """Nobody has it: the job says so, and goes on once it is back."""
-    from gateway.spark.commit import parquet
-
-    path = spool.events("gw", 1, 10)
-    spool.events("gw", 11, 10)
-    content = path.read_bytes()
-    taken = parquet.ParquetSink._take
-
-    def vanish(self: Any, rows: Any, batch: int) -> None:
-        path.unlink()
-        taken(self, rows, batch)
-
-    monkeypatch.setattr(parquet.ParquetSink, "_take", vanish)
-    with pytest.raises(job.Failed):
-        run_once()
-    monkeypatch.undo()
-    assert lake_events() == Counter()
-    path.write_bytes(content)
-    run_once()
-    assert lake_events() == spool.produced
-
-
 def test_batches_for_a_function_of_ones_own(
     run_once, spool, config, tmp_path, monkeypatch, table_rows
 ):
@@ -421,31 +200,6 @@ def test_batches_for_a_function_of_ones_own(
     assert Counter((row["node"], row["lsn"]) for row in rows) == spool.produced
     assert [row["flaw"] for row in rows if row["lsn"] == 11] == ["invalid-json"]
     assert {path.name for path in (tmp_path / "ours").iterdir()} == {"1", "2"}
-    assert spool.names() == []
-
-
-def test_files_of_a_later_form_stop_the_job(run_once, spool, make_envelope):
-    """What they hold beyond our columns would be dropped without a word."""
-    table = make_envelope("gw", 1, [b"{}"])
-    later = {**(table.schema.metadata or {}), b"gateway.schema": b"2"}
-    path = spool.publish(table.replace_schema_metadata(later))
-    with pytest.raises(job.Failed, match=f"{path.name} has form 2"):
-        run_once()
-    assert path.exists()
-
-
-@pytest.mark.long
-def test_events_that_come_again_are_left_out(run_once, spool, config, lake_events):
-    """Under another name and cut otherwise, with a new checkpoint and without."""
-    at = 1_772_366_400_000_000
-    spool.events("gw", 1, 10, received_at=at)
-    run_once()
-    spool.events("gw", 6, 10, received_at=at)
-    run_once()
-    shutil.rmtree(config.data_dir / "checkpoint")
-    spool.events("gw", 4, 20, received_at=at)
-    run_once()
-    assert lake_events() == Counter(("gw", lsn) for lsn in range(1, 24))
     assert spool.names() == []
 
 
@@ -576,69 +330,6 @@ def test_a_deletion_is_ordered_from_a_job_that_runs(
     assert (report.complete, report.deleted) == (True, 5)
 
 
-def says(path: Path, text: bytes) -> bool:
-    """Whether an event of that file has it."""
-    return any(text in one for one in pq.read_table(path)["payload"].to_pylist())
-
-
-def test_a_batch_comes_again_with_files_that_are_whole():
-    """Of which only the footers were here, as a cluster's tasks read the bucket.  What can not
-    be fetched then is not taken for damaged: the job ends, and the next start tries again."""
-    examined: list[object] = []
-    footers = ["one"]
-
-    def complete(files: object) -> list[str]:
-        found, footers[:] = [*footers], []
-        return found
-
-    inbox = SimpleNamespace(complete=complete, mend=lambda files: [])
-    incomplete = incomplete_of(
-        ["one"], inbox, lambda files: examined.append(files) or []
-    )
-    assert incomplete.move_aside(OSError("no such object"))
-    assert not incomplete.move_aside(OSError("no such object"))
-    assert examined == [["one"], ["one"]]
-
-    def away(files: object) -> list[str]:
-        raise BucketError("503 SlowDown")
-
-    inbox.complete = away
-    assert not incomplete.move_aside(OSError("no such object"))
-    assert len(examined) == 2
-
-
-def test_a_damaged_copy_does_not_take_the_place_of_its_object():
-    """What is here is examined before objects that are other ones are put back from it."""
-    asked: list[str] = []
-    damaged = [Hole("gw", 1, 5, "one", "damaged", 0.0)]
-
-    def examine(files: object) -> list[Hole]:
-        asked.append("examine")
-        found, damaged[:] = [*damaged], []
-        return found
-
-    def mend(files: list[str]) -> list[str]:
-        asked.append("mend")
-        return files
-
-    inbox = SimpleNamespace(complete=lambda files: [], mend=mend)
-    incomplete = incomplete_of(["one", "two"], inbox, examine)
-    assert incomplete.move_aside(OSError("no such object"))
-    assert asked == ["examine"]
-    assert incomplete.move_aside(OSError("no such object"))
-    assert asked == ["examine", "examine", "mend"]
-
-
-def incomplete_of(
-    files: list[str], inbox: Any, examine: Callable[[Any], Any]
-) -> IncompleteBatches:
-    """Of a batch of these files, of which *examine* moves aside what is damaged."""
-    poison: Any = SimpleNamespace(sweep=list, examine=examine, aside="poison")
-    sink: Any = SimpleNamespace(batch_files=files)
-    health: Any = SimpleNamespace(say=lambda **_: None)
-    return IncompleteBatches(Path(), poison, Mock(), Mock(), sink, inbox, health)
-
-
 def test_deletions_that_take_long_leave_time_for_batches(tmp_path, monkeypatch):
     """Of an event in the last file of a node that is gone something is left for ever, and each
     attempt lists the archive: it may take an hour, and batches must get nine of ten."""
@@ -670,38 +361,6 @@ def test_deletions_that_take_long_leave_time_for_batches(tmp_path, monkeypatch):
     assert attempts[0] == 600.0
 
 
-def test_a_path_that_spark_can_not_read_is_refused(spark, config, tmp_path):
-    """Before anything is started."""
-    config.data_dir = tmp_path / "a[b]"
-    with pytest.raises(job.Failed, match="can not read a path"):
-        job.run(config, spark, available_now=True)
-
-
-def test_a_query_that_ends_while_it_is_looked_at_has_failed():
-    """Not: it is done, and nothing was read."""
-
-    class Query:
-        looked = 0
-
-        @property
-        def active(self) -> bool:
-            self.looked += 1
-            return self.looked == 1
-
-        @property
-        def failure(self) -> Exception | None:
-            return None if self.active else OSError("the disk")
-
-    ends: Any = Job.__new__(Job)
-    ends._query = Query()
-    ends._sink = SimpleNamespace(name="events", batch_files=())
-    ends.incomplete = SimpleNamespace(
-        move_aside=lambda why: False, suspect=lambda why: False
-    )
-    with pytest.raises(job.Failed, match="the disk"):
-        ends.over()
-
-
 @pytest.mark.long
 def test_days_expire_once_they_are_old(spool, config, run_once, lake_events):
     """Also where the job only reads what is there; nothing of them comes back with their
@@ -722,3 +381,8 @@ def test_days_expire_once_they_are_old(spool, config, run_once, lake_events):
     config.spark.retention = SimpleNamespace(events=None, quarantine=None, stats=None)
     run_once()
     assert not lake_events()
+
+
+def says(path: Path, text: bytes) -> bool:
+    """Whether an event of that file has it."""
+    return any(text in one for one in pq.read_table(path)["payload"].to_pylist())
