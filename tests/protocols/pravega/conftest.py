@@ -24,6 +24,8 @@ from making import Make
 from .places import Places
 
 W, X = b"w" * 16, b"x" * 16
+
+Block = Make[bytes]
 """Two writers."""
 
 
