@@ -22,7 +22,6 @@ The gateway and the Spark job may be at work meanwhile.
     acknowledged  those that senders had acknowledged
     verify   spool files alone: what `gateway spool verify` does
     chain    the files, by the links between them
-    incarnations  who gave which lsns, and who knows where each of them ended
     report   what was found
 """
 

@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from gateway.audit.incarnations import short
 from gateway.audit.lake import Problem
 from gateway.store import digests
 from gateway.store.directories import Directories
@@ -34,6 +33,7 @@ from gateway.store.node import mark
 from gateway.store.node.catalog import catalogs_in
 from gateway.store.node.expired import expired_in
 from gateway.store.node.incarnation import Incarnation
+from gateway.store.node.lives import short
 from gateway.store.readers.deleted import deletions, digests_before, stamps
 from gateway.store.readers.lake import committed
 from gateway.store.spool.mending import Entry

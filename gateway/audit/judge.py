@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gateway.audit.counts import GREATEST, Counts
-from gateway.audit.incarnations import Reason, Unknown
 from gateway.audit.lake import Problem
 from gateway.audit.look import View
 from gateway.audit.report import TABLES, Fork, Life, Node, Report
 from gateway.store.lsns import Lsns
+from gateway.store.node.lives import Reason, Unknown
 from gateway.store.readers.deleted import EXPIRED, lsns_of
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from gateway.audit.consumed import Consumed
 from gateway.audit.files import JournalContent, runs_in
-from gateway.audit.incarnations import Lives
 from gateway.audit.lake import Problem, Unusable
 from gateway.audit.sites import (
     Ask,
@@ -27,6 +26,7 @@ from gateway.audit.sites import (
 )
 from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.lsns import Lsns
+from gateway.store.node.lives import Lives
 from gateway.store.spool.mending import Entry
 from gateway.store.system.lock import is_locked
 

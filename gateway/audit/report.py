@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gateway.audit.incarnations import Unknown
 from gateway.audit.lake import Problem
 from gateway.store.lsns import Lsns
+from gateway.store.node.lives import Unknown
 from gateway.store.readers.deleted import Deletion
 from gateway.store.readers.lake import Accepted
 

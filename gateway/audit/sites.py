@@ -23,7 +23,6 @@ from pathlib import Path
 from gateway.audit.bucket import BucketFiles
 from gateway.audit.counts import Counts
 from gateway.audit.files import JournalContent, read_journal
-from gateway.audit.incarnations import Heard, Lives
 from gateway.audit.lake import Lake, Problem
 from gateway.audit.remote import Access, Place
 from gateway.audit.sinks import lake_of
@@ -33,6 +32,7 @@ from gateway.store.hub import arrivals
 from gateway.store.lsns import Lsns
 from gateway.store.node import mark
 from gateway.store.node.incarnation import Record
+from gateway.store.node.lives import Heard, Lives
 from gateway.store.objects import node_record
 from gateway.store.objects.bucket import Bucket
 from gateway.store.readers.deleted import Deletion, deletions

@@ -21,10 +21,10 @@ from gateway.spoken import many
 if TYPE_CHECKING:
     from gateway.audit import Life, Node, Report
     from gateway.audit.acknowledged import Acknowledged
-    from gateway.audit.incarnations import Unknown
     from gateway.audit.sites import Answer, Ask, Site
     from gateway.cli._audit_digests import Part
     from gateway.store.lsns import Lsns
+    from gateway.store.node.lives import Unknown
 
 HELP = """\
 Prove that every acknowledged event is there, exactly once.
@@ -306,7 +306,7 @@ def _complete(
 
 
 def _show(report: Report, searched: Acknowledged | None, parts: Sequence[Part]) -> None:
-    from gateway.audit.incarnations import short
+    from gateway.store.node.lives import short
 
     several = any(len(node.lives) > 1 for node in report.nodes)
     head = ["node", *(["incarnation"] if several else []), "first", "last"]
@@ -360,7 +360,7 @@ def _show(report: Report, searched: Acknowledged | None, parts: Sequence[Part]) 
 
 def _rows(node: Node, *, several: bool) -> Iterable[Sequence[str | int]]:
     """A line, or one for each of its incarnations; *several*: with a column for those."""
-    from gateway.audit.incarnations import short
+    from gateway.store.node.lives import short
 
     if len(node.lives) < 2:
         who = [short(life.incarnation) for life in node.lives] or [""]
@@ -429,7 +429,7 @@ def _has_accepted(node: Node) -> bool:
 
 
 def _whose(incarnation: str, *, several: bool) -> str:
-    from gateway.audit.incarnations import short
+    from gateway.store.node.lives import short
 
     return f" (incarnation {short(incarnation)})" if several and incarnation else ""
 

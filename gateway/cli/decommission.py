@@ -15,8 +15,8 @@ from gateway.cli import audit as auditing
 from gateway.sdk.command import WrongUse, printable
 
 if TYPE_CHECKING:
-    from gateway.audit.incarnations import Unknown
     from gateway.audit.sites import Site
+    from gateway.store.node.lives import Unknown
     from gateway.store.objects.node_record import NodeRecord
 
 HELP = """\
@@ -151,7 +151,7 @@ def _own(site: Site, node: str, reason: str) -> NodeRecord | None:
 
 def _waited_for(unknown: list[Unknown], node: str, incarnation: str) -> list[Unknown]:
     """The ends that are known once nothing follows.  Raises `WrongUse`."""
-    from gateway.audit.incarnations import Reason
+    from gateway.store.node.lives import Reason
 
     ends = [one for one in unknown if not one.accepted]
     found = [

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.audit.incarnations import Known, Lives, Reason
 from gateway.store.names import Life, SpoolFile
+from gateway.store.node.lives import Known, Lives, Reason
 from gateway.store.objects.node_record import Speaker
 from incarnations import A
 from simulation.rebuilt import rebuild

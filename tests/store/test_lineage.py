@@ -14,7 +14,6 @@ import pytest
 
 from catalogs import lines_of, published_in
 from gateway.audit import audit
-from gateway.audit.incarnations import Heard, Lives, Reason
 from gateway.event import Batch, Origin, Rows
 from gateway.sdk.disk import Disk, File
 from gateway.store.directories import Directories
@@ -27,6 +26,7 @@ from gateway.store.node.incarnation import (
     KEY,
     Incarnation,
 )
+from gateway.store.node.lives import Heard, Lives, Reason
 from gateway.store.node.mark import Marker
 from gateway.store.objects.node_record import Speaker, read_all
 from gateway.store.opening import Opened, Start, open_node

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.audit.incarnations import Heard, Lives, Reason
 from gateway.store.names import file_name
 from gateway.store.node import incarnation
 from gateway.store.node.catalog import Catalog
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.node.lineage import Lineage
+from gateway.store.node.lives import Heard, Lives, Reason
 from gateway.store.objects import node_record
 from gateway.store.objects.node_record import (
     NodeRecord,

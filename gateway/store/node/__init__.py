@@ -7,6 +7,8 @@ Nothing here asks a bucket, a hub or a table where to begin.
     mark           how far a node had come, for when the journal ends too early
     incarnation    which start of a daemon gave an lsn
     lineage        what a start knows of those before it
+    lives          all incarnations of a node: who goes on from whom, where each ended
+    through        up to which moment a gateway has told all
     orphans        what nodes with another name left
     offering       hands over what lies in a directory without a daemon
     owners         whose files are ours in directories that gateways share
