@@ -22,6 +22,7 @@ EXAMPLES = ["syslog", "otlp", "bulk"]
 SHARED = {
     *("access", "config", "event", "figures", "plugins", "sdk", "sink", "spoken"),
     "standard",
+    "tables",
 }
 
 #: What each room may import of the others; itself, and what is not listed, is free.
@@ -33,8 +34,9 @@ MAY: dict[str, set[str]] = {
     "spoken": set(),
     "standard": set(),
     "sink": set(),
+    "tables": set(),
     "figures": {"sdk"},
-    "config": {"plugins", "sdk", "sink"},
+    "config": {"plugins", "sdk", "sink", "tables"},
     "store": SHARED,
     "net": SHARED,
     "admin": SHARED,

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from gateway.audit.lake import Problem, Unusable, reading
 from gateway.audit.remote import Access, Place, opened
 from gateway.audit.sinks import table_files
+from gateway.tables import QUARANTINE
 
 _PLACE = ["agent_id", "log_file_path", "log_offset"]
 _KEY = [*_PLACE, "message"]
@@ -56,7 +57,7 @@ def find_resent(
     found = Resent()
     days: dict[str, list[Place]] = defaultdict(list)
     for place, _ in table_files(lake, access):
-        if isinstance(place, Path) and place.is_relative_to(lake / "quarantine"):
+        if isinstance(place, Path) and place.is_relative_to(lake / QUARANTINE):
             continue
         day = _DAY.match(str(place))
         days[day[0] if day else ""].append(place)

@@ -30,8 +30,9 @@ from gateway.spark.run.failure import Failed, lacking
 from gateway.spark.source import spool_of
 from gateway.store.objects import s3
 from gateway.store.objects.bucket import BucketError
-from gateway.store.readers.lake import INTERNAL
+from gateway.store.readers.lake import INTERNAL, tables_of
 from gateway.store.system.lock import Locked
+from gateway.tables import QUARANTINE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,8 +112,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--where", metavar="SQL",
         help="delete: which rows, as a condition over the columns of the tables")  # fmt: skip
     add("--reason", metavar="TEXT", help="delete: why; the audit says so each time")
-    add("--table", dest="tables", choices=("events", "quarantine"), action="append", default=[],
-        help="delete: only rows of this one (default: of both)")  # fmt: skip
+    add("--table", dest="tables", action="append", default=[], metavar="NAME",
+        help="delete: only rows of this one (default: of all)")  # fmt: skip
     add("--dry-run", action="store_true",
         help="delete: count by place what would go, and change nothing")  # fmt: skip
     add("--purge", action="store_true",
@@ -284,7 +285,7 @@ def _maintain(args: argparse.Namespace) -> int:
 
 def _delete(args: argparse.Namespace) -> int:
     config, _ = _able(args, "expire")
-    order = orders.Order(_asked(args), args.purge)
+    order = orders.Order(_asked(args, config), args.purge)
     if args.dry_run:
         return _delete_here(args, config, order)
     try:
@@ -327,7 +328,7 @@ def _answered(args: argparse.Namespace, answer: orders.Answer) -> int:
     return answer.status
 
 
-def _asked(args: argparse.Namespace) -> Asked | None:
+def _asked(args: argparse.Namespace, config: Config) -> Asked | None:
     """The deletion to do; None: go on with an earlier one.  Raises `WrongUse`."""
     if args.where is None:
         if args.dry_run or args.reason or args.tables:
@@ -338,8 +339,18 @@ def _asked(args: argparse.Namespace) -> Asked | None:
     reason = (args.reason or "").strip()
     if not reason and not args.dry_run:
         raise WrongUse("--reason: say why: who looks later will want to know")
-    tables = tuple(dict.fromkeys(args.tables)) or ("events", "quarantine")
-    return Asked(args.where, reason, tables)
+    known = _tables_of(config)
+    if strange := [name for name in args.tables if name not in known]:
+        raise WrongUse(f"--table: no {strange[0]}; there is: {', '.join(known)}")
+    return Asked(args.where, reason, tuple(dict.fromkeys(args.tables)))
+
+
+def _tables_of(config: Config) -> tuple[str, ...]:
+    """The tables of events, by name."""
+    try:
+        return tables_of(config.data_dir / "lake").of_events
+    except ValueError as why:
+        raise WrongUse(str(why)) from None
 
 
 def _alone(
@@ -411,7 +422,7 @@ def _requeue(args: argparse.Namespace) -> int:
         _say(args, f"{name}: back in the spool", {"file": name, "moved": True})
     for name, why in kept.items():
         _say(args, f"{name}: {why}", {"file": name, "moved": False, "why": why})
-    if any((config.data_dir / "lake" / "quarantine").rglob("*.parquet")):
+    if any((config.data_dir / "lake" / QUARANTINE).rglob("*.parquet")):
         with _session(config) as spark:
             done = requeue.rows(spark, config, disk, args.flaw)
         text = f"quarantine: {done.rows} rows, {done.fine} of them are events now"

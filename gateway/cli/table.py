@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from gateway.cli import _data_dir
 from gateway.cli._columns import table, terminal_width
 from gateway.sdk.command import WrongUse, nobody_reads, positive
 from gateway.spoken import duration
+from gateway.tables import EVENTS, QUARANTINE, STATS
 
 if TYPE_CHECKING:
     from gateway.store.directories import Directories
@@ -44,9 +45,9 @@ Exit status: 0 shown; 2 wrong use, or no gateway has run there.
 
 _LOOK_SECONDS = 0.5
 _DEFAULT = {
-    "events": ("event_time", "protocol", "listener", "host", "message"),
-    "stats": ("window_start", "protocol", "listener", "channel", "events", "flawed"),
-    "quarantine": ("event_time", "protocol", "listener", "peer", "flaw"),
+    EVENTS: ("event_time", "protocol", "listener", "host", "message"),
+    STATS: ("window_start", "protocol", "listener", "channel", "events", "flawed"),
+    QUARANTINE: ("event_time", "protocol", "listener", "peer", "flaw"),
 }
 """Columns for programs, as the table has them."""
 _ORDER = ("received_at", "window_start", "node", "lsn")
@@ -57,6 +58,7 @@ _LOOKED_AT, _NAMED = 1000, 5
 _LONGEST = 1000
 """Characters of a cell."""
 Row = dict[str, Any]
+_T = TypeVar("_T")
 
 
 def _first_of(*names: str) -> Callable[[Row], Any]:
@@ -84,8 +86,8 @@ _COMMON: dict[str, Callable[[Row], Any]] = {
     "who": _WHO,
 }
 _FOR_PEOPLE: Mapping[str, Mapping[str, Callable[[Row], Any]]] = {
-    "events": {**_COMMON, "body": _BODY},
-    "quarantine": {**_COMMON, "flaw": _first_of("flaw")},
+    EVENTS: {**_COMMON, "body": _BODY},
+    QUARANTINE: {**_COMMON, "flaw": _first_of("flaw")},
 }
 """Columns for people: each protocol has its own words for what was done, by whom, and
 what came of it, and keeps them in other columns of the table."""
@@ -93,7 +95,7 @@ what came of it, and keeps them in other columns of the table."""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "name", nargs="?", choices=tuple(_DEFAULT), default="events",
+        "name", nargs="?", default=EVENTS, metavar="TABLE",
         help="which table (default: events)",
     )  # fmt: skip
     _data_dir.add_arguments(parser)
@@ -108,6 +110,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     places = _data_dir.places(args)
     lake = places.lake
+    _check_name(args, lake)
     _check_sink(lake, args.name)
     if not args.no_wait:
         _check_job(args, lake / args.name)
@@ -119,13 +122,28 @@ def run(args: argparse.Namespace) -> int:
             print(json.dumps({name: row.get(name) for name in columns}, default=_plain))
     elif rows:
         _print(_shown(args, rows))
-        if args.name == "events" and args.columns is None:
+        if args.name == EVENTS and args.columns is None:
             _tell_paths(args, lake)
     else:
         print(f"no rows in {lake / args.name}", file=sys.stderr)
-    if args.name != "quarantine" and (more := _on_their_way(places)):
+    if args.name != QUARANTINE and (more := _on_their_way(places)):
         print(f"{more:,} newer events are on their way", file=sys.stderr)
     return 0
+
+
+def _check_name(args: argparse.Namespace, lake: Path) -> None:
+    """Raise `WrongUse` for a name that no table has."""
+    from gateway.store.readers.lake import tables_of
+
+    with contextlib.suppress(ValueError):  # the job says what is wrong with the ledger
+        known = tables_of(lake).all
+        if args.name not in known:
+            raise WrongUse(f"no table {args.name!r}; there is: {', '.join(known)}")
+
+
+def _like(name: str, of: Mapping[str, _T]) -> _T:
+    """The part of a table; one by rule has that of `events`."""
+    return of.get(name, of[EVENTS])
 
 
 def _check_job(args: argparse.Namespace, folder: Path) -> None:
@@ -175,7 +193,7 @@ def _tell_paths(args: argparse.Namespace, lake: Path) -> None:
     if config is None:
         return
     survey = suggestion.Survey(config.spark.columns)
-    for event in suggestion.newest(files(lake / "events"), _LOOKED_AT):
+    for event in suggestion.newest(files(lake / EVENTS), _LOOKED_AT):
         survey.add(event)
     paths = [one.path for one in survey.suggestions() if survey.is_common(one)]
     if paths:
@@ -251,7 +269,7 @@ def _last_rows(folder: Path, path: Path, most: int) -> list[Row]:
 def _columns(args: argparse.Namespace, rows: Sequence[Row]) -> list[str]:
     known = list(dict.fromkeys(name for row in rows for name in row))
     if args.columns is None:
-        return [name for name in _DEFAULT[args.name] if name in known]
+        return [name for name in _like(args.name, _DEFAULT) if name in known]
     if args.columns == "all":
         return known
     wanted = str(args.columns).split(",")
@@ -262,7 +280,8 @@ def _columns(args: argparse.Namespace, rows: Sequence[Row]) -> list[str]:
 
 
 def _shown(args: argparse.Namespace, rows: Sequence[Row]) -> dict[str, list[Any]]:
-    if args.columns is None and (own := _FOR_PEOPLE.get(args.name)) is not None:
+    if args.columns is None and args.name != STATS:
+        own = _like(args.name, _FOR_PEOPLE)
         return {name: [value(row) for row in rows] for name, value in own.items()}
     return {name: [row.get(name) for row in rows] for name in _columns(args, rows)}
 
@@ -271,7 +290,7 @@ def _wait(lake: Path, name: str, sleep: Callable[[float], object]) -> None:
     """Wait until the job has committed a batch; quarantine may stay empty then."""
     with _telling() as tell:
         while not any(files(lake / name)):
-            if name == "quarantine" and any(files(lake / "events")):
+            if name == QUARANTINE and any(files(lake / EVENTS)):
                 return
             if nobody_reads():
                 raise BrokenPipeError

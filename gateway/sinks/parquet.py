@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from gateway.spark.commit.sink import Parts, Sink
     from gateway.spark.later.days import Rewritten, RowsMade
 
-#: An event is in one of these; stats has no lsn.
-_TABLES = ("events", "quarantine")
-
 
 class _Parquet(Kind):
     name = "parquet"
@@ -81,8 +78,10 @@ class _Parquet(Kind):
     def files(
         self, lake: Path, told: Mapping[str, str], access: Access
     ) -> Iterator[tuple[Path | str, str | None]]:
+        from gateway.store.readers.lake import tables_of
+
         del told, access
-        for table in _TABLES:
+        for table in tables_of(lake).of_events:
             for path in _visible(lake / table):
                 yield path, None
 

@@ -36,6 +36,7 @@ from gateway.spark.rows import tables
 from gateway.store.lsns import Lsns
 from gateway.store.names import Life, SpoolFile
 from gateway.store.readers import deleted
+from gateway.tables import EVENTS, QUARANTINE, STATS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -265,11 +266,11 @@ class CommitSink(Sink):
 
         too_old = f"date < DATE'{first.isoformat()}'"
         done = []
-        mine = [name for name in names if name != "stats"]
+        mine = [name for name in names if name != STATS]
         if mine and self.ledger.committed:
             kinds = {
-                "events": " AND flaw IS NULL",
-                "quarantine": " AND flaw IS NOT NULL",
+                EVENTS: " AND flaw IS NULL",
+                QUARANTINE: " AND flaw IS NOT NULL",
             }
             gone = too_old + (kinds[mine[0]] if len(mine) == 1 else "")
             rows = self._events.rows().where(gone)
@@ -286,11 +287,11 @@ class CommitSink(Sink):
                 done.append(
                     Rewritten(f"{self._events.name}: {gone}", len(events), said=said)
                 )
-        if "stats" in names and self._counted.committed:
+        if STATS in names and self._counted.committed:
             rows = self._stats.rows().where(too_old)
             days = [row["date"] for row in rows.select("date").distinct().collect()]
             if days:
-                written_down(self._lake, self._disk, {"stats": days}, Ranges())
+                written_down(self._lake, self._disk, {STATS: days}, Ranges())
                 self._stats.delete(too_old)
                 done.append(
                     Rewritten(f"{self._stats.name}: {too_old}", 0, said="counts")

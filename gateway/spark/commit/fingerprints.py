@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from gateway.spark.commit.ledger import Ranges
 from gateway.spark.later.deleted_ranges import by_life
 from gateway.store.names import Life
+from gateway.store.readers.lake import tables_of
 
 _Hashes = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -44,7 +45,7 @@ class Fingerprints:
         self, lake: Path, horizon: float, clock: Callable[[], float] = time.time
     ) -> None:
         """*horizon* is how many seconds back a fingerprint is remembered."""
-        self._table = lake / "events"
+        self._lake = lake
         self._horizon = horizon
         self._clock = clock
         self._part = horizon / _PARTS
@@ -109,7 +110,8 @@ class Fingerprints:
     def _newest(self) -> deque[tuple[float, _Hashes]]:
         """Fingerprints of the newest files, as many as are kept."""
         oldest = self._clock() - self._horizon
-        paths = self._table.glob("*/*/*.parquet")
+        folders = [self._lake / table for table in tables_of(self._lake).fine]
+        paths = (path for one in folders for path in one.glob("*/*/*.parquet"))
         times = [(path.stat().st_mtime, path) for path in paths]
         found: list[tuple[float, _Hashes]] = []
         total = 0

@@ -19,6 +19,7 @@ from gateway.store.lsns import Lsns
 from gateway.store.names import Life, SpoolFile
 from gateway.store.node.incarnation import Record
 from gateway.store.readers.lake import FORM, Accepted, End, read_accepted, why_not_read
+from gateway.tables import Tables
 
 _NONE = Lsns()
 
@@ -302,6 +303,8 @@ class Ledger:
     """The files' records of their incarnations."""
     types: Mapping[str, str] = field(default_factory=dict)
     """Columns of `events` so far, and their types as Spark names them."""
+    tables: Tables = field(default_factory=Tables)
+    """Tables by rule that there ever were."""
     taken_back: str = ""
     """The last deletion whose counts `stats` has taken back, where that is a table with a
     ledger of its own: each does so once."""
@@ -349,6 +352,7 @@ class Ledger:
                     for incarnation, record in records.items()
                 },
                 kept["types"],
+                Tables(tuple(map(str, kept.get("tables", ())))),
                 str(kept.get("taken_back", "")),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as why:
@@ -464,6 +468,7 @@ class Ledger:
             "ends": _by_node(self.ends),
             "records": _records(self.records),
             "types": dict(self.types),
+            **({"tables": [*self.tables.by_rule]} if self.tables.by_rule else {}),
             **({"taken_back": self.taken_back} if self.taken_back else {}),
         }
 

@@ -46,12 +46,11 @@ from gateway.store.lsns import Lsns
 from gateway.store.names import Life
 from gateway.store.node.incarnation import Record
 from gateway.store.readers.lake import INTERNAL
+from gateway.tables import QUARANTINE, STATS
 
 if TYPE_CHECKING:
     from gateway.spark.later.days import Rewritten
 
-#: Tables that hold events, each in one of them.
-_TABLES = ("events", "quarantine")
 _SENT = ("body", "payload")
 
 
@@ -216,7 +215,7 @@ class ParquetSink(Sink):
         from gateway.spark.commit.partition import files_of
         from gateway.spark.later.erasure import Wanted, masked
 
-        files = files_of(self._lake, *_TABLES)
+        files = files_of(self._lake, *self.ledger.tables.of_events)
         for life, lsns in wanted.items():
             events = Ranges()
             events.add_all(life, lsns)
@@ -230,7 +229,8 @@ class ParquetSink(Sink):
         """Have the rows written and synced: (number, goal) of each file; what it is."""
         made = self._written(rows, staged, plan)
         if self._find_resent is not None:
-            events = [path for path, inside in made if inside[0] == "table=events"]
+            flawed = f"table={QUARANTINE}"
+            events = [path for path, inside in made if inside[0] != flawed]
             resent = self._find_resent(events)
             if resent:
                 # Rare, so that writing the batch once more costs nothing to speak of.
@@ -253,7 +253,7 @@ class ParquetSink(Sink):
                 path = staged / "stats.parquet"
                 pq.write_table(table, path, compression="zstd")
                 moves.append(
-                    self._numbered(path, f"stats/{partition}", staged, len(moves))
+                    self._numbered(path, f"{STATS}/{partition}", staged, len(moves))
                 )
         self._disk.sync_directory(staged)
         self._point("staged")
@@ -305,7 +305,7 @@ class ParquetSink(Sink):
     def _any_rows(self) -> bool:
         return any(
             path.suffix == ".parquet"
-            for table in _TABLES
+            for table in self.ledger.tables.of_events
             for path in self._disk.tree(self._lake / table)
         )
 

@@ -40,6 +40,7 @@ from gateway.store.lsns import Lsns
 from gateway.store.names import Life, SpoolFile
 from gateway.store.node.incarnation import Record
 from gateway.store.readers.lake import INTERNAL, Accepted, End
+from gateway.tables import EVENTS
 
 if TYPE_CHECKING:
     from gateway.spark.later.days import Rewritten
@@ -102,7 +103,7 @@ class Sink(ABC):
     name.
     """
 
-    name: ClassVar = "events"
+    name: ClassVar = EVENTS
     repeats: ClassVar = False
     """Whether a batch that has begun comes again as it was, and in no parts."""
 

@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from gateway.store.names import SpoolFile
+from gateway.tables import EVENTS
 
 #: More files than this are small, and to read their footers costs more than it saves.
 MOST_FILES = 64
@@ -45,7 +46,7 @@ def folder_of(spool: Path, files: Sequence[SpoolFile]) -> Path | None:
     if not found:
         return None
     ((protocol, day),) = filter(None, found)
-    return Path("table=events", f"protocol={protocol}", f"date={day.isoformat()}")
+    return Path(f"table={EVENTS}", f"protocol={protocol}", f"date={day.isoformat()}")
 
 
 def _of_file(path: Path) -> set[tuple[str, date] | None]:

@@ -24,7 +24,8 @@ from gateway.spark.commit.ledger import Broken, Ledger, Ranges, write_json
 from gateway.spark.commit.partition import files_of
 from gateway.spark.source import url
 from gateway.store.readers import deleted
-from gateway.store.readers.lake import INTERNAL, sink_of
+from gateway.store.readers.lake import INTERNAL, sink_of, tables_of
+from gateway.tables import STATS, Tables
 
 if TYPE_CHECKING:
     from gateway.spark.commit.commits import Table
@@ -55,11 +56,12 @@ def adopt(
     for record in deleted.deletions(old):
         deleted.save(disk, lake, record)
     fresh = replace(ledger, query=None, batch=-1, latest=Ranges(), sequence=1)
+    fresh = replace(fresh, tables=Tables())  # all of them are in one now
     if not there.sequence:
-        yield _append(spark, old, ("events", "quarantine"), events, fresh)
+        yield _append(spark, old, tables_of(old).of_events, events, fresh)
     if not counts.open().sequence:
         known = Ledger(committed=ledger.committed, sequence=1)
-        yield _append(spark, old, ("stats",), counts, known)
+        yield _append(spark, old, (STATS,), counts, known)
     fresh.save(disk, lake / INTERNAL / "events.json")
 
 

@@ -33,7 +33,6 @@ from gateway.spark.commit.lakedisk import LakeDisk
 from gateway.spark.commit.ledger import Broken, Ledger
 from gateway.spark.commit.shared import WIDEN, promoted
 from gateway.spark.later.days import (
-    TABLES,
     Change,
     Day,
     Rewritten,
@@ -239,8 +238,8 @@ class Folders:
     ) -> Iterator[Rewritten]:
         """Fill one day, or all; raises the same as `run`."""
         yield from rewrite(
-            *(self._lake, self._disk, self._fill, TABLES),
-            lambda _, one: day is None or one == day,
+            *(self._lake, self._disk, self._fill),
+            wanted=lambda _, one: day is None or one == day,
             stop=stop,
         )
 

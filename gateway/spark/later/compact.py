@@ -45,8 +45,8 @@ from gateway.spark.later.days import (
 )
 from gateway.spark.rows import stats
 from gateway.spark.run.background import BackgroundTask, Work
-
-TABLES = ("events", "quarantine", "stats")
+from gateway.store.readers.lake import tables_of
+from gateway.tables import STATS
 
 #: Files of this size stay as they are, and one that has become so large is ended.
 LARGE = 256 << 20
@@ -80,7 +80,8 @@ def compact(
     *stop* is asked between two files.  Raises the same as `rewrite`.
     """
     few = merging(lambda files: {"compact": files})
-    yield from rewrite(lake, disk, few, TABLES, lambda _, day: day < before, stop=stop)
+    tables = tables_of(lake).all
+    yield from rewrite(lake, disk, few, tables, lambda _, day: day < before, stop=stop)
 
 
 def compact_open(
@@ -95,7 +96,8 @@ def compact_open(
     otherwise the same as `compact`.
     """
     few = merging(lambda files: _ripe(files, upto))
-    yield from rewrite(lake, disk, few, TABLES, lambda _, one: one == day, stop=stop)
+    tables = tables_of(lake).all
+    yield from rewrite(lake, disk, few, tables, lambda _, one: one == day, stop=stop)
 
 
 def _ripe(files: Iterable[Path], upto: int) -> dict[str, list[Path]]:
@@ -134,7 +136,7 @@ def merging(choose: Choose) -> Transform:
         if not going or day.stop():
             return None
         staged = day.begin(going)
-        fold = day.table == "stats"
+        fold = day.table == STATS
         return Change(going, _rewrite(groups, staged, day.stop, fold=fold))
 
     return merge
@@ -292,7 +294,7 @@ class Compactor(BackgroundTask):
             return False
         self._look_at = self._clock() + _LOOK_SECONDS
         upto = self._upto()
-        of_today = folders(self._lake, TABLES, today.isoformat())
+        of_today = folders(self._lake, tables_of(self._lake).all, today.isoformat())
         return any(_ripe(visible(one), upto) for one in of_today)
 
     def _all(self, today: date) -> Iterator[object]:

@@ -33,14 +33,12 @@ from gateway.spark.commit import partition
 from gateway.spark.commit.lakedisk import LakeDisk
 from gateway.spark.files import footers, heap
 from gateway.spark.source import url
+from gateway.store.readers.lake import tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from gateway.spark.commit.commits import Table
-
-#: The tables with events.
-TABLES = ("events", "quarantine")
 
 #: Bytes of files that one task of Spark rewrites at once, and so about the size of one.
 _CHUNK_BYTES = 256 << 20
@@ -126,7 +124,7 @@ def rewrite(
     lake: Path,
     disk: LakeDisk,
     transform: Transform,
-    tables: Iterable[str] = TABLES,
+    tables: Iterable[str] | None = None,
     wanted: Callable[[str, date], bool] = lambda table, day: True,
     *,
     stop: Callable[[], bool] = lambda: False,
@@ -134,14 +132,15 @@ def rewrite(
 ) -> Iterator[Rewritten]:
     """Rewrite the *wanted* days of Parquet folders, the oldest first.
 
-    *wanted* is asked by table and day, *stop* between two days; *point* is called at each
-    step, by name.  Raises `Busy`, OSError, and what *transform* raises.  A day with a damaged
+    They are those of *tables*, by default of all with events.  *wanted* is asked by table and day,
+    *stop* between two days; *point* is called at each step, by name.  Raises `Busy`, OSError, and what *transform* raises.  A day with a damaged
     file, or without room for new ones, is left, and raises OSError after the others.
     """
     failures: list[OSError] = []
     with partition.alone(lake):
         partition.restore(lake, disk)
-        for day, folder in sorted(_folders(lake, tables)):
+        names = tables_of(lake).of_events if tables is None else tables
+        for day, folder in sorted(_folders(lake, names)):
             if stop():
                 return
             if not wanted(folder.relative_to(lake).parts[0], day):

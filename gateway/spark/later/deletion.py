@@ -33,7 +33,6 @@ from gateway.spark.commit.ledger import Ranges
 from gateway.spark.commit.partition import Busy, check_finished, files_of, visible
 from gateway.spark.files import footers, heap
 from gateway.spark.later.adopt import check_removed
-from gateway.spark.later.days import TABLES
 from gateway.spark.later.deleted_ranges import DeletedRanges, named_in
 from gateway.spark.later.erasure import (
     NAMES,
@@ -53,7 +52,8 @@ from gateway.spoken import many
 from gateway.store.names import SpoolFile, parse_file_name
 from gateway.store.readers import deleted
 from gateway.store.readers.deleted import Deletion
-from gateway.store.readers.lake import somebody
+from gateway.store.readers.lake import somebody, tables_of
+from gateway.tables import EVENTS, QUARANTINE, STATS
 
 _LITERAL = re.compile(
     r"""\br(?:'[^']*'|"[^"]*")"""  # where a backslash is one
@@ -69,7 +69,8 @@ class Asked:
     where: str
     """A condition of Spark SQL over the columns of the tables."""
     reason: str
-    tables: tuple[str, ...] = TABLES
+    tables: tuple[str, ...] = ()
+    """None: all."""
     who: str = field(default_factory=somebody)
 
     @property
@@ -84,10 +85,10 @@ class Asked:
             f"({self.where}) AND coalesce(flaw, '') <> '{LOST}'"
             f" AND coalesce(flaw, '') NOT LIKE '{DELETED}%'"
         )
-        if set(self.tables) == set(TABLES):
+        flawed = {table == QUARANTINE for table in self.tables}
+        if len(flawed) != 1:
             return whole
-        flawed = "IS NULL" if self.tables == ("events",) else "IS NOT NULL"
-        return f"{whole} AND flaw {flawed}"
+        return f"{whole} AND flaw {'IS NOT NULL' if True in flawed else 'IS NULL'}"
 
 
 @dataclass
@@ -209,7 +210,7 @@ def find(config: Any, spark: Any, asked: Asked, committed: Ranges) -> Found:
     locations, found = Locations.of(config), Found()
     kind = kind_of(config.spark.sink)
     if "folders" in kind.abilities:
-        for table in asked.tables:
+        for table in asked.tables or tables_of(locations.lake).of_events:
             if files := files_of(locations.lake, table):
                 rows = _rows(spark, locations.lake / table, files)
                 found.add(f"lake/{table}", tables.ranges(rows.where(asked.condition)))
@@ -217,8 +218,8 @@ def find(config: Any, spark: Any, asked: Asked, committed: Ranges) -> Found:
         events, _ = kind.tables(config, spark)  # type: ignore[attr-defined]
         rows = events.rows().where(asked.condition)
         for table, flaw in (
-            ("events", "flaw IS NULL"),
-            ("quarantine", "flaw IS NOT NULL"),
+            (EVENTS, "flaw IS NULL"),
+            (QUARANTINE, "flaw IS NOT NULL"),
         ):
             found.add(table, tables.ranges(rows.where(flaw)))
     for place, files in _sources(locations, committed).items():
@@ -363,11 +364,13 @@ def _counts(
     """Counts that are taken back, by folder of `stats`, of days that are still counted there."""
     found: dict[str, list[pa.Table]] = defaultdict(list)
     columns = [*NAMES, *stats.COUNTED]
-    for path, rows in masked(files_of(lake, *TABLES), Wanted(events), columns):
+    for path, rows in masked(
+        files_of(lake, *tables_of(lake).of_events), Wanted(events), columns
+    ):
         protocol, day = path.parent.parent.name, path.parent
-        width = _width(lake / "stats" / protocol / day.name) or window
+        width = _width(lake / STATS / protocol / day.name) or window
         for date, counts in stats.taken_back(rows, width).items():
-            found[f"stats/{protocol}/{date}"].append(counts)
+            found[f"{STATS}/{protocol}/{date}"].append(counts)
     for folder, counts in sorted(found.items()):
         if any(visible(lake / folder)):
             yield folder, stats.fold(counts)

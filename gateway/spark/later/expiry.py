@@ -24,6 +24,7 @@ from gateway.spark.later.deleted_ranges import events_in
 from gateway.spark.run.background import BackgroundTask, Work
 from gateway.store.lsns import Lsns
 from gateway.store.readers.deleted import EXPIRED, Deletion, load, save
+from gateway.tables import STATS, Tables
 
 
 def limits(retention: Any, now: datetime) -> dict[str, date]:
@@ -33,7 +34,7 @@ def limits(retention: Any, now: datetime) -> dict[str, date]:
     """
     return {
         table: (now - timedelta(seconds=seconds)).date()
-        for table in ("events", "quarantine", "stats")
+        for table in Tables().all
         if (seconds := getattr(retention, table)) is not None
     }
 
@@ -53,7 +54,7 @@ def expire(
 
     def expired(day: Day) -> Change:
         events = Ranges()
-        for path in day.files if day.table != "stats" else ():
+        for path in day.files if day.table != STATS else ():
             events.update(events_in(path))
         written_down(lake, disk, {day.table: [day.date]}, events)
         point("written down")

@@ -32,6 +32,7 @@ from gateway.spark.rows import stats
 from gateway.store.names import parse_file_name
 from gateway.store.objects.bucket import Bucket
 from gateway.store.readers.lake import INTERNAL
+from gateway.tables import QUARANTINE, STATS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -102,7 +103,7 @@ def rows(
         disk.remove_tree(staged)
         disk.make_directory(staged)
         heap.fit(spark, footers.row_bytes(day.files))
-        read = spark.read.option("basePath", url(lake / "quarantine"))
+        read = spark.read.option("basePath", url(lake / QUARANTINE))
         rows = read.option("mergeSchema", "true").parquet(*map(url, day.files))
         made = tables.events(_judged(rows, accepted), config.spark.body, columns)
         written = made.coalesce(1).write.partitionBy(*tables.PARTITIONS)
@@ -117,7 +118,7 @@ def rows(
         disk.remove_tree(staged)
         return None
 
-    for _ in rewrite(lake, disk, again, ("quarantine",)):
+    for _ in rewrite(lake, disk, again, (QUARANTINE,)):
         pass
     return found
 
@@ -163,13 +164,13 @@ def _collect(
             continue
         total += count
         add(path, "/".join(inside[:-1]).removeprefix("table="))
-        if inside[0] == "table=events":
+        if inside[0] != f"table={QUARANTINE}":
             fine.append((inside[1], staged / moves[-1][0]))
     flawless = sum(pq.read_metadata(path).num_rows for _, path in fine)
     for partition, table in stats.count(fine, window).tables.items() if fine else ():
         path = staged / "stats.parquet"
         pq.write_table(_flawed_no_more(table), path, compression="zstd")
-        add(path, f"stats/{partition}")
+        add(path, f"{STATS}/{partition}")
     disk.sync_directory(staged)
     return Requeued(total, flawless), moves
 

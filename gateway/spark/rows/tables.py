@@ -22,6 +22,7 @@ from gateway.spark.files.not_taken import RESENT
 from gateway.spark.rows.columns import EVENT_TIME, Columns
 from gateway.spark.rows.fields import TEXT, function
 from gateway.store.names import Life, SpoolFile
+from gateway.tables import EVENTS, QUARANTINE
 
 #: The sink writes one folder level for each, the table first.
 PARTITIONS = ("table", "protocol", "date")
@@ -84,7 +85,7 @@ def events(
         "payload_bytes",
         f.expr(made.misfits()).alias("misfits"),
         *([f.expr(place).alias("place")] if (place := made.place()) else []),
-        f.expr("CASE WHEN flaw IS NULL THEN 'events' ELSE 'quarantine' END").alias(
+        f.expr(f"CASE WHEN flaw IS NULL THEN '{EVENTS}' ELSE '{QUARANTINE}' END").alias(
             "table"
         ),
         "protocol",
@@ -198,11 +199,11 @@ def resent(rows: DataFrame, again: Ranges) -> DataFrame:
     found = f.lit(False)
     for condition in as_sql(again):
         found = found | f.expr(condition)
-    mine = found & (f.col("table") == "events")
+    mine = found & (f.col("table") != QUARANTINE)
     return rows.withColumns(
         {
             "flaw": f.when(mine, f.lit(RESENT)).otherwise(f.col("flaw")),
-            "table": f.when(mine, f.lit("quarantine")).otherwise(f.col("table")),
+            "table": f.when(mine, f.lit(QUARANTINE)).otherwise(f.col("table")),
         }
     )
 

@@ -19,6 +19,7 @@ import msgspec
 from gateway.sdk.disk import Disk, replace_file
 from gateway.store.lsns import Lsns
 from gateway.store.readers.lake import INTERNAL, Lsn
+from gateway.tables import STATS
 
 EXPIRED = "expired"
 _FORMAT = 1
@@ -137,7 +138,7 @@ def expired_days(found: Iterable[Deletion]) -> int:
         span
         for one in found
         for table, days in one.days.items()
-        if table != "stats"
+        if table != STATS
         for span in days
     ).size
 

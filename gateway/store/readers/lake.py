@@ -27,6 +27,7 @@ import msgspec
 from gateway.store import lsns
 from gateway.store.lsns import Lsns
 from gateway.store.node.incarnation import Record
+from gateway.tables import Tables
 
 #: The folder of the lake that belongs to the job; readers of tables pass it over.
 INTERNAL = ".gateway"
@@ -138,6 +139,13 @@ class _Ledger(msgspec.Struct):
     accepted: list[dict[str, Any]] = []
     ends: dict[str, dict[str, End]] = {}
     records: dict[str, dict[str, Record]] = {}
+    tables: list[str] = []
+    """The names of tables by rule."""
+
+
+def tables_of(lake: Path) -> Tables:
+    """The tables that the lake has.  Raises as `known_holes`."""
+    return Tables(tuple(_ledger(lake).tables))
 
 
 def known_holes(lake: Path) -> list[KnownHole]:
