@@ -93,9 +93,18 @@ _FOR_PEOPLE: Mapping[str, Mapping[str, Callable[[Row], Any]]] = {
 what came of it, and keeps them in other columns of the table."""
 
 
+class _Names(tuple[str, ...]):
+    """Names that are shown and completed; a table by rule has another one."""
+
+    __slots__ = ()
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "name", nargs="?", default=EVENTS, metavar="TABLE",
+        "name", nargs="?", choices=_Names(_DEFAULT), default=EVENTS,
         help="which table (default: events)",
     )  # fmt: skip
     _data_dir.add_arguments(parser)

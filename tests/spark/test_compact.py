@@ -480,7 +480,7 @@ def test_the_audit_looks_at_the_current_day_first(lake, tmp_path, monkeypatch):
 def test_a_listing_in_the_moment_of_the_swap(lake, monkeypatch):
     """Whoever opened the old folder, and reads its names when it is gone, finds none: whole
     batches are listed again."""
-    (lake / ".gateway" / "events.json").write_text('{"sequence": 99}')
+    (lake / ".gateway" / "events.json").write_text('{"form": 1, "sequence": 99}')
     (old, *_) = {path.parent for path in files(lake)}
 
     def late(folder: Path) -> list[Path]:
