@@ -41,5 +41,5 @@ class Tables:
         return *self.of_events, STATS
 
     def with_all(self, more: Iterable[str]) -> Tables:
-        """These, and more by rule."""
+        """The same tables, and more by rule."""
         return Tables(tuple(dict.fromkeys((*self.by_rule, *more))))
