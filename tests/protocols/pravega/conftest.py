@@ -24,9 +24,9 @@ from making import Make
 from .places import Places
 
 W, X = b"w" * 16, b"x" * 16
+"""Two writers."""
 
 Block = Make[bytes]
-"""Two writers."""
 
 
 def block(*events: bytes) -> bytes:
