@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 import ssl
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +25,6 @@ def beats(**more: Any) -> list[dict[str, Any]]:
 
 def event(number: int) -> dict[str, int]:
     return {"number": number}
-
-
-# -- start --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("of", ["beats", "admin"])
@@ -133,33 +128,6 @@ def test_a_start_without_standard_files(tmp_path, closed):
         assert len(daemon.rows()) == 5
 
 
-def test_a_lost_end_of_the_journal_is_told(start, gateway_command):
-    """Whoever removes the open segment: its events are missed, by lsn, and their lsns
-    are not given again.
-    """
-    daemon = start(spool={"roll_interval": "1h"})
-    with PyLogBeatClient(*daemon.address()) as client:
-        client.send([event(number) for number in range(5)])
-    mark = daemon.data / "state" / "gw-1" / "mark"
-    eventually(
-        lambda: mark.exists() and b'"durable":5' in mark.read_bytes(), "the mark"
-    )
-    daemon.kill()
-    for path in (daemon.data / "journal" / "gw-1").glob("*.journal"):
-        path.unlink()
-    daemon.start()
-    said = "no segment has them (lsn 1, 5 acknowledged events)"
-    [line] = [line for line in daemon.log.splitlines() if said in line]
-    assert str(daemon.data / "journal" / "gw-1") in line, "which node's"
-    with PyLogBeatClient(*daemon.address()) as client:
-        client.send([event(5)])
-    assert daemon.status()["journal"]["durable_lsn"] == 6
-    found = gateway_command("audit", "--config", daemon.config, "--json")
-    assert found.returncode == 1
-    [hole] = json.loads(found.stdout)["nodes"][0]["holes"]
-    assert (hole["first"], hole["last"]) == (1, 5)
-
-
 def test_a_renamed_node_leaves_nothing_behind(start, prepare, gateway_command):
     """What was acknowledged under the old name is published, and the audit fails until
     it is.
@@ -193,17 +161,6 @@ def test_a_directory_has_one_daemon(start, prepare):
     assert first.listener()["events"] == 1
 
 
-def test_two_daemons_with_a_directory_each_get_along(start):
-    """Each has its own lsns and files."""
-    daemons = [start(name) for name in ("one", "two")]
-    for number, daemon in enumerate(daemons):
-        with PyLogBeatClient(*daemon.address()) as client:
-            client.send([event(number)])
-    for number, daemon in enumerate(daemons):
-        daemon.settled()
-        assert [json.loads(row["payload"]) for row in daemon.rows()] == [event(number)]
-
-
 def test_a_configuration_is_checked_without_a_start(prepare):
     """`--check-config` says ok and touches nothing, or says all that is wrong."""
     fine = prepare("fine")
@@ -216,20 +173,6 @@ def test_a_configuration_is_checked_without_a_start(prepare):
     assert "listeners[0].listen" in done.stderr
     assert "jurnal" in done.stderr
     assert not wrong.data.exists()
-
-
-def test_twistd_help_is_quick():
-    """`twistd --help` imports every plugin: ours must not bring pyarrow along."""
-    program = (
-        "import sys; from twisted.scripts.twistd import run\n"
-        "sys.argv = ['twistd', '--help']\n"
-        "try: run()\n"
-        "except SystemExit: pass\n"
-        "sys.exit('pyarrow' in sys.modules)\n"
-    )
-    done = run(sys.executable, "-c", program)
-    assert done.returncode == 0
-    assert "gateway" in done.stdout
 
 
 def test_a_killed_daemon_goes_on_where_it_was(start):
@@ -269,24 +212,6 @@ def test_nobody_is_let_in_before_what_was_left_is_in_files(tmp_path):
         assert daemon.terminate() in TERMINATED
 
 
-# -- signals ------------------------------------------------------------------------
-
-
-def test_a_lost_journal_directory_gives_no_lsn_twice(start):
-    """Whoever removes the journal of a stopped gateway doubles nothing in the tables."""
-    daemon = start(listeners=beats())
-    with PyLogBeatClient(*daemon.address("beats")) as client:
-        client.send([event(n) for n in range(3)])
-    daemon.settled(3)
-    daemon.terminate()
-    shutil.rmtree(daemon.data / "journal")
-    daemon.start()
-    with PyLogBeatClient(*daemon.address("beats")) as client:
-        client.send([event(n) for n in range(3, 5)])
-    daemon.settled(5)
-    assert len(daemon.rows()) == 5
-
-
 def test_sighup_takes_a_new_certificate(start, authority):
     """New connections see the new one; a connection that is open goes on."""
     old = authority.issue("old", file="server")
@@ -305,16 +230,6 @@ def test_sighup_takes_a_new_certificate(start, authority):
     rows = daemon.rows()
     assert [json.loads(row["payload"]) for row in rows] == [event(1), event(2)]
     assert len({row["session"] for row in rows}) == 1
-
-
-def test_sighup_with_a_broken_certificate_keeps_the_old_one(start, authority):
-    """A mistake in the file costs nobody a connection, and is in the log."""
-    old = authority.issue("old", file="server")
-    daemon = start(listeners=beats(tls=tls(old)))
-    old.certificate.write_text("-----BEGIN CERTIFICATE-----\nno\n")
-    daemon.hang_up()
-    eventually(lambda: "new certificate not used" in daemon.log, "the complaint")
-    assert served(daemon.address()) == "CN=old"
 
 
 def served(address: tuple[str, int]) -> str:

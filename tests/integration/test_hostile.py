@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pylogbeat import PyLogBeatClient
 
-from daemons import listener, tls
+from daemons import listener
 from deadlines import eventually
 from gateway.protocols.pomelo import wire as pomelo
 from gateway.protocols.pravega.codec import encode
@@ -178,32 +178,6 @@ def test_lies_about_sizes_are_refused(start, connect):
     assert grown(daemon, before) < 64 * MiB
 
 
-def test_a_slow_handshake_ends(start, connect, authority):
-    """Peers that send a TLS hello byte by byte are cut off at `limits.handshake`."""
-    pair = authority.issue("gateway.example")
-    plain = listener("beats", "lumberjack")
-    limits = {"handshake": "1s"}
-    sealed = listener("sealed", "lumberjack", tls=tls(pair), limits=limits)
-    daemon = start(listeners=[plain, sealed])
-    with friend(daemon):
-        peers = [connect(daemon.address("sealed"), "127.0.3.1") for _ in range(100)]
-        hello = iter(bytes.fromhex("16030100c8010000c4") + bytes(100_000))
-
-        def over() -> bool:
-            byte = bytes([next(hello)])
-            for peer in peers:
-                try:
-                    peer.send(byte)
-                except OSError:
-                    continue
-            return bool(daemon.listener("sealed")["connections"] == 0)
-
-        eventually(over, "all of them are gone")
-    (line,) = lines_about(daemon, "127.0.3.1")
-    assert "handshake not finished, limit 1 s (limits.handshake)" in line
-    assert daemon.listener("sealed")["rejected"]["handshake"] == 100
-
-
 def test_slow_writers_cost_little(start, connect):
     """Peers that send an endless window byte by byte keep their connection and hardly
     any memory; there may be as many as `limits.connections_per_peer`, and one line in
@@ -268,7 +242,6 @@ def attacked(start: Make) -> Any:
         journal={"memory_bytes": f"{MEMORY}B"},
         listeners=[
             listener("beats", "lumberjack"),
-            listener("others", "lumberjack"),
             listener(
                 "game",
                 "pomelo",
@@ -340,45 +313,6 @@ def test_a_few_that_trickle_keep_nobody_out(start, connect):
     over.set()
     for thread in threads:
         thread.join()
-
-
-@pytest.mark.slow
-def test_pushes_that_nobody_reads(start, crowd):
-    """Two hundred game clients that take none of what is sent to all of them."""
-    daemon = attacked(start)
-    with friend(daemon):
-        crowd(daemon.address("game"), 200, GREETING)
-        eventually(
-            lambda: daemon.push("news", {}, all=True)["sent"] == 200,
-            "all of them have joined",
-        )
-        push = {"text": "x" * 250_000}
-        eventually(
-            lambda: daemon.push("news", push, all=True)["sent"] < 20,
-            "most are let go",
-            300,
-        )
-    assert_bounded(daemon)
-
-
-@pytest.mark.slow
-def test_open_windows_on_another_listener(start, connect, crowd):
-    """The honest window that is open on the first listener all the while is taken, and
-    nobody there is closed.
-    """
-    daemon = attacked(start)
-    event = b"x" * MiB
-    with friend(daemon):
-        honest = connect(daemon.address())
-        window = honest.window(*([event] * 4))
-        honest.send(window[: 3 * MiB])
-        piece = frame(b"2J", 1, MiB) + event
-        crowd(daemon.address("others"), 20, frame(b"2W", 100) + piece * 30)
-        eventually(lambda: let_go(daemon, "others") >= 19, "most are let go", 300)
-        honest.send(window[3 * MiB :])
-        assert honest.ack() == 4
-    assert daemon.listener("beats")["rejected"] == {}
-    assert_bounded(daemon)
 
 
 @pytest.mark.slow

@@ -135,28 +135,3 @@ def test_it_is_remembered_by_whoever_serves_what(prepare):
     found = client.ask(ws.GetStreamSegmentInfo(1, "b"), ws.StreamSegmentInfo)
     assert (found.exists, found.sealed) == (True, False)
     client.close()
-
-
-def test_a_damaged_state_file_stops_the_start(prepare):
-    """It says which file, and what can be done; nothing is changed by that."""
-    daemon = prepare(listeners=[STREAMS]).start()
-    daemon.terminate()
-    path = daemon.data / "state" / "gw-1" / "pravega.state"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-1])
-    done = daemon.run()
-    assert done.returncode == 1
-    assert "gateway can not start" in done.stderr
-    assert str(path) in done.stderr
-    assert "move it away" in done.stderr
-    assert path.read_bytes() == whole[:-1]
-    path.write_bytes(whole)
-    daemon.start()
-
-
-def test_who_has_nothing_to_remember_keeps_nothing(start):
-    """With Lumberjack alone there is what the store keeps, and no protocol's state."""
-    daemon = start()
-    daemon.terminate()
-    kept = {path.name for path in (daemon.data / "state" / "gw-1").iterdir()}
-    assert kept == {"mark"}

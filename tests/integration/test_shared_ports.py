@@ -109,26 +109,3 @@ def test_each_takes_connections_and_every_event_is_there_once(
     noted = acked.read_text().split()
     assert ids(one, other) == Counter(dict.fromkeys(noted, 1))
     assert len(noted) == len(set(noted))
-
-
-def test_a_reload_shares_the_port_of_a_running_gateway(gateways, ports, tmp_path):
-    """Without that the second one is refused, and says which port is taken."""
-    one, other = gateways(shared=False)
-    one.start()
-    settings = json.loads(one.config.read_text())
-    done = other.run()
-    assert done.returncode != 0
-    assert "Address already in use" in done.stdout + done.stderr
-    settings["listeners"] = ports.listeners()
-    one.config.write_text(json.dumps(settings))
-    done = run(sys.executable, "-m", "gateway.cli", "reload", "--config", one.config)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "plain.reuse_port" in done.stdout
-    settings = json.loads(other.config.read_text())
-    settings["listeners"] = ports.listeners()
-    other.config.write_text(json.dumps(settings))
-    other.start()
-    acked = tmp_path / "acked"
-    while not all(each.listener("plain")["events"] for each in (one, other)):
-        ports.send("plain", acked)
-    assert ids(one, other) == Counter(acked.read_text().split())

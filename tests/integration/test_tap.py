@@ -1,23 +1,18 @@
-"""The daemon's events, seen from outside: gateway tap, both clients, the admin port."""
+"""`gateway tap` beside a daemon, as a user runs it."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 import subprocess
-import urllib.request
 from collections.abc import Iterator
 
-import pyarrow as pa
 import pytest
 
 import script
 import warm
 from daemons import Daemon, listener
 from deadlines import eventually, finish, next_line
-from gateway.protocols.rsio.client import StreamFailed
-from gateway.protocols.rsio.client.on_asyncio import connect
 from making import Make
 from seaweeds import settings_of
 from small_s3 import small_s3
@@ -121,17 +116,6 @@ def test_all_events_where_the_spool_is_a_bucket(start, gateway_command):
         assert lsns(output) == list(range(1, 4001))
 
 
-def test_arrow(gate):
-    """One IPC stream that Arrow reads as a table."""
-    gate.send(2000)
-    done = gate.tap("--from", "earliest", "--to", 1500, "--format", "arrow")
-    output, errors = finish(done)
-    assert done.returncode == 0, errors
-    with pa.ipc.open_stream(output) as reader:
-        table = reader.read_all()
-    assert table["lsn"].to_pylist() == list(range(1, 1501))
-
-
 def test_interrupted(gate):
     """^C ends it at once, without a trace, and the gateway lets go."""
     gate.send(1)
@@ -140,16 +124,6 @@ def test_interrupted(gate):
     tap.send_signal(signal.SIGINT)
     _, errors = finish(tap)
     assert (tap.returncode, errors) == (130, b"")
-
-
-def test_a_reader_that_stops(gate):
-    """`| head` ends it."""
-    gate.send(5000)
-    tap = gate.tap("--from", 1)
-    assert tap.stdout is not None
-    next_line(tap)
-    tap.stdout.close()
-    assert status(tap) == 141
 
 
 @pytest.mark.fresh
@@ -162,60 +136,3 @@ def test_a_stuck_reader(gate):
     assert gate.daemon.memory() - before < 64 << 20
     tap.send_signal(signal.SIGINT)
     assert status(tap) == 130
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--from", "999999"], "E416"),
-        (["--publisher", "nothing"], "E404"),
-        (["--publisher", "tap?form=1"], "E400"),
-    ],
-)
-def test_what_can_not_be_had(gate, words, says):
-    """Status 1, and a sentence."""
-    tap = gate.tap(*words)
-    output, errors = finish(tap)
-    assert (tap.returncode, output) == (1, b"")
-    assert errors.decode().startswith(f"gateway tap: {says} ")
-
-
-def test_nobody_there(gateway_command, free_port):
-    """A port where nothing listens: status 1, a sentence, no trace."""
-    done = gateway_command("tap", f"127.0.0.1:{free_port()}")
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-
-
-def test_a_client_on_asyncio(gate):
-    """`async for` over a publisher's elements, and an error that can be caught."""
-
-    async def look() -> tuple[list[int], str]:
-        host, port = gate.daemon.address("readers")
-        async with connect(host, port) as peer:
-            stream = peer.subscribe("events?to=200", window=16)
-            found = [json.loads(element)["lsn"] async for element in stream]
-            try:
-                async for _ in peer.subscribe("events?from=99999"):
-                    pass
-            except StreamFailed as why:
-                return found, str(why)
-        return found, ""
-
-    gate.send(300)
-    found, why = asyncio.run(look())
-    assert found == list(range(1, 201))
-    assert why.startswith("E416 ")
-
-
-def test_the_page(gate):
-    """/api/tap has what comes, as server-sent events."""
-    with urllib.request.urlopen(
-        f"http://{gate.daemon.admin}/api/tap?protocol=lumberjack"
-    ) as answer:
-        assert answer.readline().startswith(b":")
-        gate.send(10)
-        line = b""
-        while not line.startswith(b"data: "):
-            line = answer.readline()
-    assert json.loads(line[6:])["lsn"] == 1

@@ -263,26 +263,6 @@ def test_systemd_hands_over_a_socket(with_reactor):
     assert result["mode"] == "0o600"
 
 
-def test_processes_can_share_a_port(with_reactor):
-    """With reuse_port two listeners have one; both get connections."""
-    result = with_reactor("""
-        from gateway_testkit.daemon import free_port
-        def talk():
-            listen = f"tcp:127.0.0.1:{free_port()}"
-            one = make(listen=listen, reuse_port=True)
-            in_reactor(one.bind)
-            other = make(listen=listen, reuse_port=True)
-            in_reactor(other.bind)
-            in_reactor(one.start)
-            in_reactor(other.start)
-            clients = [socket.create_connection(where(one)) for _ in range(64)]
-            until(lambda: one.traffic.accepted + other.traffic.accepted == 64)
-            result["both"] = one.traffic.accepted > 0 and other.traffic.accepted > 0
-        run(talk)
-    """)
-    assert result["both"]
-
-
 def test_accepted_sockets_are_tuned(with_reactor):
     """They inherit it from the listening one: no system call per connection."""
     result = with_reactor("""

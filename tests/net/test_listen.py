@@ -119,30 +119,6 @@ def test_whoever_does_not_finish_is_dropped(make_net, warnings):
     assert net.drained
 
 
-def test_drain_with_real_peers(with_reactor):
-    """Nobody gets in any more; peers see the end; a stubborn one is waited out."""
-    result = with_reactor("""
-        def talk():
-            listener = serve()
-            polite, stubborn = (connect(listener)
-                                for _ in range(2))
-            until(lambda: listener.connections == 2)
-            in_reactor(listener.stop)
-            def leave():
-                polite.recv(9)
-                polite.close()
-            threading.Thread(target=leave).start()
-            in_reactor(listener.drain, 10.0)
-            result["left"] = listener.connections
-            try:
-                connect(listener)
-            except ConnectionRefusedError:
-                result["refused"] = True
-        run(talk)
-    """)
-    assert result == {"left": 0, "refused": True}
-
-
 @pytest.mark.parametrize("origins", [[], ["https://app.example"]])
 def test_pages_that_may_connect(make_net, origins):
     """Any, unless the configuration names some."""

@@ -114,53 +114,6 @@ def test_unix(with_reactor):
     assert subscribe == "06 65 76 65 6e 74 73 01 02"
 
 
-def test_a_subscriber_that_does_not_read_is_heard(with_reactor):
-    """We hold little for it, hear its cancel, and what it reads later is whole."""
-    result = with_reactor("""
-        from gateway.protocols.rsio.options import Options
-        from gateway.protocols.rsio.server import RsioListener as rsio
-        from gateway.testing import ManualJournal
-        from gateway_testkit.settings import settings
-
-        def talk():
-            made = []
-            def accept(connection):
-                made.append((connection, ours(connection)))
-                return made[-1][1]
-            checked = settings(Options, check_publishers=True)
-            ours = rsio(checked, ManualJournal(), reactor)
-            listener = serve(accept, protocol="rsio")
-            client = socket.socket()
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
-            client.connect(where(listener))
-            name = b"check/large?n=1000000&octets=1000"
-            forever = b"\\xff" * 8 + b"\\x7f"
-            client.sendall(b"\\1\\0\\0" + b"\\x10%c%s\\1" % (len(name), name) + forever)
-            seen = []
-            def choked():
-                seen.append(made[0][0].unsent_bytes if made else 0)
-                return seen[-1] and len(seen) > 30 and len(set(seen[-30:])) == 1
-            until(choked)
-            connection, server = made[0]
-            result["little"] = connection.unsent_bytes < 1 << 20
-            client.sendall(b"\\x12\\1" + b"\\x10\\7no/such\\5\\1")
-            producer = server._session.producer
-            until(lambda: connection.unsent_bytes and not producer.streams)
-            data = b""
-            while b"E404" not in data[-200:]:
-                data += client.recv(1 << 16)
-            head = data.index(b"\\x20\\1\\0") + 3
-            body = data[head : data.rindex(b"\\x20\\5\\0")]
-            result["rest"] = len(body) % 1004
-            result["heads"] = body[::1004] == b"!" * (len(body) // 1004)
-            client.close()
-            until(lambda: not listener.connections)
-            in_reactor(listener.stop)
-        run(talk)
-    """)
-    assert result == {"little": True, "rest": 0, "heads": True}
-
-
 def test_curl_speaks_it_over_http2(with_reactor):
     """A published client: curl, whose POST goes on while the answer comes, is greeted,
     asked for events and answered; both ends are clean.

@@ -84,36 +84,6 @@ def test_a_reset_with_data_in_flight_is_reported(with_reactor):
     assert result["gone"] == [True, True]
 
 
-def test_a_peer_that_never_reads_is_cut_off(with_reactor):
-    """What we hold for it stays bounded; then it is dropped, and another one is not."""
-    result = with_reactor("""
-        class Push(Echo):
-            def __init__(self, connection):
-                super().__init__(connection)
-                self.push()
-            def push(self):
-                if not self.gone:
-                    self.connection.write(bytes(1 << 16))
-                    reactor.callLater(0.02, self.push)
-
-        def talk():
-            listener = serve(Push)
-            reads = connect(listener)
-            deaf = socket.socket()
-            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
-            deaf.connect(where(listener))
-            until(lambda: listener.connections == 2)
-            def read():
-                reads.recv(1 << 20)
-                return listener.connections == 1
-            until(read)
-            result["rejected"] = dict(listener.rejected)
-            result["still_reads"] = len(reads.recv(1)) == 1
-        run(talk)
-    """)
-    assert result == {"rejected": {"unread": 1}, "still_reads": True}
-
-
 def test_a_peer_that_half_closes_gets_its_ack(with_reactor):
     """`nc -N`: send all, FIN, read what comes."""
     result = with_reactor("""
@@ -175,47 +145,3 @@ def test_idle_connections_are_cheap(with_reactor):
         run(talk)
     """)
     assert result["bytes"] < 8192
-
-
-def test_a_real_tls_client_is_served_over_a_renewal(with_reactor, authority):
-    """The certificate is swapped on disk: new clients get the new one, no restart."""
-    certificate, key = authority.issue("server")
-    renewed, renewed_key = authority.issue("renewed")
-    result = with_reactor(
-        """
-        def talk():
-            env = os.environ
-            tls = Tls.model_construct(certificate=Path(env["CERT"]),
-                                      private_key=Path(env["KEY"]))
-            listener = serve(tls=tls)
-            context = ssl.create_default_context(cafile=env["CA"])
-            context.set_alpn_protocols(["h2"])
-            def secure():
-                return context.wrap_socket(
-                    connect(listener),
-                    server_hostname="127.0.0.1")
-            old = secure()
-            os.replace(env["NEW_CERT"], env["CERT"])
-            os.replace(env["NEW_KEY"], env["KEY"])
-            in_reactor(listener.reload)
-            new = secure()
-            serials = [each.getpeercert()["serialNumber"] for each in (old, new)]
-            result["renewed"] = serials[0] != serials[1]
-            result["echo"] = []
-            for each in (old, new):
-                each.sendall(bytes(100_000) + b"!")
-                got = b""
-                while not got.endswith(b"!"):
-                    got += each.recv(1 << 16)
-                result["echo"].append(len(got))
-                each.close()
-            until(lambda: listener.connections == 0)
-        run(talk)
-        """,
-        CERT=str(certificate),
-        KEY=str(key),
-        NEW_CERT=str(renewed),
-        NEW_KEY=str(renewed_key),
-        CA=str(authority.ca),
-    )
-    assert result == {"renewed": True, "echo": [100_001, 100_001]}
