@@ -138,23 +138,6 @@ def test_stats_are_those_of_the_rows(run_once, spool, config, table_rows):
     assert [row["misfits"] for row in rows if row["misfits"]] == ["log_offset"]
 
 
-@pytest.mark.long
-def test_many_small_files_come_in_batches_of_so_many(
-    run_once, spool, lake_events, monkeypatch
-):
-    """And once few wait, the limit is bytes again."""
-    monkeypatch.setattr("gateway.spark.source.MANY_FILES", 2)
-    for first in range(1, 51, 10):
-        spool.events("gw", first, 10)
-    said = run_once()
-    assert sum(one["batches"] for one in said if "batches" in one) == 3
-    for first in (51, 61):
-        spool.events("gw", first, 10)
-    said = run_once()
-    assert sum(one["batches"] for one in said if "batches" in one) == 1
-    assert lake_events() == spool.produced
-
-
 @pytest.mark.lowest
 def test_a_column_keeps_its_type(run_once, spool, config):
     """Two types under one name are a table that nobody can open."""
@@ -359,28 +342,6 @@ def test_deletions_that_take_long_leave_time_for_batches(tmp_path, monkeypatch):
         now[0] += 1.0
     assert len(attempts) == 3
     assert attempts[0] == 600.0
-
-
-@pytest.mark.long
-def test_days_expire_once_they_are_old(spool, config, run_once, lake_events):
-    """Also where the job only reads what is there; nothing of them comes back with their
-    files."""
-    old = spool.events("gw", 1, 10, received_at=1_600_000_000_000_000)
-    new = int(time.time() * 1e6)
-    spool.events("gw", 11, 10, received_at=new)
-    kept = old.read_bytes()
-    config.spark.retention = SimpleNamespace(
-        events=86_400.0, quarantine=None, stats=None
-    )
-    run_once()
-    assert set(lake_events()) == {("gw", lsn) for lsn in range(11, 21)}
-    old.write_bytes(kept)
-    shutil.rmtree(config.data_dir / "checkpoint")
-    (config.data_dir / "lake" / ".gateway" / "events.json").unlink()
-    shutil.rmtree(config.data_dir / "lake" / "events")
-    config.spark.retention = SimpleNamespace(events=None, quarantine=None, stats=None)
-    run_once()
-    assert not lake_events()
 
 
 def says(path: Path, text: bytes) -> bool:

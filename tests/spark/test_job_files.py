@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -100,21 +99,6 @@ def test_files_of_a_later_form_stop_the_job(run_once, spool, make_envelope):
     with pytest.raises(job.Failed, match=f"{path.name} has form 2"):
         run_once()
     assert path.exists()
-
-
-@pytest.mark.long
-def test_events_that_come_again_are_left_out(run_once, spool, config, lake_events):
-    """Under another name and cut otherwise, with a new checkpoint and without."""
-    at = 1_772_366_400_000_000
-    spool.events("gw", 1, 10, received_at=at)
-    run_once()
-    spool.events("gw", 6, 10, received_at=at)
-    run_once()
-    shutil.rmtree(config.data_dir / "checkpoint")
-    spool.events("gw", 4, 20, received_at=at)
-    run_once()
-    assert lake_events() == Counter(("gw", lsn) for lsn in range(1, 24))
-    assert spool.names() == []
 
 
 def test_a_batch_comes_again_with_files_that_are_whole():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -12,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from gateway.spark import job
-from gateway.spark.commit import parquet
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Ledger, Ranges
 from gateway.store.lsns import Lsns
@@ -82,51 +79,6 @@ def test_two_incarnations_in_one_batch(
         + [("c" * 10, n, f"other {n}") for n in range(5, 8)],
         key=str,
     )
-
-
-@pytest.mark.long
-def test_what_came_before_is_left_out_by_its_whole_name(
-    run_once, spool, config, lake_events
-):
-    """A file that is there again is not doubled, whichever incarnation came between."""
-    again = spool.put("gw", 1, lines(1, 10, "old"), incarnation=A)
-    kept = again.read_bytes()
-    run_once()
-    spool.put("gw", 1, lines(1, 12, "new"), incarnation=B)
-    run_once()
-    shutil.rmtree(config.data_dir / "checkpoint")
-    again.write_bytes(kept)
-    run_once()
-    assert lake_events() == spool.produced
-    assert spool.names() == []
-
-
-@pytest.mark.long
-def test_a_copied_directory_with_an_unfinished_batch(
-    run_once, spool, config, lake_events, monkeypatch, caplog
-):
-    """Spark's log of a batch has the paths of the directory that it was copied from: the
-    job begins a new checkpoint, and says why.
-    """
-    spool.put("gw", 1, lines(1, 10, "one"), incarnation=A)
-    run_once()
-    spool.put("gw", 11, lines(11, 10, "one"), incarnation=A)
-    with monkeypatch.context() as patched:
-
-        def cut(self: Any, rows: Any, batch: int) -> None:
-            raise RuntimeError("cut")
-
-        patched.setattr(parquet.ParquetSink, "_take", cut)
-        with pytest.raises(job.Failed, match="cut"):
-            run_once()
-    copy = config.data_dir.with_name("copied data")
-    shutil.copytree(config.data_dir, copy)
-    shutil.rmtree(config.data_dir)
-    config.data_dir = copy
-    with caplog.at_level(logging.WARNING, "gateway.spark"):
-        run_once()
-    assert lake_events(copy / "lake") == spool.produced
-    assert any("names files of" in one for one in caplog.messages)
 
 
 def test_what_was_accepted_goes_into_the_ledger(run_once, spool, config):
