@@ -2,7 +2,7 @@
 
 The processes are real and so is kill -9; Spark is played by `test_parquet.py`'s rules: it
 writes files, and after a kill repeats the batch that it has not committed.  Java and
-all are killed in test_watched.py.
+all are killed in test_lost_executors.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The Spark job as a process: stopped by SIGTERM, started twice, by spark-submit.
 
-It is killed in test_watched.py.
+It is killed in test_lost_executors.py.
 """
 
 from __future__ import annotations
