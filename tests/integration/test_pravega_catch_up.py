@@ -4,16 +4,11 @@ retention was quicker.
 
 from __future__ import annotations
 
-import os
 import socket
-from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from daemons import Daemon
 from gateway.protocols.pravega.client import V17Writer
 from gateway.protocols.pravega.codec import REPLIES, Message, decode, encode
 from gateway.protocols.pravega.frames import Frames
@@ -25,7 +20,6 @@ from gateway.protocols.pravega.wire_segments import (
     StreamSegmentInfo,
 )
 from making import Make
-from pravega_python import Streams
 from seaweeds import settings_of
 from small_s3 import small_s3
 
@@ -159,116 +153,6 @@ def test_where_the_spool_is_a_bucket(serve):
         assert Peer(late.port).read(0, 1000 * KiB) == events(0, 1000)
         late.restart()
         assert Peer(late.port).read(0, 1000 * KiB) == events(0, 1000)
-
-
-_SITE = """
-import os, pyarrow.parquet as pq
-
-begin, read = pq.ParquetFile.__init__, pq.ParquetFile.read_row_group
-calls = os.open({calls!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-
-def __init__(self, source, *more, **options):
-    self._name = os.path.basename(str(source))
-    begin(self, source, *more, **options)
-
-def read_row_group(self, number, columns=None, **options):
-    what = "payload" if columns is None or "payload" in columns else "index"
-    os.write(calls, b"%s %s %d\\n" % (what.encode(), self._name.encode(), number))
-    return read(self, number, columns=columns, **options)
-
-pq.ParquetFile.__init__, pq.ParquetFile.read_row_group = __init__, read_row_group
-"""
-
-
-class Counting(Daemon):
-    """Writes down which row groups it reads, and whether with payloads."""
-
-    def __init__(self, home: Path, settings: Any) -> None:
-        super().__init__(home, settings)
-        self._calls = home / "calls"
-        (home / "site").mkdir()
-        site = _SITE.format(calls=str(self._calls))
-        (home / "site" / "sitecustomize.py").write_text(site)
-
-    @property
-    def environment(self) -> dict[str, str]:
-        ours = super().environment
-        path = os.pathsep.join((str(self._home / "site"), ours["PYTHONPATH"]))
-        return {**ours, "PYTHONPATH": path}
-
-    def reads(self) -> Counter[tuple[str, str]]:
-        """How many row groups were read since the last call, by (payload or index, file)."""
-        lines = self._calls.read_text().splitlines()
-        self._calls.write_bytes(b"")
-        return Counter((line.split()[0], line.split()[1]) for line in lines)
-
-
-@pytest.fixture
-def counting(tmp_path: Path) -> Iterator[Make[Streams]]:
-    """Serve Pravega by a daemon that counts."""
-    made: list[Counting] = []
-
-    def prepare(**settings: Any) -> Counting:
-        made.append(Counting(tmp_path / "gateway", settings))
-        return made[-1]
-
-    yield lambda **settings: Streams(prepare, settings)
-    for each in made:
-        each.kill()
-        print(each.log[-10_000:])
-
-
-@pytest.mark.needs_pravega
-def test_a_quiet_stream_among_busy_ones(counting, pravega_client):
-    """Whoever reads it has the payloads of those files decoded in which it has events,
-    and of no other; of the others up to its end a few small columns, once.  So it is, too,
-    for several who read at once: all together cost as much as one.
-    """
-    spool = {"roll_interval": "10m", "retention": "1h"}  # a file at each stop
-    streams = counting(spool=spool, options={"recent_bytes": "64KiB"})
-    daemon, client = streams.daemon, pravega_client(streams.controller)
-    assert isinstance(daemon, Counting)
-    client.manager.create_scope("s")
-    for name in ("quiet", "busy"):
-        client.manager.create_stream("s", name, 1)
-    written: list[bytes] = []
-    files: list[str] = []
-    for number in range(6):
-        # One that lost its daemon waits for some seconds before it asks for it again.
-        writer = pravega_client(streams.controller)
-        quiet, busy = (writer.manager.create_writer("s", n) for n in ("quiet", "busy"))
-        if number in (0, 4):
-            written += (some := [b"%d of %d" % (n, number) for n in range(5)])
-            writer.whole.write_flushed(quiet, [(event, "k") for event in some])
-        for _ in range(4):
-            some = [os.urandom(1000) for _ in range(100)]
-            writer.whole.write_flushed(busy, [(event, "k") for event in some])
-        writer.kill()
-        streams.restart()
-        there = {path.name for path in daemon.spool.glob("*.parquet")}
-        files += there - set(files)
-    assert len(files) == 6
-    client = pravega_client(streams.controller)
-    quietly = Counter(("payload", files[number]) for number in (0, 4))
-    quietly.update(("index", name) for name in files[:5])
-    daemon.reads()
-
-    def reading(who: Any, group: str) -> Any:
-        return who.manager.create_reader_group(group, "s", "quiet").create_reader("r")
-
-    assert client.whole.read(reading(client, "alone"), 10) == written
-    assert daemon.reads() == quietly
-    assert client.whole.read(reading(client, "again"), 10) == written
-    assert not daemon.reads()
-
-    client.kill()
-    streams.restart()
-    others = [pravega_client(streams.controller) for _ in range(3)]
-    readers = [reading(each, f"side-{n}") for n, each in enumerate(others)]
-    for each, reader in zip(others, readers, strict=True):
-        each.begin(each.whole._number, "read", reader, 10)
-    assert [each.finish() for each in others] == [written] * 3
-    assert daemon.reads() == quietly
 
 
 @pytest.mark.needs_pravega
