@@ -142,6 +142,8 @@ class Status:
     """How old what is in no table is, and what holds it; None while it starts."""
     batches: Sequence[Mapping[str, float]] = ()
     """The Spark job's last ones, the newest last: `at`, `seconds`, `rows`, `files`."""
+    paths: Sequence[str] = ()
+    """Paths that many events of late have, and that have no column (`spark.columns`)."""
     payloads: bool = False
     """Whether all who may look may also push, kick, and see payloads."""
     reload: ReloadStatus = ReloadStatus()

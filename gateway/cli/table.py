@@ -201,10 +201,8 @@ def _tell_paths(args: argparse.Namespace, lake: Path) -> None:
     config = _data_dir.config_of(args)
     if config is None:
         return
-    survey = suggestion.Survey(config.spark.columns)
-    for event in suggestion.newest(files(lake / EVENTS), _LOOKED_AT):
-        survey.add(event)
-    paths = [one.path for one in survey.suggestions() if survey.is_common(one)]
+    chosen, there = config.spark.columns, files(lake / EVENTS)
+    paths = suggestion.without_column(there, chosen, _LOOKED_AT)
     if paths:
         more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
         print(

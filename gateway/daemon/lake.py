@@ -169,6 +169,11 @@ class LakeWatch:
         """The job's last batches, the newest last: `at`, `seconds`, `rows`, `files`."""
         return self._told.batches
 
+    @property
+    def paths(self) -> list[str]:
+        """Paths that many events of late have and no column takes, as the job said."""
+        return self._told.paths
+
     def lag_seconds(self) -> float:
         """Age of our oldest event that is in no table; 0 if there is none."""
         self._marks.forget(self.committed_lsn)

@@ -203,6 +203,7 @@ class Running:
             ],
             freshness=self._freshness(protocols),
             batches=opened.lake.batches,
+            paths=opened.lake.paths,
             payloads=self.admin.site.access.trusted,
         )
 

@@ -20,6 +20,10 @@ BEAT = 5.0
 SILENT = 6 * BEAT
 """A job that has said nothing for so long is taken for dead, in seconds."""
 
+MOST_PATHS = 8
+"""Paths without a column that are named; of more there is a count."""
+_PATH = 60
+
 _BATCH = ("at", "seconds", "rows", "files")
 
 
@@ -77,6 +81,17 @@ class Reported:
             if isinstance(one, dict)
             and all(_number(one.get(name)) is not None for name in _BATCH)
         ]
+
+    @property
+    def paths(self) -> list[str]:
+        """Paths that many events of late have, and no column takes."""
+        found = self.words.get("paths")
+        some = found[:MOST_PATHS] if isinstance(found, list) else ()
+        said = [
+            one if len(one) <= _PATH else f"{one[:_PATH]}…" for one in map(str, some)
+        ]
+        more = self.number("more_paths")
+        return [*said, f"{more:.0f} more"] if more else said
 
     def count(self, name: str) -> int:
         """The length of a list of the report."""

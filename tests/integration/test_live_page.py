@@ -75,6 +75,7 @@ def silent_job(daemon: Daemon, seconds: float) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     batch = {"at": time.time() - seconds, "seconds": 0.5, "rows": 7, "files": 1}
     told = {"at": time.time() - seconds, "state": "running", "committed_by": {}}
+    told["paths"] = ["order.total"]
     path.write_text(json.dumps({**told, "recent": [batch]}))
 
 
@@ -108,6 +109,8 @@ def test_the_page_by_day_and_night(start, npm, chromium):
         f"{_SENTENCE}.startsWith('Spark has been silent for 4 min')", "silent"
     )
 
+    paths = chromium.look("document.getElementById('paths').innerText")
+    assert paths.startswith("In many events, and in no column: order.total. See")
     chromium.look(_PARTS)
     rows = "document.querySelectorAll('#listeners tbody tr').length"
     assert chromium.look(rows) == 2

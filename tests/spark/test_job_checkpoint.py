@@ -12,6 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from gateway.figures.reported import Reported
 from gateway.spark import job
 from gateway.spark.run.running import Job
 
@@ -50,7 +51,9 @@ def test_killed_while_it_writes_its_first_offsets(run_once, spool, config, lake_
 
 @pytest.mark.long
 def test_a_checkpoint_is_renewed(spark, spool, config, lake_events, monkeypatch):
-    """While the job runs, by itself, and nobody notices; its log stays short."""
+    """While the job runs, by itself, and nobody notices; its log stays short.  Meanwhile it
+    says which paths have no column.
+    """
     monkeypatch.setattr("gateway.spark.run.query.LOG_BYTES", 100)
     monkeypatch.setattr("gateway.spark.run.query.LEAST_BATCHES", 1)
     monkeypatch.setattr("gateway.spark.job._TEND", 0.2)
@@ -60,7 +63,7 @@ def test_a_checkpoint_is_renewed(spark, spool, config, lake_events, monkeypatch)
 
     def renewed() -> bool:
         """Three times, while events keep coming."""
-        spool.events("gw", next(firsts), 10)
+        spool.put("gw", next(firsts), [b'{"message": "m", "order": 1}'] * 10)
         time.sleep(0.3)
         if ledger.exists():
             queries.add(json.loads(ledger.read_bytes())["query"])
@@ -71,6 +74,8 @@ def test_a_checkpoint_is_renewed(spark, spool, config, lake_events, monkeypatch)
         running.until(lambda: not spool.names(), "the spool is empty")
     assert lake_events() == spool.produced
     assert spool.names() == []
+    told = Reported.read(config.data_dir / "lake/.gateway/health.json")
+    assert told.paths == ["order"]
 
 
 @pytest.mark.long

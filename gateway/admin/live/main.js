@@ -35,6 +35,8 @@ function show({ status, sample }) {
   hour.add(sample);
   batches.show(status.batches);
   const last = status.batches.at(-1);
+  at("paths").hidden = !status.paths.length;
+  put(at("paths"), `In many events, and in no column: ${status.paths.join(", ")}. See gateway spark columns --suggest.`);
   put(at("batches-about"), last ? `the last ${ago(Date.now() / 1000 - last.at)}, ${many(last.rows, "row")} in ${duration(last.seconds)}` : "none yet");
   tap.show(status);
   cards(status.cards);

@@ -343,6 +343,19 @@ def _paths(chosen: Mapping[str, Any]) -> dict[str, list[str]]:
     return found
 
 
+def without_column(
+    paths: Iterable[Path], chosen: Mapping[str, Any], most: int
+) -> list[str]:
+    """The paths that many of the *most* newest events have, and no column takes.
+
+    *chosen* are the columns of the configuration.  Of files that can not be read it is silent.
+    """
+    survey = Survey(chosen)
+    for event in newest(paths, most):
+        survey.add(event)
+    return [one.path for one in survey.suggestions() if survey.is_common(one)]
+
+
 def newest(paths: Iterable[Path], most: int) -> Iterator[Sent]:
     """The newest events, *most* of them, of the files written last first.
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gateway.figures.reported import MOST_PATHS
 from gateway.sink import kind_of
 from gateway.spark.bucket.inbox import Inbox
 from gateway.spark.commit import partition
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("gateway.spark")
 
 _INBOX_BATCHES = 4  # of a bucket's files are here at once
+_LOOK_SECONDS, _LOOKED_AT = 300.0, 300
+"""How often some events are asked for paths without a column, and how many."""
 _FINISH = 600.0  # between attempts at a deletion of which something is left
 _FINISH_TIMES = 10  # or so many times as long as it took: meanwhile there is no batch
 
@@ -131,6 +134,7 @@ class Job:
         )
         self._finish_at = time.monotonic() + _FINISH
         """When deletions of which something was left are gone on with."""
+        self._looked = -_LOOK_SECONDS
         self._available_now = False
         ledger = self._lake / INTERNAL / f"{sink.name}.json"
         clock = StateFile(self._lake / INTERNAL / removal_clock.NAME, Seen, self._disk)
@@ -292,7 +296,9 @@ class Job:
         """Do what is to be done now and then between batches."""
         session.bound(session.noise_of(self._config))
         self.clean()
-        fit = self.incomplete.settle({file.name for file in self._cleaner.waiting()})
+        waiting = self._cleaner.waiting()
+        fit = self.incomplete.settle({file.name for file in waiting})
+        self._look(waiting)
         if self._query.active and (fit or self._query.stale or self._overlooks()):
             _log.info("beginning a new checkpoint")
             self._query.stop()
@@ -311,6 +317,19 @@ class Job:
         )
         self._learn()
         self._health.beat(self._sink.ledger, self._waiting, busy=self._sink.busy)
+
+    def _look(self, waiting: Sequence[SpoolFile]) -> None:
+        """Ask the newest of these files, now and then, for paths without a column."""
+        from gateway.spark.rows import suggestion
+
+        if not waiting or time.monotonic() - self._looked < _LOOK_SECONDS:
+            return
+        newest = max(waiting, key=lambda file: file.last)
+        found = suggestion.without_column(
+            [self._spool / newest.name], self._config.spark.columns, _LOOKED_AT
+        )
+        self._health.note(paths=found[:MOST_PATHS], more_paths=len(found[MOST_PATHS:]))
+        self._looked = time.monotonic()
 
     def _deletions(self) -> bool:
         """Do what is ordered, and now and then what could not be finished, between two
