@@ -14,8 +14,10 @@ which still has them.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import secrets
+import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -24,7 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from gateway.sink import PARTITIONS
 from gateway.sinks.words import ledgers_in, numbered
-from gateway.spark.commit.formats import Format, stats_of
+from gateway.spark.commit.formats import Format, has_class, jars_in, merged, stats_of
 from gateway.spark.commit.ledger import Broken, Ledger, Ranges
 from gateway.spark.commit.shared import (
     SharedTable,
@@ -576,8 +578,12 @@ def _declared(field: Any) -> str:
     return f"`{field.name}` {field.dataType.simpleString()}"
 
 
-#: The catalog where `spark.table` names none: folders below the lake.
+#: The catalog where `spark.table` names none, below the lake: a file of SQLite.
 _CATALOG = "lake"
+_SQLITE = "org.xerial:sqlite-jdbc:3.50.3.0"
+#: The job, and what maintains or reads the table beside it, wait for each other.
+_BUSY_MS = "60000"
+_DATABASE = "catalog.db"
 _PARTITION = re.compile(
     r"[^\W\d]\w*|(years|months|days|hours)\(\w+\)|(bucket|truncate)\(\d+, ?\w+\)"
 )
@@ -616,16 +622,39 @@ class _Iceberg(Format):
                 yield ("partition_by",), f"{like}, not {one!r}"
 
     def settings(self, spark: Any, data_dir: Path, version: str) -> dict[str, str]:
-        """Settings as `Kind` says: a catalog of folders, unless the user has one of that name."""
+        """Settings as `Kind` says: a catalog in SQLite, unless the user has one of that name.
+
+        Tables of earlier commits have a catalog of folders, and keep it.
+        """
         found = super().settings(spark, data_dir, version)
         key = f"spark.sql.catalog.{_CATALOG}"
-        if key not in spark.conf:
-            found |= {
-                key: self.needs,
-                f"{key}.type": "hadoop",
-                f"{key}.warehouse": f"file://{_warehouse(data_dir).absolute()}",
-            }
-        return found
+        if key in spark.conf:
+            return found
+        warehouse = _warehouse(data_dir).absolute()
+        found |= {key: self.needs, f"{key}.warehouse": f"file://{warehouse}"}
+        if _in_folders(warehouse, spark):
+            return {**found, f"{key}.type": "hadoop"}
+        if spark.jars_directory is None:
+            found = merged(found, {"spark.jars.packages": _SQLITE})
+        else:
+            jars_in(Path(spark.jars_directory), _SQLITE)
+        warehouse.mkdir(parents=True, exist_ok=True)  # SQLite makes no folder
+        return found | {
+            f"{key}.type": "jdbc",
+            f"{key}.uri": f"jdbc:sqlite:{warehouse / _DATABASE}",
+            f"{key}.jdbc.schema-version": "V1",
+            f"{key}.jdbc.busy_timeout": _BUSY_MS,
+        }
+
+    def check(self, spark: Any) -> None:
+        super().check(spark)
+        uri = spark.conf.get(f"spark.sql.catalog.{_CATALOG}.uri", "") or ""
+        if uri.startswith("jdbc:sqlite:") and not has_class(spark, "org.sqlite.JDBC"):
+            raise Broken(
+                "spark.sink: iceberg: Spark was started without the driver of its catalog:"
+                f" give spark-submit --packages {_SQLITE} as well, or name a catalog of your"
+                " own in spark.conf"
+            )
 
     def tables(self, config: Any, spark: Any) -> tuple[IcebergTable, IcebergTable]:
         name, job = _name(config.spark), config.spark.job or ""
@@ -689,14 +718,47 @@ def _warehouse(data_dir: Path) -> Path:
     return data_dir / "lake" / "iceberg"
 
 
-def _newest(told: Path) -> str:
-    """The newest description of a table beside the one that the job told of.
+def _in_folders(warehouse: Path, spark: Spark) -> bool:
+    """Whether the table is there, in a catalog of folders."""
+    table = warehouse.joinpath(*_name(spark).split(".")[1:])
+    return (table / "metadata" / "version-hint.text").exists()
 
-    Where a catalog keeps the name, only the catalog knows: then that of our last commit,
-    which has every event of ours.
+
+def _newest(told: Path) -> str:
+    """The newest description of a table, by that which the job told of.
+
+    It lies beside that one, or our own catalog has its name.  Where another catalog has it,
+    only that knows: then it is that of our last commit, which has every event of ours.
     """
-    found = numbered(told.parent, _METADATA) if _METADATA.fullmatch(told.name) else []
-    return str(found[0] if found else told)
+    if _METADATA.fullmatch(told.name):
+        return str(next(iter(numbered(told.parent, _METADATA)), told))
+    table = told.parents[1]
+    for above in table.parents[1:]:
+        if (database := above / _DATABASE).exists():
+            space = ".".join(table.parent.relative_to(above).parts)
+            return _location(database, space, table.name) or str(told)
+    return str(told)
+
+
+def _location(database: Path, namespace: str, table: str) -> str | None:
+    """The path of a table's description, as a catalog of SQLite has it; None: it has none.
+
+    Raises OSError.
+    """
+    from gateway.audit.remote import path_of
+
+    query = (
+        "SELECT metadata_location FROM iceberg_tables WHERE catalog_name = ?"
+        " AND table_namespace = ? AND table_name = ?"
+    )
+    read = f"{database.as_uri()}?mode=ro"
+    try:
+        with contextlib.closing(sqlite3.connect(read, uri=True)) as catalog:
+            found = catalog.execute(query, (_CATALOG, namespace, table)).fetchone()
+    except sqlite3.Error as why:
+        raise OSError(f"{database}: {why}") from None
+    path = path_of(str(found[0])) if found else None
+    return None if path is None else str(path)
 
 
 def _deletes(files: Iterable[Any]) -> str:

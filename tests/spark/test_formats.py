@@ -21,7 +21,8 @@ KINDS = {"delta": delta, "iceberg": iceberg}
 def asked(sink: str, **more: Any) -> SimpleNamespace:
     """The configuration's section `spark`."""
     usual = {"master": "local[2]", "driver_memory": "1g", "ui": False}
-    known = {"sink": sink, "jars_directory": None, "conf": {}, **usual}
+    known = {"sink": sink, "jars_directory": None, "conf": {}, "table": None}
+    known |= usual
     return SimpleNamespace(**known | more)
 
 
@@ -42,10 +43,12 @@ def settings(spark: SimpleNamespace, version: str) -> dict[str, str]:
         ),
     ],
 )
-def test_a_jar_is_that_of_the_spark(sink: str, spark: str, jar: str) -> None:
+def test_a_jar_is_that_of_the_spark(
+    sink: str, spark: str, jar: str, tmp_path: Path
+) -> None:
     """Pinned, and set by the job itself."""
-    found = settings(asked(sink), spark)
-    assert found["spark.jars.packages"] == jar
+    found = KINDS[sink].settings(asked(sink), tmp_path, spark)
+    assert found["spark.jars.packages"].split(",")[0] == jar
     assert KINDS[sink].conf.items() <= found.items()
 
 
@@ -110,8 +113,35 @@ def test_what_the_user_sets_stays_beside_it() -> None:
     assert "spark.sql.catalog.lake.warehouse" not in found
 
 
-def test_iceberg_has_a_catalog_without_a_word() -> None:
-    """Folders below the lake."""
-    found = settings(asked("iceberg"), "4.1.0")
+def test_iceberg_has_a_catalog_without_a_word(tmp_path: Path) -> None:
+    """It is a file of SQLite; one of folders where a table has begun in these."""
+    lake = tmp_path / "lake/iceberg"
+    found = iceberg.settings(asked("iceberg"), tmp_path, "4.1.0")
+    assert found["spark.sql.catalog.lake.type"] == "jdbc"
+    assert found["spark.sql.catalog.lake.uri"] == f"jdbc:sqlite:{lake}/catalog.db"
+    assert found["spark.sql.catalog.lake.warehouse"] == f"file://{lake}"
+    assert "sqlite-jdbc" in found["spark.jars.packages"]
+    jars = tmp_path / "jars"
+    jars.mkdir()
+    (jars / "iceberg-spark-runtime-4.1_2.13-1.11.0.jar").touch()
+    there = asked("iceberg", jars_directory=jars)
+    with pytest.raises(Broken, match=r"has no sqlite-jdbc-3\.50\.3\.0\.jar"):
+        iceberg.settings(there, tmp_path, "4.1.0")
+    hint = lake / "gateway/events/metadata/version-hint.text"
+    hint.parent.mkdir(parents=True)
+    hint.touch()
+    found = iceberg.settings(there, tmp_path, "4.1.0")
     assert found["spark.sql.catalog.lake.type"] == "hadoop"
-    assert found["spark.sql.catalog.lake.warehouse"] == "file:///d/lake/iceberg"
+    assert found["spark.sql.catalog.lake.warehouse"] == f"file://{lake}"
+    assert "sqlite" not in found["spark.jars"]
+
+
+def test_the_page_has_what_another_spark_needs(tmp_path: Path) -> None:
+    """For the usual catalog: what the job itself sets."""
+    page = (Path(__file__).parents[2] / "docs/spark.md").read_text()
+    block = page.partition("```properties\n")[2].partition("```")[0]
+    said = dict(line.split() for line in block.strip().splitlines())
+    found = iceberg.settings(asked("iceberg"), tmp_path, "4.1.0")
+    found = {key: one.replace(str(tmp_path), "/data") for key, one in found.items()}
+    assert said.items() <= found.items()
+    assert "spark.sql.catalog.lake.warehouse" in said

@@ -46,24 +46,23 @@ def server() -> Iterator[SmallS3]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, server: SmallS3) -> Iterator[Any]:
-    """One session for both formats, and a catalog in SQLite."""
+    """One session for both formats, with two more catalogs: of folders, and in SQLite."""
     home = tmp_path_factory.mktemp("catalog")
     more: dict[str, str] = {}
     for name, kind in KINDS.items():
-        asked = SimpleNamespace(sink=name, jars_directory=None, conf={})
+        asked = SimpleNamespace(sink=name, jars_directory=None, conf={}, table=None)
         more = merged(more, kind.settings(asked, home, pyspark.__version__))
-    catalog = "spark.sql.catalog.sqlite"
-    more = merged(
-        more,
-        {
-            "spark.jars.packages": "org.xerial:sqlite-jdbc:3.50.3.0",
-            catalog: "org.apache.iceberg.spark.SparkCatalog",
-            f"{catalog}.type": "jdbc",
-            f"{catalog}.uri": f"jdbc:sqlite:{home}/catalog.db",
-            f"{catalog}.jdbc.schema-version": "V1",
-            f"{catalog}.warehouse": f"file://{home}/sqlite",
-        },
-    )
+    folders, catalog = "spark.sql.catalog.folders", "spark.sql.catalog.sqlite"
+    more |= {
+        folders: "org.apache.iceberg.spark.SparkCatalog",
+        f"{folders}.type": "hadoop",
+        f"{folders}.warehouse": f"file://{home}/folders",
+        catalog: "org.apache.iceberg.spark.SparkCatalog",
+        f"{catalog}.type": "jdbc",
+        f"{catalog}.uri": f"jdbc:sqlite:{home}/catalog.db",
+        f"{catalog}.jdbc.schema-version": "V1",
+        f"{catalog}.warehouse": f"file://{home}/sqlite",
+    }
     spool = options_of(
         model.Spool,
         directory=BucketUrl("bucket", "spool"),

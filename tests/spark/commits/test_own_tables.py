@@ -9,6 +9,7 @@ import re
 import sqlite3
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as f
 
@@ -19,12 +20,14 @@ from format_tables import (
     SIZE,
     World,
 )
+from gateway.audit.remote import Access, path_of
 from gateway.config.columns import Column
 from gateway.spark import job
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Broken
 from gateway.spark.later.days import Rewritten
 from gateway.spark.run.failure import Failed
+from gateway.store.readers.lake import sink_of
 
 pytestmark = MARKS
 
@@ -207,24 +210,45 @@ def test_the_page_says_how_to_read_them_without_spark(world: World) -> None:
     section = PAGE.read_text().partition("### Read them without Spark")[2]
     code = section.partition("```python\n")[2].partition("```")[0]
     iceberg, delta = code.strip().split("\n\n")
-    place, *lines = {"iceberg": iceberg, "delta": delta}[
-        world.config.spark.sink
-    ].splitlines()
-    assert len(lines) == 3
-    names = {"json": json, "pathlib": pathlib}
-    for module in ("pyiceberg.table", "deltalake", "polars"):
+    sink, names = world.config.spark.sink, {"json": json, "pathlib": pathlib}
+    place, *lines = {"iceberg": iceberg, "delta": delta}[sink].splitlines()
+    for module in ("pyiceberg.table", "pyiceberg.catalog.sql", "deltalake", "polars"):
         first = module.partition(".")[0]
         importlib.import_module(module)
         names[first] = importlib.import_module(first)
     exec(place.replace('"data/', f'"{world.config.data_dir}/'), names)
+    assert len(lines) == {"iceberg": 4, "delta": 3}[sink]
+    if sink == "iceberg":  # one warehouse for all tests
+        _, space, name = world.config.spark.table.split(".")
+        warehouse = world.spark.conf.get("spark.sql.catalog.lake.warehouse")
+        lines[-1] = (
+            lines[-1]
+            .replace("data/lake/iceberg", warehouse.removeprefix("file://"))
+            .replace("gateway.events", f"{space}.{name}")
+        )
     for line in lines:
         assert len(eval(line, names)) == 3 * SIZE, line
 
 
 @ONLY_ICEBERG
+def test_the_usual_catalog_knows_views_and_what_others_did(world: World) -> None:
+    """A view stays in it; the audit reads the files that the table has by now."""
+    world.run(3)
+    table = world.config.spark.table
+    view = f"{table.rpartition('.')[0]}.fine"
+    world.spark.sql(f"CREATE VIEW {view} AS SELECT lsn FROM {table} WHERE flaw IS NULL")
+    assert world.spark.table(view).count() == 3 * SIZE
+    world.spark.sql(f"DELETE FROM {table} WHERE lsn = 1")
+    lake = world.config.data_dir / "lake"
+    found = world.kind.files(lake, sink_of(lake), Access())
+    rows = [pq.read_metadata(path_of(str(name))).num_rows for name, _ in found]
+    assert sum(rows) == 3 * SIZE - 1
+
+
+@ONLY_ICEBERG
 def test_a_catalog_of_ones_own(world: World) -> None:
-    """By plain Spark configuration, here JDBC with SQLite."""
-    world.config.spark.table = "sqlite.company.events"
+    """By plain Spark configuration: here folders, as our own were in earlier commits."""
+    world.config.spark.table = "folders.company.events"
     job.run(world.config, world.spark, available_now=True)
     world.check_complete()
     list(world.kind.maintain(world.config, world.spark, Lake(), 7))
