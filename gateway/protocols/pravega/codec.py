@@ -185,16 +185,6 @@ def _write_update(update: AttributeUpdate) -> bytes:
     return _UPDATE.pack(update.attribute, update.kind, update.new, update.old)
 
 
-def _read_merged(raw: bytes, at: int) -> tuple[tuple[str, int], int]:
-    source, at = _read_text(raw, at)
-    offset, at = _LONG.read(raw, at)
-    return (source, offset), at
-
-
-def _write_merged(merged: tuple[str, int]) -> bytes:
-    return _write_text(merged[0]) + _I64.pack(merged[1])
-
-
 Byte = Annotated[int, _BYTE]
 Int = Annotated[int, _INT]
 Long = Annotated[int, _LONG]
@@ -206,14 +196,12 @@ Data = Annotated[bytes, _DATA]
 DataOrView = Annotated[bytes | memoryview, _Field(_read_viewed, _write_data)]
 EventData = Annotated[bytes, _Field(_read_event, _write_event)]
 Rest = Annotated[bytes, _Field(_read_rest, bytes)]
-Texts = Annotated[Sequence[str], _list(_read_text, _write_text)]
 Longs = Annotated[Sequence[int], _list(_LONG.read, _I64.pack)]
 Keys = Annotated[Sequence[Entry], _list(_read_key, _write_key)]
 Entries = Annotated[Sequence[Entry], _list(_read_entry, _write_entry)]
 AttributeUpdates = Annotated[
     Sequence[AttributeUpdate], _list(_read_update, _write_update)
 ]
-Merged = Annotated[Sequence[tuple[str, int]], _list(_read_merged, _write_merged)]
 
 
 class Message:

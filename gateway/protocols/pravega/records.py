@@ -241,18 +241,6 @@ class Attribute(_Record, tag=7):
             segment.set_attribute(self.attribute, self.value)
 
 
-class Policy(_Record, tag=8):
-    """A segment's scaling policy, which is stored and never acted on."""
-
-    segment: str
-    target_rate: int
-    scale_type: int
-
-    def apply(self, state: State, now: int) -> None:
-        segment = state.changed(self.segment, now)
-        segment.target_rate, segment.scale_type = self.target_rate, self.scale_type
-
-
 class Put(_Record, tag=9):
     """Entries put into a table; their versions are `version` and the following ones."""
 
@@ -308,7 +296,7 @@ class Keep(_Record, tag=12):
 
 
 Record: TypeAlias = (
-    Append | Create | Seal | Truncate | Delete | Merge | Attribute | Policy
+    Append | Create | Seal | Truncate | Delete | Merge | Attribute
     | Put | Remove | ForgetIdleWriters | Keep
 )  # fmt: skip
 

@@ -47,8 +47,6 @@ def sources(message: Any) -> Sequence[str]:
     match message:
         case ws.MergeSegments():
             return (message.source,)
-        case ws.MergeSegmentsBatch():
-            return message.sources
     return ()
 
 
@@ -148,13 +146,6 @@ class Requests:
         return change, ws.SegmentTruncated(message.request_id, message.segment)
 
     @answer.register
-    def _(self, message: ws.UpdateSegmentPolicy) -> Answered:
-        change = self._state.policy(
-            message.segment, message.target_rate, message.scale_type, self.now
-        )
-        return change, ws.SegmentPolicyUpdated(message.request_id, message.segment)
-
-    @answer.register
     def _(self, message: ws.GetStreamSegmentInfo) -> Answered:
         segment = self._state.data(message.segment)
         return None, ws.StreamSegmentInfo(
@@ -212,24 +203,6 @@ class Requests:
         self.transients.pop(source, None)
         length = self._state.data(target).length
         return change, ws.SegmentsMerged(message.request_id, target, source, length)
-
-    @answer.register
-    def _(self, message: ws.MergeSegmentsBatch) -> Answered:
-        state, target = self._state, message.target
-        end = state.data(target).length
-        left = {
-            name: state.find(name).length
-            for name in message.sources
-            if name in state.segments or not state.was_merged(name)
-        }
-        change = None
-        if left:
-            change = state.merge([(target, name) for name in left], self.now)
-        merged = []
-        for name in message.sources:
-            end += left.pop(name, 0)
-            merged.append((name, end))
-        return change, ws.SegmentsBatchMerged(message.request_id, target, merged)
 
     # -- tables -----------------------------------------------------------------------
 

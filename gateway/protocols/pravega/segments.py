@@ -214,11 +214,6 @@ class Segments(State):
             raise TableNotEmpty
         return self._change([records.Delete(name)], now)
 
-    def policy(self, name: str, target_rate: int, scale_type: int, now: int) -> Change:
-        """Store a segment's scaling policy; raises `SegmentNotFound`."""
-        self.data(name)
-        return self._change([records.Policy(name, target_rate, scale_type)], now)
-
     def attribute(
         self, name: str, attribute: bytes, new: int, expected: int, now: int
     ) -> Change:

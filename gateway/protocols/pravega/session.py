@@ -46,7 +46,6 @@ from gateway.protocols.pravega.wire import (
 )
 from gateway.protocols.pravega.wire_segments import (
     MergeSegments,
-    MergeSegmentsBatch,
     ReadSegment,
     SegmentRead,
     TruncateSegment,
@@ -67,9 +66,7 @@ _KNOWN = frozenset(REQUESTS) - {_EVENT, _PADDING, _PARTIAL}
 _OF_A_WRITER = (AppendBlock, AppendBlockEnd, ConditionalAppend, ConditionalBlockEnd)
 """Commands that begin with a writer's id."""
 
-_MERGES = frozenset(
-    code for code in REQUESTS if REQUESTS[code] in (MergeSegments, MergeSegmentsBatch)
-)
+[_MERGE] = (code for code, kind in REQUESTS.items() if kind is MergeSegments)
 
 #: With so many bytes of replies, those that are due are sent before more is decoded.
 _SEND_BYTES = 1 << 20
@@ -160,7 +157,7 @@ class Session:
                 yield self._part_done(BYTE * len(payload))
             waiting = self._replies.held_bytes
             message = decode(code, payload)
-            if code in _MERGES:
+            if code == _MERGE:
                 yield from self._count_staged(message)
             step = self._take(message)
             self.cost += BYTE * len(payload)

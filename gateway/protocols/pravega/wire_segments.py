@@ -9,10 +9,8 @@ from gateway.protocols.pravega.codec import (
     DataOrView,
     Int,
     Long,
-    Merged,
     Message,
     Text,
-    Texts,
     Uuid,
     reply,
     request,
@@ -56,15 +54,6 @@ class SealSegment(SegmentRequest):
 
 @request(30, Need.MANAGE)
 class DeleteSegment(SegmentRequest): ...
-
-
-@request(32, Need.MANAGE)
-class UpdateSegmentPolicy(SegmentMessage):
-    """Target rate and scale type as in `CreateSegment`."""
-
-    target_rate: Int
-    scale_type: Byte
-    token: Text = ""
 
 
 @request(34, Need.ANY)
@@ -122,34 +111,6 @@ class MergeSegments(Message):
     updates: AttributeUpdates = ()
 
 
-@request(90, Need.WRITE)
-class MergeSegmentsBatch(Message):
-    """Merges several sources into `target`, all or none."""
-
-    request_id: Long
-    target: Text
-    sources: Texts
-    token: Text = ""
-
-
-@request(-3, Need.MANAGE)
-class FlushToStorage(Message):
-    """A command of Pravega's administration tools; not supported."""
-
-    container: Int
-    token: Text
-    request_id: Long
-
-
-@request(-5, Need.MANAGE)
-class ListStorageChunks(Message):
-    """A command of Pravega's administration tools; not supported."""
-
-    segment: Text
-    token: Text
-    request_id: Long
-
-
 # -- Replies -------------------------------------------------------------------
 
 
@@ -190,10 +151,6 @@ class SegmentSealed(SegmentMessage): ...
 class SegmentDeleted(SegmentMessage): ...
 
 
-@reply(33)
-class SegmentPolicyUpdated(SegmentMessage): ...
-
-
 @reply(35)
 class SegmentAttribute(Message):
     """`value` is `NEVER` if the attribute is not set."""
@@ -229,19 +186,3 @@ class SegmentsMerged(Message):
     target: Text
     source: Text
     write_offset: Long = -1
-
-
-@reply(91)
-class SegmentsBatchMerged(Message):
-    """Each source, with the length of `target` after it was merged."""
-
-    request_id: Long
-    target: Text
-    merged: Merged
-
-
-@reply(-4)
-class StorageFlushed(Message):
-    """Never sent: `FlushToStorage` is not supported."""
-
-    request_id: Long

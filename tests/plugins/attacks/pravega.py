@@ -159,10 +159,6 @@ ATTACKS = [
     _endless("DeleteSegments", s.DeleteSegment(1, "")),
     _message("TruncateSegments", s.TruncateSegment(1, _NAME, 0)),
     _attack(
-        "policies",
-        _numbered(lambda n: s.UpdateSegmentPolicy(1, _NAME, n, 0)),
-    ),
-    _attack(
         "attributes",
         _numbered(
             lambda n: s.UpdateSegmentAttribute(
@@ -179,13 +175,6 @@ ATTACKS = [
     _endless("offsets to locate", s.LocateOffset(1, _NAME, 0)),
     _message("transient segments", s.CreateTransientSegment(1, _W, _NAME)),
     _endless("merges of nothing", s.MergeSegments(1, _NAME, "x")),
-    _endless(
-        "merges of 1 000 that are not there",
-        s.MergeSegmentsBatch(1, _NAME, ["x"] * 1000),
-        most=5 * MiB,
-    ),
-    _endless("flushes", s.FlushToStorage(0, "", 1)),
-    _endless("chunk lists", s.ListStorageChunks("", "", 1)),
     _endless("reads of no segment", s.ReadSegment("", 0, 0, "", 1)),
     _endless("reads at the tail", s.ReadSegment(_NAME, 0, 1, "", 1)),
     _attack(

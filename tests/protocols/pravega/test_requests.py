@@ -100,25 +100,6 @@ def test_54_merge_refused(store):
     ]
 
 
-def test_54_merge_batch(store, block):
-    """Several sources are merged at once; asking again does nothing more."""
-    peer = store.peer()
-    other = TXN[:-1] + "b"
-    for name in (TXN, other):
-        peer.ask(ws.CreateSegment(1, name, 0, 0))
-        peer.setup(name)
-        peer.ask(wire.AppendBlockEnd(W, 9, block(b"x"), 1, 1, 1))
-    merged = ws.SegmentsBatchMerged(2, "s", [(TXN, 9), (other, 18)])
-    assert peer.ask(ws.MergeSegmentsBatch(2, "s", [TXN, other])) == [merged]
-    assert len(store.journal.submitted[-1].body) > 18
-    assert store.rows == [("s", b"x")] * 2
-    [again] = peer.ask(ws.MergeSegmentsBatch(3, "s", [TXN, other]))
-    assert again.merged == [(TXN, 18), (other, 18)]
-    assert peer.ask(ws.MergeSegmentsBatch(4, "s", ["?"])) == [
-        wire.NoSuchSegment(4, "?")
-    ]
-
-
 def test_55_info(store):
     """How a segment is; of a missing one, that it is not there."""
     peer = store.peer()
@@ -170,41 +151,34 @@ def test_staged_data_is_bounded(make_store, block):
 
 
 def test_42_unsupported(store):
-    """What administrators ask of the original, and what does not fit the segment."""
+    """What does not fit the segment."""
     peer = store.peer()
     peer.ask(wt.CreateTableSegment(0, "t"))
     assert peer.ask(
-        ws.FlushToStorage(0, "", 1),
-        ws.ListStorageChunks("s", "", 2),
         wt.ReadTable(3, "s", "", []),
         ws.SealSegment(4, "t"),
     ) == [
-        wire.OperationUnsupported(1, "FlushToStorage"),
-        wire.OperationUnsupported(2, "ListStorageChunks"),
         wire.OperationUnsupported(3, "ReadTable"),
         wire.OperationUnsupported(4, "SealSegment"),
     ]
 
 
-def test_attributes_and_policy(store):
-    """Numbers of a segment change on a condition; its policy is kept."""
+def test_attributes(store):
+    """Numbers of a segment change on a condition."""
     peer = store.peer()
     assert peer.ask(
         ws.GetSegmentAttribute(1, "s", X),
         ws.UpdateSegmentAttribute(2, "s", X, 5, wire.NEVER),
         ws.UpdateSegmentAttribute(3, "s", X, 6, wire.NEVER),
         ws.GetSegmentAttribute(4, "s", X),
-        ws.UpdateSegmentPolicy(5, "s", 100, 2),
         ws.GetSegmentAttribute(6, "t", X),
     ) == [
         ws.SegmentAttribute(1, wire.NEVER),
         ws.SegmentAttributeUpdated(2, True),
         ws.SegmentAttributeUpdated(3, False),
         ws.SegmentAttribute(4, 5),
-        ws.SegmentPolicyUpdated(5, "s"),
         wire.NoSuchSegment(6, "t"),
     ]
-    assert store.container.state.find("s").target_rate == 100
 
 
 def test_a_merge_may_set_a_writers_number(store):

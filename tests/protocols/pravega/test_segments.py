@@ -292,7 +292,6 @@ def test_a_snapshot_has_everything(model, block):
     model.append(block(b"z"), 1, name=TXN)
     model.keep(state.create_table("t", 0, key_bytes=1))
     model.keep(state.put("t", [Entry(b"k", NEVER, b"v")], 0))
-    model.keep(state.policy("s", 3, 2, 0))
     again = snapshot.restore(snapshot.save(state))
     assert snapshot.save(again) == snapshot.save(state)
     assert again.staged_bytes == 9

@@ -35,8 +35,6 @@ OTHERS = {
     "ConditionalAppend": "as `SetupAppend`",
     "ConditionalBlockEnd": "as `SetupAppend`",
     "TruncateSegment": "`manage`; of a revisioned stream `write`",
-    "FlushToStorage": "refused",
-    "ListStorageChunks": "refused",
 }
 """What no table of permissions says by itself."""
 INSIDE = {"Padding", "PartialEvent", "Event"}

@@ -154,15 +154,15 @@ def test_partitions_and_filters_of_ones_own(world: World) -> None:
         assert detail["partitionColumns"] == ["date", "host"]
 
 
-def scattered(world: World, lsn: int, count: int) -> int:
-    """Puts so many events, each of another hour and host, in a table divided by these."""
+def scattered(world: World, lsn: int, count: int, differ: int = 9) -> int:
+    """Puts so many events, of *differ* hours and hosts, in a table divided by these."""
     asked = world.config.spark
     asked.partition_by = ["date", "host"]
     if asked.sink == "iceberg":
         asked.partition_by = ["date", "hours(event_time)"]
     events = [
         {"@timestamp": 1_600_000_000 + 3600 * one, "host": f"h-{one}"}
-        for one in range(count)
+        for one in (number % differ for number in range(count))
     ]
     world.spool.put("gw", lsn, [json.dumps(one).encode() for one in events])
     return lsn + count
@@ -182,9 +182,12 @@ def test_a_batch_of_many_partitions_is_told_of(
 
 
 @pytest.mark.long
-def test_a_thousand_partitions_fit_the_usual_heap(world: World) -> None:
-    """A file is open for one of them at a time, in a batch of few bytes."""
-    scattered(world, 1 + 3 * SIZE, 950)
+@pytest.mark.timeout(900)
+def test_thousands_of_partitions_fit_the_usual_heap(world: World) -> None:
+    """A file is open for one of them at a time, in a batch of few bytes: 5000 events of 3000
+    hours, or values of a column.
+    """
+    scattered(world, 1 + 3 * SIZE, 5000, 3000)
     world.run(4)
     world.check_complete()
 

@@ -110,7 +110,6 @@ CALLS: Mapping[str, _Asked] = {
     "getSegmentsImmediatelyFollowing": _stream(Need.ANY),
     "getSegmentsBetween": _stream(Need.READ),
     "isSegmentValid": _stream(Need.ANY),
-    "isStreamCutValid": _stream(Need.READ),
     "createTransaction": _stream(Need.WRITE),
     "pingTransaction": _stream(Need.WRITE),
     "commitTransaction": _stream(Need.WRITE),

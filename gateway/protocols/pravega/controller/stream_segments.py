@@ -191,14 +191,6 @@ class StreamSegments:
         )
         return messages.BooleanResponse(response=valid)
 
-    @methods(messages.StreamCut, "isStreamCutValid")
-    def cut_valid(self, request: messages.StreamCut, caller: Caller) -> Message:
-        """Whether the stream cut has an offset for every key, and for each only one."""
-        parts = find(self._catalog, request.stream_info).parts
-        cut = [part for part in parts if part.id in request.cut]
-        valid = len(cut) == len(request.cut) and Cover(cut).is_whole
-        return messages.BooleanResponse(response=valid)
-
 
 def _segment_id(info: messages.StreamInfo, part: Part) -> messages.SegmentId:
     of = messages.StreamInfo(scope=info.scope, stream=info.stream)

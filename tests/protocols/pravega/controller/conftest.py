@@ -38,7 +38,6 @@ ANSWERS = {
     "getSegmentsBetween": "StreamCutRangeResponse",
     "getURI": "NodeUri",
     "isSegmentValid": "BooleanResponse",
-    "isStreamCutValid": "BooleanResponse",
     "checkScopeExists": "BooleanResponse",
     "checkStreamExists": "BooleanResponse",
     "createTransaction": "CreateTxnResponse",

@@ -56,15 +56,6 @@ def test_what_readers_are_told(scaled):
     request = new("GetEpochSegmentsRequest", stream_info=scaled.info, epoch=1)
     found = scaled.peer.call("getEpochSegments", request).ranges
     assert [each.segment.number for each in found] == [1, E1 | 2, E1 | 3]
-    for cut, valid in (
-        ([0, 1], True),
-        ([E1 | 2, E1 | 3, 1], True),
-        ([0, E1 | 2, 1], False),
-        ([E1 | 2, 1], False),
-        ([0, 1, 99], False),
-    ):
-        asked = new("StreamCut", stream_info=scaled.info, cut=dict.fromkeys(cut, 0))
-        assert scaled.peer.call("isStreamCutValid", asked).response is valid
     for number, valid in ((0, False), (E1 | 2, True), (E2 | 4, True), (E1 | 3, False)):
         id_ = new("SegmentId", stream_info=scaled.info, number=number)
         assert scaled.peer.call("isSegmentValid", id_).response is valid

@@ -111,7 +111,6 @@ def test_no_such_stream(stream, stream_info):
         "getSegmentsImmediatelyFollowing": id_,
         "getSegmentsBetween": new("StreamCutRange", stream_info=none),
         "isSegmentValid": id_,
-        "isStreamCutValid": new("StreamCut", stream_info=none),
         "createTransaction": new("CreateTxnRequest", stream_info=none, lease=1),
     }.items():
         assert stream.try_(method, request).status == Code.NOT_FOUND, method
@@ -303,7 +302,7 @@ def test_epochs(stream, stream_info):
 
 
 def test_cuts(stream, stream_info):
-    """What lies between two of them, and which are cuts at all."""
+    """What lies between two of them."""
     info = stream_info()
 
     def between(begin: dict[int, int], end: dict[int, int]) -> list[int]:
@@ -314,9 +313,6 @@ def test_cuts(stream, stream_info):
     assert between({}, {}) == [0, 1]
     assert between({0: 1, 1: 1}, {0: 5, 1: 5}) == [0, 1]
     assert between({1: 1}, {}) == [1]
-    for cut, valid in (({0: 0, 1: 0}, True), ({0: 0}, False), ({}, False)):
-        request = new("StreamCut", stream_info=info, cut=cut)
-        assert stream.call("isStreamCutValid", request).response is valid
     for number, valid in ((0, True), (1, True), (2, False), (-1, False)):
         request = new("SegmentId", stream_info=info, number=number)
         assert stream.call("isSegmentValid", request).response is valid
