@@ -97,7 +97,7 @@ def shell(text: str) -> Iterator[str]:
 
 def test_every_shell_line_of_the_pages_is_run_by_a_test():
     """Here; the admin port's by test_admin_port.py, what is accepted by
-    tests/audit/test_incarnations.py, the README's steps by test_readme.py, the demo by
+    tests/audit/test_accepting.py, the README's steps by test_readme.py, the demo by
     tests/demo, and `make test` runs this.
     """
     readme = (ROOT / "README.md").read_text()

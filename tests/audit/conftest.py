@@ -1,0 +1,10 @@
+"""The audit of tests does not wait before it looks at a moving system again."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.audit.proof._PAUSE_SECONDS", 0)
