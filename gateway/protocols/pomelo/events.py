@@ -21,13 +21,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
 
-import msgspec
-
 from gateway.event import Rows
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.text import cesu8, text
 from gateway.sdk import native
-from gateway.sdk.payload import all_shallow, check, flaw_of
+from gateway.sdk.payload import flaw_of, flaws_of
 
 _HEAD = struct.Struct(">BIHI")
 _CODE = struct.Struct(">HB")
@@ -36,7 +34,6 @@ _PLAIN, _ZIPPED, _PACKED, _SESSION = 1, 2, 3, 4
 _PLAIN_FORM = bytes((_PLAIN,))
 _FORMATS = (_PLAIN, _ZIPPED)
 _ZLIB_OR_GZIP = 47
-_BRACE = ord("{")
 _ID = wire.HIGH_FIRST - 1
 _BLOCK_EVENTS = 64
 """The least number of events whose payloads are worth keeping in one piece."""
@@ -280,24 +277,10 @@ _text = lru_cache(maxsize=1 << 10)(text)
 def _check(rows: Rows, message_bytes: int) -> None:
     """Note the flaws of payloads; turn what a browser wrote in CESU-8 into UTF-8."""
     payloads = rows.payloads
-    for row, payload in enumerate(payloads):
-        if row in rows.flaws:
-            continue
-        try:
-            check(payload)
-            if (
-                payload[0] == _BRACE
-                and (payload.isascii() or payload.decode())
-                and all_shallow((payload,))
-            ):
-                continue
-        except UnicodeDecodeError:
-            payloads[row] = _as_utf8(payload)
-        except (msgspec.DecodeError, RecursionError):
-            pass
-        flaw = flaw_of(payloads[row], message_bytes)
-        if flaw == "invalid-utf8":
-            payloads[row] = _as_utf8(payload)
+    for row, first in [*flaws_of(payloads, message_bytes, but=rows.flaws)]:
+        flaw: str | None = first
+        if first in ("invalid-utf8", "oversized"):  # CESU-8 is longer than UTF-8
+            payloads[row] = _as_utf8(payloads[row])
             flaw = flaw_of(payloads[row], message_bytes)
         if flaw is not None:
             rows.flaws[row] = flaw
