@@ -85,35 +85,6 @@ def test_websocket(make_net, make_tls, tls_peer, sealed, offered, chosen):
     assert bytes(answer.data) == ANSWER
 
 
-def test_unix(with_reactor):
-    """A socket in the file system, real server: greeted and asked for events."""
-    result = with_reactor("""
-        from gateway.protocols.rsio.options import Options
-        from gateway.protocols.rsio.server import RsioListener as rsio
-        from gateway.testing import ManualJournal
-        from gateway_testkit.settings import settings
-
-        def talk():
-            path = os.environ["SCRATCH"] + "/rs.sock"
-            accept = rsio(settings(Options, window=2), ManualJournal(), reactor)
-            listener = serve(accept, listen=f"unix:{path}", protocol="rsio")
-            client = socket.socket(socket.AF_UNIX)
-            client.connect(path)
-            client.sendall(bytes.fromhex("010000"))
-            heard = b""
-            while b"events" not in heard:
-                heard += client.recv(99)
-            result["heard"] = heard.hex(" ")
-            client.close()
-            until(lambda: not listener.connections)
-            in_reactor(listener.stop)
-        run(talk)
-    """)
-    hello, _, subscribe = result["heard"].partition(" 10 ")
-    assert hello.startswith("02 00")
-    assert subscribe == "06 65 76 65 6e 74 73 01 02"
-
-
 def test_curl_speaks_it_over_http2(with_reactor):
     """A published client: curl, whose POST goes on while the answer comes, is greeted,
     asked for events and answered; both ends are clean.
