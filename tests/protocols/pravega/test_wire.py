@@ -116,7 +116,7 @@ def test_1_round_trip(cls, data):
 
 def vectors(file: str) -> pytest.MarkDecorator:
     """Frames, and the message that each is."""
-    rows = map(json.loads, (VECTORS / file).read_text().splitlines())
+    rows = [json.loads(line) for line in (VECTORS / file).read_text().splitlines()]
     return pytest.mark.parametrize("vector", rows, ids=lambda vector: vector["name"])
 
 
