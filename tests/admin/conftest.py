@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +12,6 @@ from pydantic import SecretStr
 from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
-from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
 from gateway.access import Access
@@ -36,8 +34,7 @@ from gateway.sdk.endpoint import parse_endpoint
 from gateway.sdk.figures import Figure, StatusSection
 from gateway.sdk.protocol import Post
 from making import Make
-
-_NOTHING = os.open(os.devnull, os.O_RDONLY)
+from transports import MemoryTransport
 
 WIRES = StatusSection(
     "wires",
@@ -120,23 +117,12 @@ class Reply:
         return json.loads(self.body)
 
 
-class MemoryTransport(StringTransport):
+class AdminTransport(MemoryTransport):
     """A socket of a connection to the admin port."""
-
-    finished = False
-    """FIN was asked for."""
-    unsent_bytes = 0
-    """What the kernel has not taken."""
 
     @property
     def _tempDataLen(self) -> int:
         return self.unsent_bytes
-
-    def loseWriteConnection(self) -> None:
-        self.finished = True
-
-    def fileno(self) -> int:
-        return _NOTHING
 
     def getHandle(self) -> Any:
         return SimpleNamespace(getsockopt=lambda *_: bytes(12))
@@ -152,7 +138,7 @@ class Client:
 
     connection: Any
     """None: it was not let in."""
-    transport: MemoryTransport
+    transport: AdminTransport
     _lost: bool = False
 
     def send(self, data: bytes) -> bytes:
@@ -245,7 +231,7 @@ class Port:
         return self.come_from(IPv4Address("TCP", host, port))
 
     def come_from(self, address: Any) -> Client:
-        client = Client(self.listener.admit(address), MemoryTransport())
+        client = Client(self.listener.admit(address), AdminTransport())
         if client.connection is not None:
             client.connection.input.makeConnection(client.transport)
         return client

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from daemons import archiving
+from daemons import archiving, nothing_is_kept
 from deadlines import rest
 from making import Make
 
@@ -435,12 +435,7 @@ def test_a_group_that_pauses_longer_than_the_archive(serve, pravega_client, even
     client.whole.write(writer, keyed(second))
     daemon = streams.daemon
     daemon.settled()
-
-    def gone() -> bool:
-        left = [*daemon.spool.glob("events-*"), *daemon.archive.glob("events-*")]
-        return not left
-
-    eventually(gone, "every file leaves the archive")
+    eventually(lambda: nothing_is_kept(daemon), "every file leaves the archive")
     daemon.kill()
     daemon.start()
     third = numbered("third", 20)

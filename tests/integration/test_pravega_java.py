@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from daemons import nothing_is_kept
 from deadlines import excerpt, finish, next_line, run
 from making import Make
 from programs import ask_registry, built_once, program, running
@@ -409,12 +410,7 @@ def test_a_group_that_is_never_empty(serve, eventually):
         streams.tell(program, "join")
         streams.hear(program, f"read {20 * (round_ + 1)}")
         daemon.settled()
-
-        def gone() -> bool:
-            left = [*daemon.spool.glob("events-*"), *daemon.archive.glob("events-*")]
-            return not left
-
-        eventually(gone, "every file leaves the archive")
+        eventually(lambda: nothing_is_kept(daemon), "every file leaves the archive")
         daemon.kill()
         daemon.start()
     said = streams.said(program, "enough")

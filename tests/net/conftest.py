@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import ssl
 import sys
 import textwrap
@@ -18,7 +17,6 @@ import pytest
 from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
-from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, Request
@@ -35,22 +33,7 @@ from gateway.sdk.limits import Limits
 from gateway.sdk.protocol import Port
 from gateway_testkit.certificates import Authority
 from making import Make
-
-_NOTHING = os.open(os.devnull, os.O_RDONLY)
-
-
-class MemoryTransport(StringTransport):
-    """What an `AcceptedConnection` writes to."""
-
-    finished = False
-    """FIN was asked for."""
-    unsent_bytes = 0
-
-    def loseWriteConnection(self) -> None:
-        self.finished = True
-
-    def fileno(self) -> int:
-        return _NOTHING
+from transports import MemoryTransport
 
 
 class Recorder:

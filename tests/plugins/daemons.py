@@ -32,6 +32,7 @@ __all__ = [
     "free_port",
     "full_spool",
     "listener",
+    "nothing_is_kept",
     "send",
     "spawn",
     "tls",
@@ -82,6 +83,12 @@ def spawn(
 
 TERMINATED = (-signal.SIGTERM, 128 + signal.SIGTERM)
 """twistd ends by the signal that it was sent, or says so as a shell would."""
+
+
+def nothing_is_kept(daemon: Daemon) -> bool:
+    """No file is in its spool any more, or in its archive."""
+    return not [*daemon.spool.glob("events-*"), *daemon.archive.glob("events-*")]
+
 
 daemon.spawn = spawn
 """So are those who use the kit's own, as plug-ins do."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from twisted.internet.address import IPv4Address
 from twisted.internet.error import CannotListenError, ConnectionDone
-from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
 from gateway.daemon.reload import Outcome
@@ -19,24 +17,9 @@ from gateway.daemon.service import Gateway
 from gateway.net.connection import AcceptedConnection
 from gateway.sdk.endpoint import Tcp, conflict
 from gateway_testkit.reactor import QueuedReactor
+from transports import MemoryTransport
 
 __all__ = ["Daemon", "Peer", "Reactor", "Terminal", "listener"]
-
-_NOTHING = os.open(os.devnull, os.O_RDONLY)
-
-
-class Transport(StringTransport):
-    """A socket."""
-
-    unsent_bytes = 0
-    finished = False
-    """FIN was sent."""
-
-    def loseWriteConnection(self) -> None:
-        self.finished = True
-
-    def fileno(self) -> int:
-        return _NOTHING
 
 
 @dataclass
@@ -44,7 +27,7 @@ class Peer:
     """The far end of a connection."""
 
     connection: AcceptedConnection
-    transport: Transport
+    transport: MemoryTransport
 
     def send(self, data: bytes) -> None:
         self.connection.input.dataReceived(data)
@@ -109,7 +92,7 @@ class Reactor(QueuedReactor):
         for port in self.ports:
             if port.where.port == number and port.reading:
                 made = port.factory.buildProtocol(IPv4Address("TCP", "192.0.2.1", 4000))
-                transport = Transport()
+                transport = MemoryTransport()
                 made.makeConnection(transport)
                 return Peer(made.connection, transport)
         raise ConnectionRefusedError(number)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import ssl
 from contextlib import suppress
 from types import SimpleNamespace
@@ -14,7 +13,6 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import ResponseReceived
 from twisted.internet.address import IPv4Address
-from twisted.internet.testing import StringTransport
 
 from gateway.config.listener import Tls
 from gateway.net.common import Common
@@ -22,24 +20,12 @@ from gateway.net.listen import Listener
 from gateway.sdk.endpoint import parse_endpoint
 from gateway.sdk.protocol import Port
 from gateway_testkit.certificates import Authority
-
-_NOTHING = os.open(os.devnull, os.O_RDONLY)
-
-
-class Wire(StringTransport):
-    """What a link writes to."""
-
-    finished = False
-    unsent_bytes = 0
-
-    def loseWriteConnection(self) -> None:
-        self.finished = True
-
-    def fileno(self) -> int:
-        return _NOTHING
+from transports import MemoryTransport
 
 
-def open_port(service: Any, tls: Any = None, **keywords: Any) -> tuple[Any, Wire]:
+def open_port(
+    service: Any, tls: Any = None, **keywords: Any
+) -> tuple[Any, MemoryTransport]:
     """A connection to a listener with this controller."""
     limits = SimpleNamespace(
         connections=10,
@@ -64,7 +50,10 @@ def open_port(service: Any, tls: Any = None, **keywords: Any) -> tuple[Any, Wire
     common = Common(service.clock, lambda: next(names))
     listener = Listener(settings, port, common)
     listener.load_tls()
-    link, wire = listener.admit(IPv4Address("TCP", "192.0.2.1", 4000)), Wire()
+    link, wire = (
+        listener.admit(IPv4Address("TCP", "192.0.2.1", 4000)),
+        MemoryTransport(),
+    )
     assert link is not None
     link.input.makeConnection(wire)
     return link, wire
