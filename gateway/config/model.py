@@ -437,6 +437,10 @@ class Spark(Section):
     columns: dict[ColumnName, OneOrSeveral[Column] | None] = Field(
         default={}, description="More columns out of the JSON; null drops a usual one"
     )
+    schemas: FolderPath | None = Field(
+        default=None,
+        description="Avro schemas of events behind a registry's header: ID.avsc",
+    )
     partition_by: list[Text] = Field(
         default=[*PARTITIONS],
         description="delta, iceberg: partitions of a table that begins",

@@ -133,6 +133,7 @@ def configuration(data: Path) -> SimpleNamespace:
             jars_directory=None,
             body="json",
             columns={},
+            schemas=None,
             partition_by=["protocol", "date"],
             bloom_filters=[],
             most_partitions=1000,

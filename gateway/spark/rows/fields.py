@@ -66,19 +66,32 @@ def function(
     asked = repr((code, paths, instants, contents))
     name = f"gateway_fields_{crc32(asked.encode()):08x}"
     if not spark.catalog.functionExists(name):
-        _register(spark, name, code, paths, instants, contents=contents)
+        java: Any = spark._jvm  # noqa: SLF001
+        keys = array(spark, java.String, [key for path in paths for key in path])
+        depths = array(spark, java.int, [len(path) for path in paths])
+        given = [keys, depths, array(spark, java.int, instants), contents]
+        columns = [TEXT, *map(field, range(len(paths)))]
+        result = StructType(
+            [StructField(column, StringType()) for column in columns]
+            + [StructField(micros(number), LongType()) for number in instants]
+            + [StructField(CONTENTS, LongType())] * contents
+        )
+        register(spark, name, code, _CLASS, given, result.json())
     return name
 
 
-def _register(
+def register(
     spark: SparkSession,
     name: str,
     code: Sequence[str],
-    paths: Sequence[Sequence[str]],
-    instants: Sequence[int],
-    *,
-    contents: bool,
+    kind: str,
+    given: Sequence[Any],
+    result: str,
 ) -> None:
+    """Make a function of this *name* of the class *kind*, which is in the last *code*.
+
+    Its constructor is *given* these; *result* is the function's type as Spark's JSON has it.
+    """
     java: Any = spark._jvm  # noqa: SLF001
     session: Any = spark._jsparkSession  # noqa: SLF001
     loader = session.getClass().getClassLoader()
@@ -97,24 +110,13 @@ def _register(
         jar.write_bytes(made.getvalue())
         spark._jsc.addJar(jar.as_uri())  # noqa: SLF001
     # By reflection: Py4J takes classes of the same name, from two sessions, for one.
-    (constructor,) = loader.loadClass(_CLASS).getConstructors()
-    keys = _array(spark, java.String, [key for path in paths for key in path])
-    depths = _array(spark, java.int, [len(path) for path in paths])
-    timed = _array(spark, java.int, instants)
-    instance = constructor.newInstance(
-        _array(spark, java.Object, [keys, depths, timed, contents])
-    )
-    columns = [TEXT, *map(field, range(len(paths)))]
-    result = StructType(
-        [StructField(column, StringType()) for column in columns]
-        + [StructField(micros(number), LongType()) for number in instants]
-        + [StructField(CONTENTS, LongType())] * contents
-    )
-    kind = session.parseDataType(result.json())
-    session.udf().register(name, instance, kind)
+    (constructor,) = loader.loadClass(kind).getConstructors()
+    instance = constructor.newInstance(array(spark, java.Object, given))
+    session.udf().register(name, instance, session.parseDataType(result))
 
 
-def _array(spark: SparkSession, kind: Any, values: Sequence[Any]) -> Any:
+def array(spark: SparkSession, kind: Any, values: Sequence[Any]) -> Any:
+    """An array of Java's."""
     gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
     made = gateway.new_array(kind, len(values))
     for number, value in enumerate(values):

@@ -19,6 +19,7 @@ from pyspark.sql import functions as f
 
 from gateway.spark.commit.ledger import Ranges
 from gateway.spark.files.not_taken import RESENT
+from gateway.spark.rows import avro
 from gateway.spark.rows.columns import EVENT_TIME, Columns
 from gateway.spark.rows.fields import TEXT, function
 from gateway.store.names import Life, SpoolFile
@@ -46,7 +47,7 @@ def events(
 
     `body` holds what was sent where that is JSON in valid UTF-8 and has no flaw; as
     VARIANT only where that loses no key and no part.  Where it does not, it is null and
-    `payload` has the bytes as sent.  No event can make this fail.
+    `payload` has the bytes as sent, as of Avro.  No event can make this fail.
     """
     made = columns or Columns()
     # Spool files have it in their footers alone: `named` puts it in.
@@ -59,9 +60,16 @@ def events(
         f"CASE WHEN {_JSON} THEN j.{TEXT} WHEN content_type LIKE 'text/%'"
         " THEN try_validate_utf8(cast(payload AS string)) END"
     )
-    found = stream.withColumn(
-        "j", f.expr(f"CASE WHEN {_JSON} THEN {find}(payload) END")
-    )
+    values, misfits = f"CASE WHEN {_JSON} THEN {find}(payload) END", made.misfits()
+    if made.schemas:
+        decode = avro.function(stream.sparkSession, made.schemas)
+        value = f"{find}({decode}(payload, content_type, channel))"
+        framed = f"({avro.FRAMED} AND NOT {_JSON})"
+        values = (
+            f"CASE WHEN {_JSON} THEN {find}(payload) WHEN {framed} THEN {value} END"
+        )
+        misfits = f"CASE WHEN {framed} AND j IS NULL THEN 'body' ELSE {misfits} END"
+    found = stream.withColumn("j", f.expr(values))
     found = found.withColumns(
         {"text": f.expr(text), "payload_bytes": f.expr("length(payload)")}
     )
@@ -83,7 +91,7 @@ def events(
         "attributes",
         "flaw",
         "payload_bytes",
-        f.expr(made.misfits()).alias("misfits"),
+        f.expr(misfits).alias("misfits"),
         *([f.expr(place).alias("place")] if (place := made.place()) else []),
         f.expr(f"CASE WHEN flaw IS NULL THEN '{EVENTS}' ELSE '{QUARANTINE}' END").alias(
             "table"

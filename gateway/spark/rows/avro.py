@@ -1,0 +1,58 @@
+"""Avro events of schema registries as JSON: `Avro.java` as a function of a session.
+
+The header that a registry's serializers put before each event says the id of its schema, and
+the listener's `options.framing` takes it off: `…;framing=confluent;schema=7` is the row's
+content type then.  The schemas are files of a folder, `7.avsc` or `SCOPE/STREAM/7.avsc`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from gateway.spark.commit.ledger import Broken
+from gateway.spark.rows import fields
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Whether a row may be one.
+FRAMED = "content_type LIKE '%;schema=%'"
+
+_SOURCE = Path(__file__).with_name("Avro.java")
+_CLASS = "gateway.spark.Avro"
+
+
+def schemas_in(folder: Path | None) -> dict[str, str]:
+    """The schemas in a folder, by the names of their files up to `.avsc`.
+
+    Raises `Broken` for a file that is no JSON.
+    """
+    found = {}
+    for path in sorted(folder.rglob("*.avsc")) if folder is not None else ():
+        text = path.read_text("utf-8")
+        try:
+            json.loads(text)
+        except ValueError as why:
+            raise Broken(f"spark.schemas: {path}: {why}") from None
+        found[str(path.relative_to(folder).with_suffix(""))] = text
+    return found
+
+
+def function(spark: SparkSession, schemas: Mapping[str, str]) -> str:
+    """A function's name in SQL: payload, content type and channel to JSON, as binary; null
+    where no schema is known, or the payload is no value of it.
+
+    Bytes are base64, decimals, days and instants are texts.
+    """
+    code = _SOURCE.read_text("utf-8")
+    name = f"gateway_avro_{crc32(repr((code, [*schemas.items()])).encode()):08x}"
+    if not spark.catalog.functionExists(name):
+        java: Any = spark._jvm  # noqa: SLF001
+        texts = [[*schemas], [*schemas.values()]]
+        given = [fields.array(spark, java.String, each) for each in texts]
+        fields.register(spark, name, [code], _CLASS, given, '"binary"')
+    return name
