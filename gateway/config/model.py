@@ -441,6 +441,10 @@ class Spark(Section):
         default=None,
         description="Avro schemas of events behind a registry's header: ID.avsc",
     )
+    schema_registry: Text | None = Field(
+        default=None,
+        description="URL of a registry's REST, whose schemas are fetched there",
+    )
     partition_by: list[Text] = Field(
         default=[*PARTITIONS],
         description="delta, iceberg: partitions of a table that begins",
@@ -494,6 +498,11 @@ class Spark(Section):
     def misfits(self) -> Iterator[tuple[Place, str]]:
         yield from kind_of(self.sink).misfits(self)
         yield from self._unknown_columns()
+        if self.schema_registry is not None:
+            if self.schemas is None:
+                yield ("schema_registry",), "needs schemas: the folder that keeps them"
+            if not self.schema_registry.startswith(("http://", "https://")):
+                yield ("schema_registry",), "must begin with http:// or https://"
         for name, given in self.columns.items():
             if given is not None:
                 for place, why in disagreeing(name, given):

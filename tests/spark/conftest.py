@@ -134,6 +134,7 @@ def configuration(data: Path) -> SimpleNamespace:
             body="json",
             columns={},
             schemas=None,
+            schema_registry=None,
             partition_by=["protocol", "date"],
             bloom_filters=[],
             most_partitions=1000,

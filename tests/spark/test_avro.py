@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import decimal
 import json
 import struct
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import SimpleNamespace
 
 import pytest
@@ -135,3 +138,62 @@ def test_a_schema_that_is_none(schemas):
     (schemas / "8.avsc").write_text("{")
     with pytest.raises(Broken, match=r"spark\.schemas: .*/8\.avsc: "):
         schemas_in(schemas)
+
+
+@pytest.fixture
+def registry():
+    """A registry's REST, Pravega's and Confluent's, and what it was asked."""
+    asked = []
+    of_pravega = {
+        "schemaInfo": {
+            "serializationFormat": {"serializationFormat": "Avro"},
+            "schemaData": base64.b64encode(json.dumps(OTHER).encode()).decode(),
+        },
+        "codecType": {"name": ""},
+    }
+    answers = {
+        "/v1/groups/shop%2Forders/encodings/0": of_pravega,
+        "/schemas/ids/9": {"schema": json.dumps(OTHER)},
+        "/schemas/ids/10": {"schema": "syntax …", "schemaType": "PROTOBUF"},
+    }
+
+    class Rest(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            found = answers.get(self.path)
+            self.send_response(404 if found is None else 200)
+            self.end_headers()
+            self.wfile.write(json.dumps(found).encode())
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Rest) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield SimpleNamespace(url=f"http://127.0.0.1:{server.server_port}", asked=asked)
+        server.shutdown()
+
+
+def test_schemas_of_a_registry(registry, tmp_path, spool, config, run_once, table_rows):
+    """They are asked for once, and kept in the folder; what there is none of is told."""
+    config.spark.schemas = folder = tmp_path / "fetched"
+    config.spark.schema_registry = registry.url
+    wanted = {"path": "item", "type": "int", "default": None}
+    wanted |= {"protocol": None, "listener": None}
+    config.spark.columns = {"item": SimpleNamespace(**wanted)}
+    how = {"protocol": "pravega", "channel": "shop/orders/0.#epoch.0"}
+    ours = "application/avro;framing=pravega-registry;schema=0"
+    spool.put("gw", 1, [long(12), long(13)], content_type=ours, **how)
+    spool.put("gw", 11, [long(14)], content_type=avro(9), **how)
+    spool.put("gw", 21, [long(15)] * 3, content_type=avro(10), **how)
+    run_once()
+    spool.put("gw", 31, [long(16)], content_type=ours, **how)
+    run_once()
+    rows = {row["lsn"]: row for row in table_rows(config.data_dir / "lake/events")}
+    found = {lsn: row["item"] for lsn, row in rows.items()}
+    assert found == {1: 12, 2: 13, 11: 14, 21: None, 22: None, 23: None, 31: 16}
+    assert {lsn for lsn, row in rows.items() if row["misfits"]} == {21, 22, 23}
+    assert sorted(registry.asked) == [
+        "/schemas/ids/10", "/schemas/ids/9", "/v1/groups/shop%2Forders/encodings/0",
+    ]  # fmt: skip
+    assert schemas_in(folder).keys() == {"9", "shop/orders/0"}

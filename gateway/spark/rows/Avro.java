@@ -30,28 +30,36 @@ import org.apache.spark.sql.api.java.UDF3;
 public final class Avro implements UDF3 {
 
     private static final String ID = ";schema=";
+    private static final String FRAMING = ";framing=";
     private static final int DEEP = 200;
 
     private final String[] names;
     private final String[] texts;
+    private final String url;
+    private final String folder;
     private transient Map schemas;
 
-    /** Each name is the id of a schema, or SCOPE/STREAM/ID; *texts* are the schemas. */
-    public Avro(String[] names, String[] texts) {
+    /**
+     * Each name is the id of a schema, or SCOPE/STREAM/ID; *texts* are the schemas.  Others
+     * are asked for at *url*, if it is not empty, and kept in *folder*.
+     */
+    public Avro(String[] names, String[] texts, String url, String folder) {
         this.names = names;
         this.texts = texts;
+        this.url = url;
+        this.folder = folder;
     }
 
     public Object call(Object payload, Object type, Object channel) {
         if (payload == null || type == null) {
             return null;
         }
-        Schema schema = find((String) type, (String) channel);
-        if (schema == null) {
-            return null;
-        }
         Value value = new Value((byte[]) payload);
         try {
+            Schema schema = find((String) type, channel == null ? "" : (String) channel);
+            if (schema == null) {
+                return null;
+            }
             value.read(schema, 0);
         } catch (RuntimeException why) {
             return null;
@@ -75,9 +83,22 @@ public final class Avro implements UDF3 {
             return null;
         }
         String id = type.substring(at + ID.length());
-        int end = channel == null ? -1 : channel.lastIndexOf('/');
-        Object found = end < 0 ? null : schemas.get(channel.substring(0, end + 1) + id);
-        return (Schema) (found != null ? found : schemas.get(id));
+        String stream = channel.substring(0, Math.max(0, channel.lastIndexOf('/')));
+        String own = stream + "/" + id;
+        Object found = schemas.get(own);
+        if (found == null) {
+            found = schemas.get(id);
+        }
+        if (found == null && url.length() > 0) {
+            int from = type.lastIndexOf(FRAMING) + FRAMING.length();
+            String framing = type.substring(from, Math.max(from, at));
+            String text = Registry.find(url, folder, framing, stream, id);
+            if (text != null) {
+                found = new Schema.Parser().parse(text);
+                schemas.put(framing.equals("confluent") ? id : own, found);
+            }
+        }
+        return (Schema) found;
     }
 
     /** One payload as it is read, and the JSON so far. */

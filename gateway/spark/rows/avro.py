@@ -2,13 +2,15 @@
 
 The header that a registry's serializers put before each event says the id of its schema, and
 the listener's `options.framing` takes it off: `…;framing=confluent;schema=7` is the row's
-content type then.  The schemas are files of a folder, `7.avsc` or `SCOPE/STREAM/7.avsc`.
+content type then.  The schemas are files of a folder, `7.avsc` or `SCOPE/STREAM/7.avsc`; those
+of a registry's REST are fetched into it when an event first needs them (`Registry.java`).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -22,17 +24,41 @@ if TYPE_CHECKING:
 #: Whether a row may be one.
 FRAMED = "content_type LIKE '%;schema=%'"
 
-_SOURCE = Path(__file__).with_name("Avro.java")
+#: Each uses those before it.
+_SOURCES = [Path(__file__).with_name(f"{one}.java") for one in ("Registry", "Avro")]
 _CLASS = "gateway.spark.Avro"
 
 
-def schemas_in(folder: Path | None) -> dict[str, str]:
+@dataclass(frozen=True)
+class Schemas:
+    """Where schemas are to be had."""
+
+    known: Mapping[str, str]
+    """By the id, or by `SCOPE/STREAM/ID`."""
+    folder: str = ""
+    registry: str = ""
+    """The address of a registry's REST; empty: none."""
+
+    @classmethod
+    def of(cls, settings: Any) -> Schemas | None:
+        """As the section `spark` of a configuration has it.  Raises as `schemas_in`."""
+        if settings.schemas is None:
+            return None
+        folder = str(settings.schemas.absolute())
+        return cls(
+            schemas_in(settings.schemas),
+            folder,
+            (settings.schema_registry or "").rstrip("/"),
+        )
+
+
+def schemas_in(folder: Path) -> dict[str, str]:
     """The schemas in a folder, by the names of their files up to `.avsc`.
 
     Raises `Broken` for a file that is no JSON.
     """
     found = {}
-    for path in sorted(folder.rglob("*.avsc")) if folder is not None else ():
+    for path in sorted(folder.rglob("*.avsc")):
         text = path.read_text("utf-8")
         try:
             json.loads(text)
@@ -42,17 +68,18 @@ def schemas_in(folder: Path | None) -> dict[str, str]:
     return found
 
 
-def function(spark: SparkSession, schemas: Mapping[str, str]) -> str:
+def function(spark: SparkSession, schemas: Schemas) -> str:
     """A function's name in SQL: payload, content type and channel to JSON, as binary; null
-    where no schema is known, or the payload is no value of it.
+    where no schema is to be had, or the payload is no value of it.
 
     Bytes are base64, decimals, days and instants are texts.
     """
-    code = _SOURCE.read_text("utf-8")
-    name = f"gateway_avro_{crc32(repr((code, [*schemas.items()])).encode()):08x}"
+    code = [source.read_text("utf-8") for source in _SOURCES]
+    name = f"gateway_avro_{crc32(repr((code, schemas)).encode()):08x}"
     if not spark.catalog.functionExists(name):
         java: Any = spark._jvm  # noqa: SLF001
-        texts = [[*schemas], [*schemas.values()]]
+        texts = [[*schemas.known], [*schemas.known.values()]]
         given = [fields.array(spark, java.String, each) for each in texts]
-        fields.register(spark, name, [code], _CLASS, given, '"binary"')
+        given += [schemas.registry, schemas.folder]
+        fields.register(spark, name, code, _CLASS, given, '"binary"')
     return name

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from gateway.config.columns import EVENT_TIME, PATHS, USUAL, keys
-from gateway.spark.rows.avro import schemas_in
+from gateway.spark.rows.avro import Schemas
 from gateway.spark.rows.fields import CONTENTS, field, micros
 from gateway.spark.rows.times import bounded, day, instant
 
@@ -122,15 +122,15 @@ class Columns:
         self,
         chosen: Mapping[str, Any] | None = None,
         doubles: Literal["contents", "place"] | None = None,
-        schemas: Mapping[str, str] | None = None,
+        schemas: Schemas | None = None,
     ) -> None:
         """The defaults with those of `spark.columns`: `{name: Source(s) or None}`.
 
         With *doubles* there is one more column, by which doubles are told.  It is a hash of where a
         shipper read the event, and of all that it says or of its message.
         """
-        self.schemas = schemas or {}
-        """The schemas of Avro events (`gateway.spark.rows.avro`)."""
+        self.schemas = schemas
+        """The schemas of Avro events, if there are such."""
         self.contents = doubles == "contents"
         """Whether all that an event says is hashed."""
         self._place = dict(_PLACE) if doubles else {}
@@ -169,7 +169,7 @@ class Columns:
     def of(cls, settings: Any) -> Columns:
         """The columns that the section `spark` of a configuration asks for."""
         by = settings.deduplicate_by if settings.deduplicate else None
-        return cls(settings.columns, by, schemas_in(settings.schemas))
+        return cls(settings.columns, by, Schemas.of(settings))
 
     def _choose(self, name: str, given: Any) -> None:
         self._envelope.pop(name, None)

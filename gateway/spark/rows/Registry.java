@@ -1,0 +1,148 @@
+/*
+ * Schemas that a registry's REST has, asked for when an event first needs one.
+ *
+ * What was found is kept in the folder of schemas, where tasks see it.  What was not is asked
+ * for again half a minute later, and nothing is while the registry does not answer.
+ *
+ * Janino compiles it: no generics, no lambdas, no switch on strings.
+ */
+package gateway.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.File;
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.io.InputStream;
+import java.net.HttpURLConnection;
+import java.net.URL;
+import java.net.URLEncoder;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.CopyOption;
+import java.nio.file.Files;
+import java.nio.file.OpenOption;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.util.Base64;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Map;
+import java.util.Set;
+
+/** One registry, for all tasks of this Java. */
+final class Registry {
+
+    private static final int TIMEOUT_MS = 3000;
+    private static final int MOST_BYTES = 1 << 20;
+    private static final long AGAIN_NS = 30000000000L;
+    /** So many ids that it has not are asked for until then. */
+    private static final int MOST = 500;
+
+    /** Texts that were found; others, which are not asked for again before `again`. */
+    private static final Map FOUND = new HashMap();
+    private static final Set MISSED = new HashSet();
+    private static long again = System.nanoTime();
+    private static boolean away;
+
+    private Registry() {
+    }
+
+    /**
+     * The schema of an event behind a header of this *framing*, null where it is not to be had.
+     * Of Pravega's registry it is that of the group that is called as the stream.
+     */
+    static synchronized String find(
+            String url, String folder, String framing, String stream, String id) {
+        boolean ofPravega = framing.equals("pravega-registry");
+        String name = ofPravega ? stream + "/" + id : id;
+        String key = url + " " + name;
+        Object found = FOUND.get(key);
+        if (found != null) {
+            return (String) found;
+        }
+        if (System.nanoTime() - again > 0) {
+            again = System.nanoTime() + AGAIN_NS;
+            away = false;
+            MISSED.clear();
+        }
+        if (away || MISSED.size() >= MOST || MISSED.contains(key)) {
+            return null;
+        }
+        String text = null;
+        try {
+            text = ofPravega ? pravega(url, stream, id) : confluent(url, id);
+        } catch (FileNotFoundException why) {
+            text = null; // it has none of this id
+        } catch (IOException why) {
+            away = true;
+        } catch (RuntimeException why) {
+            text = null; // its answer is none
+        }
+        if (text == null) {
+            MISSED.add(key);
+            return null;
+        }
+        FOUND.put(key, text);
+        keep(new File(folder, name + ".avsc").toPath(), text);
+        return text;
+    }
+
+    private static String confluent(String url, String id) throws IOException {
+        JsonNode found = ask(url + "/schemas/ids/" + id);
+        boolean ours = text(found, "schemaType", "AVRO").equals("AVRO");
+        return ours ? text(found, "schema", null) : null;
+    }
+
+    private static String pravega(String url, String stream, String id) throws IOException {
+        String group = URLEncoder.encode(stream, "UTF-8");
+        JsonNode found = ask(url + "/v1/groups/" + group + "/encodings/" + id);
+        JsonNode schema = at(found, "schemaInfo");
+        String kind = text(at(schema, "serializationFormat"), "serializationFormat", "");
+        if (!kind.equals("Avro") || text(at(found, "codecType"), "name", "").length() > 0) {
+            return null;
+        }
+        byte[] data = Base64.getDecoder().decode(text(schema, "schemaData", ""));
+        return new String(data, StandardCharsets.UTF_8);
+    }
+
+    private static JsonNode at(JsonNode of, String name) {
+        return (JsonNode) of.path(name);
+    }
+
+    private static String text(JsonNode of, String name, String none) {
+        JsonNode found = at(of, name);
+        return found.isTextual() ? found.textValue() : none;
+    }
+
+    private static JsonNode ask(String url) throws IOException {
+        URL address = new URL(url);
+        HttpURLConnection asked = (HttpURLConnection) address.openConnection();
+        asked.setConnectTimeout(TIMEOUT_MS);
+        asked.setReadTimeout(TIMEOUT_MS);
+        asked.setRequestProperty("Accept", "application/json");
+        if (address.getUserInfo() != null) {
+            byte[] user = address.getUserInfo().getBytes(StandardCharsets.UTF_8);
+            String secret = Base64.getEncoder().encodeToString(user);
+            asked.setRequestProperty("Authorization", "Basic " + secret);
+        }
+        InputStream answer = asked.getInputStream();
+        try {
+            byte[] bytes = answer.readNBytes(MOST_BYTES);
+            return new ObjectMapper().readTree(bytes);
+        } finally {
+            answer.close();
+        }
+    }
+
+    private static void keep(Path place, String text) {
+        try {
+            Files.createDirectories(place.getParent());
+            File made = File.createTempFile("schema", null, place.getParent().toFile());
+            Files.write(made.toPath(), text.getBytes(StandardCharsets.UTF_8), new OpenOption[0]);
+            CopyOption[] how = {StandardCopyOption.ATOMIC_MOVE};
+            Files.move(made.toPath(), place, how);
+        } catch (IOException why) {
+            return; // a task of a cluster, which does not see it
+        }
+    }
+}
