@@ -43,15 +43,15 @@ class _Pravega(Protocol):
         return {"name": "streams", "listen": tcp(host, 12345), "options": options}
 
     def decoder(self, options: Sequence[Options]) -> Decode:
-        from gateway.protocols.pravega.framing import FramingByStream
+        from gateway.protocols.pravega.framing import NONE, ByStream
         from gateway.protocols.pravega.options import Options
-        from gateway.protocols.pravega.records import decode
+        from gateway.protocols.pravega.records import OCTETS, decode
 
         asked = options[0] if options else Options()
         return partial(
             decode,
-            content_type=asked.content_type,
-            framing=FramingByStream(asked.framing),
+            content_type=ByStream(asked.content_type, OCTETS),
+            framing=ByStream(asked.framing, NONE),
         )
 
     def cautions(self, config: Configuration) -> Iterator[str]:

@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 from attrs import field, frozen
 
@@ -24,17 +24,22 @@ Framing: TypeAlias = Literal["none", "pravega-registry", "confluent"]
 NONE: Framing = "none"
 _FIRST: Mapping[str, int] = {"confluent": 0, "pravega-registry": 1}
 _BYTES = 5
+_Of = TypeVar("_Of", bound=str)
 _TYPED = re.compile(r";framing=(confluent|pravega-registry);schema=(\d{1,10})")
 
 
 @frozen
-class FramingByStream:
-    """The framing of a segment, by its name; of several patterns the first one counts."""
+class ByStream(Generic[_Of]):
+    """An option of a stream, by a segment's name; of several patterns the first one counts.
 
-    _asked: Framing | Mapping[str, Framing] = NONE
-    _found: dict[str, Framing] = field(factory=dict, eq=False)
+    A stream that fits none has *none*.
+    """
 
-    def __call__(self, segment: str) -> Framing:
+    _asked: _Of | Mapping[str, _Of]
+    _none: _Of
+    _found: dict[str, _Of] = field(factory=dict, eq=False)
+
+    def __call__(self, segment: str) -> _Of:
         if isinstance(self._asked, str):
             return self._asked
         stream = segment.rpartition("/")[0]
@@ -43,7 +48,7 @@ class FramingByStream:
             fit = (
                 one for each, one in self._asked.items() if fnmatchcase(stream, each)
             )
-            found = self._found[stream] = next(fit, NONE)
+            found = self._found[stream] = next(fit, self._none)
         return found
 
 

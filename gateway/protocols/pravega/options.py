@@ -103,9 +103,10 @@ class Options(Section):
         default=20 * MINUTE,
         description="Of what a controller lets clients in with (time)",
     )
-    content_type: Text = Field(
+    content_type: Text | dict[Streams, Text] = Field(
         default="application/octet-stream",
-        description="What events are; application/json = checked, and unpacked by Spark",
+        description="What events are, or by SCOPE/STREAM; application/json = checked, and"
+        " unpacked by Spark",
     )
     framing: Framing | dict[Streams, Framing] = Field(
         default=NONE,

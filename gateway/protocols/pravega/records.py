@@ -27,8 +27,8 @@ from gateway.event import Rows
 from gateway.protocols.pravega.events import equal_payloads, payloads_at_once, split
 from gateway.protocols.pravega.framing import (
     NONE,
+    ByStream,
     Framing,
-    FramingByStream,
     peel,
     typed,
 )
@@ -352,19 +352,20 @@ def unpack(body: bytes) -> Body:
 
 OCTETS = "application/octet-stream"
 _JSON = "application/json"
-_UNCHANGED = FramingByStream()
+_UNCHANGED = ByStream(NONE, NONE)
 _ANY_SIZE = 1 << 62
 _WITH_DATA = (Append, Merge)
 
 
 def decode(
     body: bytes,
-    content_type: str = OCTETS,
+    content_type: str | Callable[[str], str] = OCTETS,
     framing: Callable[[str], Framing] = _UNCHANGED,
 ) -> Rows:
     """The rows of a batch; succeeds for every body that `Segments` made.
 
-    *content_type* is set on all rows but those with the flaw `unframed`; JSON is checked.
+    *content_type* is what the events are, or says it by a segment's name, for a change brings
+    those of one stream; those with the flaw `unframed` are bytes.  JSON is checked.
     *framing* says by a segment's name which header is taken off its events.
     """
     written = [
@@ -372,7 +373,10 @@ def decode(
         for record in unpack(body).records
         if isinstance(record, _WITH_DATA) and record.count
     ]
-    rows = Rows([], content_type=content_type, attributes=_attributes(written))
+    kind = content_type if isinstance(content_type, str) else OCTETS
+    if written and not isinstance(content_type, str):
+        kind = content_type(written[0].segments[-1])
+    rows = Rows([], content_type=kind, attributes=_attributes(written))
     headers = {name for each in written if framing(name := each.segments[-1]) != NONE}
     if (
         len(written) == 1
@@ -387,7 +391,7 @@ def decode(
         _split(record, bytes(record.data), rows, seqs)
     if headers:
         _peel(rows, framing)
-    if content_type == _JSON:
+    if kind == _JSON:
         unframed = {*rows.flaws}
         rows.flaws |= flaws_of(rows.payloads, _ANY_SIZE, but=unframed)
     return rows

@@ -31,17 +31,20 @@ _CLASS = "gateway.spark.Avro"
 
 @dataclass(frozen=True)
 class Schemas:
-    """Where schemas are to be had."""
+    """Places of schemas."""
 
     known: Mapping[str, str]
-    """By the id, or by `SCOPE/STREAM/ID`."""
+    """Texts of schemas by the id, or by `SCOPE/STREAM/ID`."""
     folder: str = ""
     registry: str = ""
     """The address of a registry's REST; empty: none."""
 
     @classmethod
     def of(cls, settings: Any) -> Schemas | None:
-        """As the section `spark` of a configuration has it.  Raises as `schemas_in`."""
+        """The schemas that the section `spark` of a configuration asks for.
+
+        Raises as `schemas_in`.
+        """
         if settings.schemas is None:
             return None
         folder = str(settings.schemas.absolute())

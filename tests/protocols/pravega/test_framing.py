@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.event import Rows
-from gateway.protocols.pravega.framing import FramingByStream, header, typed
+from gateway.protocols.pravega.framing import NONE, ByStream, header, typed
 from gateway.protocols.pravega.records import decode
 from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.wire import NEVER
@@ -24,7 +24,7 @@ def rows_of(data: bytes, framing: Any, segment: str = "shop/orders/0.#epoch.0") 
     state = Segments()
     state.create(segment, 0)
     change = state.append(segment, W, 1, data, 0, claimed=1, last=NEVER)
-    by_stream = FramingByStream(framing)
+    by_stream = ByStream(framing, NONE)
     assert pickle.loads(pickle.dumps(by_stream)) == by_stream
     return decode(change.body, JSON, by_stream)
 
@@ -80,7 +80,7 @@ def test_what_is_no_event_stays():
 @pytest.mark.parametrize("published", [False, True])
 def test_readers_get_every_octet(tmp_path, *, published):
     """With headers or without, of whatever schema, from journal and from files."""
-    framing = FramingByStream("pravega-registry")
+    framing = ByStream("pravega-registry", NONE)
     places = Places(tmp_path, content_type=JSON, framing=framing)
     for n in range(30):
         places.append(events(ONE + b"{}" * n, TWO + b"x", b"none"))
@@ -92,3 +92,21 @@ def test_readers_get_every_octet(tmp_path, *, published):
     history = places.history()
     for name in ("s", "t"):
         assert places.whole(history, name) == places.bytes[name]
+
+
+def test_content_types_by_stream():
+    """JSON is checked in the streams that have it, and others are what they are said to be."""
+    state = Segments()
+    types = ByStream({"shop/json": JSON, "shop/*": "application/avro"}, "x/y")
+    found = []
+    for stream in ("shop/json", "shop/avro", "depot/raw"):
+        segment = f"{stream}/0.#epoch.0"
+        state.create(segment, 0)
+        data = events(ONE + b"{")
+        change = state.append(segment, W, 1, data, 0, claimed=1, last=NEVER)
+        rows = decode(change.body, types, ByStream("pravega-registry", NONE))
+        found.append((rows.content_type, rows.flaws))
+    of = ";framing=pravega-registry;schema=7"
+    assert found == [
+        (JSON + of, {0: "invalid-json"}), ("application/avro" + of, {}), ("x/y" + of, {}),
+    ]  # fmt: skip
