@@ -129,6 +129,36 @@ def test_what_is_there_is_not_taken_again(
     assert bring(hub, Sent(4))
 
 
+@pytest.mark.parametrize("where", ["spool", "archive"])
+def test_a_damaged_file_that_is_there_is_brought_again(
+    make: Callable[..., Arrivals], directories: Directories, where: str
+) -> None:
+    """It can not say which events it has, and so is not told to be there: what comes takes
+    its place.
+    """
+    hub, sent = make(), Sent(1)
+    bring(hub, sent)
+    path = directories.spool / sent.name
+    path.write_bytes(sent.data[:-9] + b"damaged!!")
+    if where == "archive":
+        path.rename(directories.archive / sent.name)
+    assert hub.look(sent.file) == 0
+    assert bring(hub, sent)
+    assert path.read_bytes() == sent.data
+    assert not bring(hub, sent)
+
+
+def test_of_whoever_only_asks_nothing_is_kept(make: Callable[..., Arrivals]) -> None:
+    """Any number of names, with no file of theirs here."""
+    hub = make()
+    for number in range(100):
+        assert not hub.known(f"node-{number}").lsns
+        assert hub.look(Sent(1, node=f"node-{number}").file) == 0
+    assert not hub._nodes
+    assert bring(hub, Sent(1))
+    assert [*hub._nodes] == ["edge"]
+
+
 def test_what_is_there_in_part_is_taken(
     make: Callable[..., Arrivals], directories: Directories
 ) -> None:

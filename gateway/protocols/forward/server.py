@@ -252,11 +252,12 @@ class ForwardServer(Closing):
             self._count(_FILE)
             file, at = _announced(request, name)
             self._see_who_may(name.removeprefix("events-").partition("_")[0])
-            if why := arrivals.why_not(file.size - at):
-                raise Unwelcome(503, why)
+            why = arrivals.why_not(file.size - at)
             if request.method == "HEAD":
                 look = partial(arrivals.look, file)
-                self._then = partial(self._step, look, self._tell_part)
+                self._then = partial(self._step, look, partial(self._tell_part, why))
+            elif why:
+                raise Unwelcome(503, why)
             elif request.length == 0:
                 raise Unwelcome(422, f"{name} is empty")
             else:
@@ -376,8 +377,11 @@ class ForwardServer(Closing):
 
             self._timer = listener.clock.callLater(_SETTLING_SECONDS, again)
 
-    def _tell_part(self, size: int) -> None:
+    def _tell_part(self, why_not: str | None, size: int) -> None:
         self._control.earn(_FILE)
+        if why_not:
+            self._fail(Unwelcome(503, why_not))
+            return
         self._answer(404, headers={OFFSET: str(size)})
 
     def _tell_known(self, known: Known) -> None:

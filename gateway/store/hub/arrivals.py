@@ -300,6 +300,8 @@ class Arrivals:
 
     def known(self, node: str) -> Known:
         self._check(node)
+        if self._is_new(node):
+            return Known(self._node, self._by(), self._files())
         known = self._known(node)
         with known.lock:
             known.asked_at = self._clock()
@@ -313,6 +315,8 @@ class Arrivals:
 
     def look(self, file: Announced) -> int:
         named = self._named(file)
+        if self._is_new(named.node) and self._events_here(named.name) is None:
+            return 0
         known = self._known(named.node)
         with known.lock:
             known.asked_at = self._clock()
@@ -378,21 +382,28 @@ class Arrivals:
 
     def _see_whether_it_is_there(self, known: _Node, named: SpoolFile) -> None:
         """Raise `Unwelcome` if it is, durably, whatever the record says."""
-        spool, name = self._directories.spool, named.name
-        for folder in (spool, self._directories.archive):  # as it may move meanwhile
-            with (
-                contextlib.suppress(FileNotFoundError),
-                self._reader(folder / name) as opened,
-            ):
-                events = _events_of(opened)
-                break
-        else:
+        name = named.name
+        if (events := self._events_here(name)) is None:
             return
-        self._disk.sync_directory(spool)  # a sync failed, or a kill came before it
+        # A sync failed, or a kill came before it.
+        self._disk.sync_directory(self._directories.spool)
         self.note(known, named)
         if not self.is_settled(name):
             raise Unwelcome(503, f"{name} is not in the bucket yet (ack: spool)")
         raise Unwelcome(412, f"{name} is there", events)
+
+    def _events_here(self, name: str) -> str | None:
+        """The digest of events of a file that is there; None for one that is not, or is
+        damaged: what comes takes its place.
+        """
+        # In this order, as it may move meanwhile.
+        for folder in (self._directories.spool, self._directories.archive):
+            with (
+                contextlib.suppress(FileNotFoundError),
+                self._reader(folder / name) as opened,
+            ):
+                return _events_of(opened)
+        return None
 
     def note(self, known: _Node, named: SpoolFile) -> None:
         """Note durably that its lsns are there.  The node's lock is held."""
@@ -414,6 +425,12 @@ class Arrivals:
         found = {each: tuple(one) for each, one in lsns.items()}
         known.file.write(Record(known.current, found))
         known.is_known = True
+
+    def _is_new(self, node: str) -> bool:
+        """Whether nothing of a node is here: nothing is kept of who only asks."""
+        with self._lock:
+            known = node in self._nodes
+        return not known and not self._disk.exists(self._directory / node)
 
     def _known(self, node: str) -> _Node:
         with self._lock:
@@ -561,15 +578,15 @@ class _Bringing:
         self._arrivals._drop(self.known, self.path.name)  # noqa: SLF001
 
 
-def _events_of(opened: BinaryIO) -> str:
-    """The digest of its events that a file says; empty if it says none, or is damaged."""
+def _events_of(opened: BinaryIO) -> str | None:
+    """The digest of its events that a file says; None if it says none, or is damaged."""
     try:
         opened.seek(0)
-        return digests.said(pq.read_metadata(opened).metadata, digests.EVENTS_KEY) or ""
+        return digests.said(pq.read_metadata(opened).metadata, digests.EVENTS_KEY)
     except Exception as why:  # a damaged footer makes pyarrow raise anything
         if getattr(why, "errno", None) or isinstance(why, MemoryError):
             raise  # it may be sound
-        return ""
+        return None
 
 
 def why_no_spool_file(opened: BinaryIO, named: SpoolFile) -> str | None:

@@ -310,6 +310,9 @@ def test_no_room(hub: Hub) -> None:
     assert edge.ask(sent) == 0
     edge.put(sent)
     assert edge.codes() == [201]
+    hub.full = "the spool holds 20 GiB"
+    edge.say(edge.of(sent, method="HEAD"))
+    assert edge.codes() == [200], "that one is there"
 
 
 def test_no_room_in_the_middle_of_a_file(hub: Hub) -> None:
