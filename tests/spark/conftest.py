@@ -117,6 +117,7 @@ def configuration(data: Path) -> SimpleNamespace:
     """For the job on this data directory."""
     return SimpleNamespace(
         data_dir=data,
+        journal=SimpleNamespace(directory="journal"),
         spool=SimpleNamespace(
             folder=Path("spool"),
             bucket=None,

@@ -57,6 +57,8 @@ from gateway.store.digests import (
 )
 from gateway.store.directories import Directories
 from gateway.store.names import Life, SpoolFile, file_name, kept_name
+from gateway.store.node.catalog import Catalog
+from gateway.store.node.incarnation import Incarnation
 from gateway.store.objects.bucket import StoredObject
 from gateway.store.readers.deleted import (
     Deletion,
@@ -67,6 +69,7 @@ from gateway.store.readers.deleted import (
     unfinished,
 )
 from gateway.store.spool.parquet import open_writer
+from gateway.store.system.disk import RealDisk
 from incarnations import A, B
 from played_spark import PowerCut
 from spools import envelope
@@ -178,6 +181,7 @@ def locations(tmp_path: Path) -> Locations:
         tmp_path / "archive",
         tmp_path / "retained",
         tmp_path / "poison",
+        tmp_path / "journal",
     )
 
 
@@ -294,6 +298,24 @@ def test_files_of_the_archive_keep_their_place(locations: Locations) -> None:
     assert (
         redacted(path, lambda rows: [True] * 0 or rows["lsn"].to_numpy() == 3) is None
     )
+
+
+def test_what_a_stream_keeps_of_another_incarnation_stays(locations: Locations) -> None:
+    """What is retained has the lsns of its own directory: of those that another disk of this
+    node gave nothing is deleted here.
+    """
+    [kept] = (locations.retained / "gw").iterdir()
+    before = kept.read_bytes()
+    (locations.journal / "gw").mkdir(parents=True)
+    catalog = Catalog(locations.journal / "gw", RealDisk())
+    catalog.put(Incarnation(B, 4, 0, (A,), begins=(1,)))
+    catalog.close()
+    record = write_down(locations.lake, Lake(), ASKED, Found(wanted(*WANTED)), MINUTE)
+    carry_out(locations, Lake(), record)
+    [kept] = (locations.retained / "gw").iterdir()
+    assert kept.read_bytes() != before
+    flaws = pq.read_table(kept)["flaw"].to_pylist()
+    assert flaws[2:4] == ["deleted", None], "lsn 4 is another event here"
 
 
 @pytest.mark.parametrize("gone", [2, 3, 4])
@@ -482,6 +504,7 @@ def test_a_batch_that_is_decided_and_not_in_place_comes_first(
         data_dir=tmp_path,
         spark=SimpleNamespace(sink="parquet", stats_window=60),
         spool=SimpleNamespace(bucket=None, folder="spool", s3=None),
+        journal=SimpleNamespace(directory="journal"),
     )
     with pytest.raises(Busy, match="is not finished: start gateway spark"):
         list(delete(config, None, Lake(), ASKED))
@@ -569,6 +592,7 @@ def test_copies_in_a_bucket(locations: Locations) -> None:
         locations.poison,
         locations.retained,
         locations.poison,
+        locations.journal,
         bucket,
     )
     record = write_down(locations.lake, Lake(), ASKED, Found(wanted(3, 31)), MINUTE)
@@ -667,7 +691,7 @@ from gateway.store.readers.deleted import unfinished
 from gateway.store.names import Life
 
 root, lsn, deadly = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-locations = Locations(*(root / name for name in ("lake", "spool", "archive", "retained", "poison")))
+locations = Locations(*(root / name for name in ("lake", "spool", "archive", "retained", "poison", "journal")))
 
 def point(name):
     if name == deadly:
@@ -745,8 +769,11 @@ def test_by_a_condition(
     lake_events: Callable[..., Counter[tuple[str, int]]],
 ) -> None:
     """Found in the tables and in the spool; what waits is left out when it comes; a checkpoint
-    and a ledger that are lost bring nothing back."""
+    and a ledger that are lost bring nothing back.  Nor does what a stream keeps."""
     put_twice(config, spool, run_once)
+    retained = config.data_dir / "retained"
+    texts = [b'{"user": "zoe"}', b'{"user": "bob"}']
+    put_file(retained / "gw", kept_name(1, 2, 0), envelope("gw", 1, texts), {})
     asked = Asked(OF_ZOE, "case 1")
     [(text, data)] = delete(config, spark, Lake(), asked)
     assert "some wait in the spool" in text
@@ -756,7 +783,7 @@ def test_by_a_condition(
     [(text, data)] = delete(config, spark, Lake(), None)
     assert data["done"] is True
     archive = config.data_dir / "archive"
-    assert b"zoe" not in bytes_below(archive)
+    assert b"zoe" not in bytes_below(archive) + bytes_below(retained)
     report = audit(Directories.under(config.data_dir))
     assert (report.complete, report.deleted) == (True, 4)
     for path in archive.iterdir():

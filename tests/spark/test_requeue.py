@@ -17,6 +17,7 @@ import pytest
 
 from gateway.cli import main
 from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.parquet import give_names
 from gateway.spark.commit.partition import Busy, finish
 from gateway.spark.later import requeue
 from gateway.spark.later.compact import compact
@@ -89,6 +90,21 @@ def test_rows_that_are_fine_after_all(
     assert sum(row["flawed"] for row in counted) == 2
     assert requeue.rows(spark, config, Lake()).fine == 0
     assert lake_events(lake) == spool.produced
+
+
+def test_a_day_of_which_nothing_is_left(tmp_path: Path) -> None:
+    """Its folder goes with its last file; a crash may have cut that off."""
+    day, goal = tmp_path / "quarantine/protocol=a/date=2026-03-01", "events/b.parquet"
+    for folder in (day, tmp_path / "staged", tmp_path / ".gateway"):
+        folder.mkdir(parents=True)
+    for name in ("a", "b"):
+        (day / f"{name}.parquet").touch()
+    (tmp_path / "staged" / "0").touch()
+    for name in ("a", "b", "b"):
+        gone = str((day / f"{name}.parquet").relative_to(tmp_path))
+        give_names(tmp_path, Lake(), tmp_path / "staged", [("0", goal)], [gone])
+        assert day.exists() is (name == "a")
+    assert (tmp_path / goal).exists()
 
 
 @pytest.mark.spark

@@ -76,7 +76,7 @@ def give_names(
     point: Callable[[str], None] = lambda name: None,
 ) -> None:
     """Give files of the folder *staged* their names below *lake*, and take away the names in
-    *remove* before; may be done again.
+    *remove* before; may be done again.  A folder that is empty then goes.
 
     Raises `Broken` if a file has neither its old name nor its new one, OSError.
     """
@@ -84,7 +84,8 @@ def give_names(
         gone = [lake / name for name in remove]
         for path in gone:
             disk.unlink(path)
-        for folder in sorted({path.parent for path in gone}):
+        left = {path.parent for path in gone if disk.exists(path.parent)}
+        for folder in sorted(left):
             disk.sync_directory(folder)
         folders: set[Path] = set()
         for number, goal in moves:
@@ -102,6 +103,9 @@ def give_names(
             point("named")
         for folder in sorted(folders):
             disk.sync_directory(folder)
+        for folder in sorted(left):
+            if not disk.names(folder):
+                disk.remove_tree(folder)
 
 
 def check_shared(lake: Path, spark: Any) -> None:

@@ -117,8 +117,7 @@ def filled(
     if "payload" not in there:
         sent = sent.withColumn("payload", f.lit(None).cast("binary"))
     sent = sent.withColumn("payload", f.coalesce(f.col("payload"), _body(rows)))
-    by = f.col("incarnation") if "incarnation" in there else tables.unnamed()
-    envelope = sent.select(*SCHEMA.names, by, _KEPT)
+    envelope = sent.select(*SCHEMA.names, "incarnation", _KEPT)
     made = tables.events(envelope, body, columns, carried=(_KEPT,))
     new = [name for name in made.columns if name not in ("table", _KEPT)]
     making = {name for name in new if name in anew or name not in there}

@@ -49,7 +49,8 @@ from gateway.spark.later.erasure import (
 from gateway.spark.rows import stats
 from gateway.spark.source import SCHEMA_DDL, url
 from gateway.spoken import many
-from gateway.store.names import SpoolFile, parse_file_name
+from gateway.store.lsns import Lsns
+from gateway.store.names import Life, SpoolFile, parse_file_name
 from gateway.store.readers import deleted
 from gateway.store.readers.deleted import Deletion
 from gateway.store.readers.lake import somebody, tables_of
@@ -227,6 +228,9 @@ def find(config: Any, spark: Any, asked: Asked, committed: Ranges) -> Found:
             rows = _envelope(config, spark, some, incarnation).where(asked.condition)
             names = rows.select("node", f.lit(incarnation).alias("incarnation"), "lsn")
             found.add(place, tables.ranges(names))
+    if kept := sorted(locations.retained.glob("*/kept-*.parquet")):
+        rows = _envelope(config, spark, kept, "").where(asked.condition)
+        found.add("retained", _by_who_gave(locations, tables.ranges(rows), found))
     wanted = Wanted(found.events)
     for place, count in (
         (
@@ -269,9 +273,23 @@ def _sources(locations: Locations, committed: Ranges) -> dict[str, list[Path]]:
     return {
         "spool": _here(locations.spool),
         "archive": archived,
-        "retained": sorted(locations.retained.glob("*/kept-*.parquet")),
         "poison": [path for path in published(locations.poison) if readable(path)],
     }
+
+
+def _by_who_gave(locations: Locations, kept: Ranges, found: Found) -> Ranges:
+    """Rows that are retained, by the incarnations that gave them.  Where that is not known,
+    what was found elsewhere is left out.
+    """
+    named = Ranges()
+    for life, first, last in kept:
+        for by, low, high in locations.given_by(life.node, first, last):
+            lsns = Lsns([(low, high)])
+            for other, known in found.events.each():
+                if not by and other.node == life.node:
+                    lsns = lsns - known
+            named.add_all(Life(life.node, by), lsns)
+    return named
 
 
 def _unseen(locations: Locations, committed: Ranges) -> int:

@@ -41,6 +41,8 @@ from gateway.store.names import (
     parse_file_name,
     parse_kept_name,
 )
+from gateway.store.node import catalog
+from gateway.store.node.incarnation import Incarnation
 from gateway.store.objects.bucket import ARCHIVE, Bucket, NotThere
 from gateway.store.readers import deleted
 from gateway.store.readers.deleted import Deletion, Rewritten
@@ -62,6 +64,7 @@ class Locations:
     archive: Path
     retained: Path
     poison: Path
+    journal: Path
     bucket: Bucket | None = None
 
     @classmethod
@@ -77,8 +80,18 @@ class Locations:
             data / "archive",
             data / "retained",
             data / "poison",
+            data / config.journal.directory,
             bucket_of(config.spool),
         )
+
+    def given_by(
+        self, node: str, first: int, last: int
+    ) -> Iterator[tuple[str, int, int]]:
+        """The incarnations that gave lsns of what is retained here of a node, with the first
+        and the last one of each; an empty one for those of which that is not known.
+        """
+        this = catalog.look(self.journal / node).newest(Incarnation)
+        return iter([("", first, last)]) if this is None else this.spans(first, last)
 
 
 def carry_out(
@@ -203,7 +216,7 @@ def _from_files(
             total += count
     for path in sorted(locations.retained.glob("*/kept-*.parquet")):
         with contextlib.suppress(FileNotFoundError):
-            total += _from_kept(disk, path, wanted)
+            total += _from_kept(locations, disk, path, wanted)
     if locations.bucket is not None:
         record, count = _from_bucket(locations, disk, record, wanted)
         total += count
@@ -236,13 +249,15 @@ def _write_like(disk: LakeDisk, hidden: Path, data: bytes, old: Path) -> None:
     sync(disk, hidden)
 
 
-def _from_kept(disk: LakeDisk, path: Path, wanted: Wanted) -> int:
+def _from_kept(locations: Locations, disk: LakeDisk, path: Path, wanted: Wanted) -> int:
     """Redact a file under the name of the next generation: no name ever has other rows."""
     parsed = parse_kept_name(path.name)
     if parsed is None:
         return 0
     first, last, generation = parsed
-    lsns = wanted.of_node(path.parent.name, first, last)
+    node = path.parent.name
+    spans = locations.given_by(node, first, last)
+    lsns = np.concatenate([wanted.of_node(node, *span) for span in spans])
     if not len(lsns) or (done := redacted(path, _among(lsns))) is None:
         return 0
     data, count = done
@@ -354,10 +369,16 @@ class Wanted:
     def lsns(self, file: SpoolFile) -> np.ndarray[Any, Any]:
         return self._between(file.life, file.first, file.last)
 
-    def of_node(self, node: str, first: int, last: int) -> np.ndarray[Any, Any]:
-        """The lsns of a node from *first* to *last*, of any incarnation."""
+    def of_node(
+        self, node: str, incarnation: str, first: int, last: int
+    ) -> np.ndarray[Any, Any]:
+        """The lsns from *first* to *last* of an incarnation, or, where that is empty, of any."""
         lives = [life for life in self._bounds if life.node == node]
-        found = [self._between(life, first, last) for life in lives]
+        found = [
+            self._between(life, first, last)
+            for life in lives
+            if incarnation in ("", life.incarnation) or not life.incarnation
+        ]
         return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
 
     def _between(self, life: Life, first: int, last: int) -> np.ndarray[Any, Any]:

@@ -128,15 +128,14 @@ def _judged(found: DataFrame, accepted: Collection[str]) -> DataFrame:
     from pyspark.sql import functions as f
 
     from gateway.event import SCHEMA
-    from gateway.spark.rows.tables import is_json, unnamed
+    from gateway.spark.rows.tables import is_json
 
     body = f.expr("encode(cast(body AS string), 'UTF-8')")
     sent = found.withColumn("payload", f.coalesce(f.col("payload"), body))
     taken = f.col("flaw").isin(*accepted) if accepted else f.lit(False)
     fine = taken | (~f.col("flaw").isin(*FINAL_FLAWS) & is_json(sent))
     judged = sent.withColumn("flaw", f.when(~fine, f.col("flaw")))
-    by = f.col("incarnation") if "incarnation" in found.columns else unnamed()
-    return judged.select(*SCHEMA.names, by)
+    return judged.select(*SCHEMA.names, "incarnation")
 
 
 def _collect(

@@ -51,8 +51,10 @@ def events(
     """
     made = columns or Columns()
     # Spool files have it in their footers alone: `named` puts it in.
-    known = "incarnation" in stream.columns
-    incarnation = f.col("incarnation") if known else unnamed()
+    named = "incarnation" in stream.columns
+    incarnation = (
+        f.col("incarnation") if named else f.expr("cast(NULL AS string) AS incarnation")
+    )
     find = function(
         stream.sparkSession, made.keys, made.instants, contents=made.contents
     )
@@ -160,19 +162,12 @@ def is_json(rows: DataFrame) -> Column:
     return f.expr(f"coalesce({found}, false)")
 
 
-def unnamed() -> Column:
-    """The column `incarnation` of events of which it is not known."""
-    return f.lit(None).cast("string").alias("incarnation")
-
-
 def named(rows: DataFrame, files: Sequence[SpoolFile]) -> DataFrame:
     """*rows*, which are of *files*, with the incarnations that gave them.
 
     No node has two of them in *files*: see `layers`.
     """
-    by = {file.node: file.incarnation for file in files if file.incarnation}
-    if not by:
-        return rows.withColumn("incarnation", unnamed())
+    by = {file.node: file.incarnation for file in files}
     pairs = [f.lit(text) for pair in by.items() for text in pair]
     found = f.try_element_at(f.create_map(*pairs), f.col("node").cast("string"))
     return rows.withColumn("incarnation", found)
@@ -227,8 +222,6 @@ def _incarnation() -> Column:
 
 def within(rows: DataFrame, wanted: Ranges) -> DataFrame:
     """The events of *wanted* among *rows* of a table."""
-    if "incarnation" not in rows.columns:
-        rows = rows.withColumn("incarnation", unnamed())
     found = f.lit(False)
     for life, first, last in wanted:
         found = found | _inside(life, first, last)
@@ -237,8 +230,6 @@ def within(rows: DataFrame, wanted: Ranges) -> DataFrame:
 
 def ranges(rows: DataFrame) -> Ranges:
     """The events in *rows* of a table: their lsns, by node and incarnation."""
-    if "incarnation" not in rows.columns:
-        rows = rows.withColumn("incarnation", unnamed())
     names = ("node", "incarnation")
     numbered = rows.select(
         "node", _incarnation().alias("incarnation"), "lsn"

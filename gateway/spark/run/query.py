@@ -245,8 +245,7 @@ def reader(
             parts = map(part, tables.layers(plan.files))
             found = reduce(lambda one, other: one.union(other), parts)
         else:
-            found = spark.createDataFrame([], SCHEMA_DDL)
-            found = found.withColumn("incarnation", tables.unnamed())
+            found = spark.createDataFrame([], f"{SCHEMA_DDL}, incarnation STRING")
         fresh = tables.without(found, plan.without)
         fresh = fresh.coalesce(_tasks(spark, spool, plan))
         return tables.events(fresh, body, columns)

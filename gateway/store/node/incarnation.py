@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -141,6 +142,17 @@ class Incarnation(Line, frozen=True, tag="incarnation"):
             return self.id
         began = [each for each, first in self.began.items() if 0 < first <= lsn]
         return began[-1] if began else ""
+
+    def spans(self, first: int, last: int) -> Iterator[tuple[str, int, int]]:
+        """The incarnations that gave lsns *first* to *last* of this directory, with the first
+        and the last one of each; an empty one for those of which that is not known.
+        """
+        began = {"": 1, **self.began, self.id: self.since}
+        ordered = [(one, since) for one, since in began.items() if since]
+        for (one, since), (_, behind) in pairwise([*ordered, ("", last + 1)]):
+            low, high = max(first, since), min(last, behind - 1)
+            if low <= high:
+                yield one, low, high
 
     @property
     def whole(self) -> tuple[str, ...]:
