@@ -273,3 +273,99 @@ def test_a_gateway_whose_uploads_fail_and_that_is_never_seen_again(tmp_path):
         assert found["unverified"] == 2500
         [life] = found["nodes"][0]["incarnations"]
         assert life["unverified"] == [{"first": 1, "last": 2500}]
+
+
+class Region:
+    """A hub, and edges that are stopped, renamed and copied while it is away."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port = folder, free_port()
+        edges = listener("edges", "forward", listen=f"tcp:127.0.0.1:{self.port}")
+        settings = {"node": "hub", "listeners": [edges], "spool": {"after": "keep"}}
+        self.hub = Daemon(folder / "hub", settings)
+
+    def edge(self, name: str) -> Daemon:
+        """One that is not started."""
+        return Daemon(self.folder / name, {
+            "node": name,
+            "spool": {"after": "forward", "roll_interval": "100ms"},
+            "forward": {"to": f"http://127.0.0.1:{self.port}"},
+        })  # fmt: skip
+
+    def heard(self, *names: str) -> None:
+        """Wait until the hub has heard so many incarnations of each: `edge`, `edge`, …"""
+        found = self.hub.data / "arrivals"
+        for name in names:
+            eventually(
+                lambda name=name: len([*found.glob(f"{name}_*")]) >= names.count(name),  # type: ignore[misc]
+                f"the hub has heard of {name}",
+            )
+
+    def has(self, number: int) -> dict[str, Any]:
+        """What the audit finds, once so many events are there."""
+        eventually(
+            lambda: sum(one["in_spool"] for one in audit(self.hub)["nodes"]) >= number,
+            f"{number} events are at the hub",
+        )
+        return audit(self.hub)
+
+    def is_complete(self) -> None:
+        """Once the last words have come, too."""
+        eventually(lambda: audit(self.hub)["complete"], "nobody misses anything")
+
+
+def rename(edge: Daemon, name: str) -> None:
+    """Its name is another one from the next start on."""
+    settings = json.loads(edge.config.read_text())
+    edge.config.write_text(json.dumps({**settings, "node": name}))
+
+
+@pytest.mark.slow
+def test_two_edges_whose_names_were_swapped_and_put_back(tmp_path: Path) -> None:
+    """What each acknowledged under the other's name while the hub was away comes there, and
+    nobody misses anything.
+    """
+    region = Region(tmp_path)
+    one, two = region.edge("one"), region.edge("two")
+    with region.hub, one, two:
+        region.heard("one", "two")
+        for edge in (one, two):
+            send(edge, *events(1, 2, 3))
+        region.has(6)
+        region.hub.kill()
+        for names in (("two", "one"), ("one", "two")):
+            for edge, name in zip((one, two), names, strict=True):
+                edge.terminate()
+                rename(edge, name)
+                edge.start()
+                send(edge, *events(*range(700)))
+        region.hub.start()
+        region.has(6 + 4 * 700)
+        region.is_complete()
+
+
+@pytest.mark.slow
+def test_an_old_disk_that_is_found_again(tmp_path: Path) -> None:
+    """Its edge was rebuilt meanwhile: it hands over its 700 events, and none is missed."""
+    region = Region(tmp_path)
+    edge, old = region.edge("edge"), tmp_path / "old"
+    with region.hub:
+        with edge:
+            region.heard("edge")
+            before = edge.status()["incarnation"]["id"]
+            region.hub.kill()
+            send(edge, *events(*range(700)))
+            edge.kill()
+        edge.data.rename(old)
+        region.hub.start()
+        with edge:
+            region.heard("edge", "edge")
+            send(edge, *events(1, 2))
+            assert before in why(region.has(2))
+            words = ["spool", "offer", str(old), "--config", str(edge.config)]
+            done = run(sys.executable, "-m", "gateway", *words)
+            assert done.stdout == "offered: 700 events of node edge\n", done.stderr
+            assert region.has(702)["events"] == 702
+            edge.terminate()
+            edge.start()
+            region.is_complete()

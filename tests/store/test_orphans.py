@@ -71,6 +71,23 @@ def test_spare_files_of_an_orphan_go(directories):
     assert not spare.exists()
 
 
+def test_of_one_that_left_nothing_it_is_said_that_this_is_all(directories):
+    """It stopped in good order while its hub was away, and its machine has another name now:
+    that is said once, and of no journal that was only set aside.
+    """
+    leave(directories, "host-a", b"a")
+    journal = directories.journal_of("host-a")
+    shutil.copytree(journal, directories.journal_of("host-a.old"))
+    for path in journal.glob("*.journal"):
+        path.unlink()
+    for _ in range(2):
+        assert publish_orphans("host-b", directories, RealDisk(), DECODERS) == []
+        [heard] = at_hub(directories.arrivals)
+        assert heard.record is not None
+        assert (heard.node, heard.record.exact) == ("host-a", True)
+        assert heard.record.decommissioned == "node host-b has its directory now"
+
+
 def test_who_is_alive_is_left_alone(directories):
     """As its lock tells."""
     leave(directories, "host-a", b"a")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -117,7 +117,7 @@ def say_that_it_is_all(
 
 
 def _others(node: str, directories: Directories, disk: Disk) -> list[str]:
-    """Nodes with segments in a journal of this data directory.
+    """Nodes with a journal in this data directory that has segments, or whose end nobody was told.
 
     Its `journal/` has no others; but one that is elsewhere may be shared with other gateways,
     and then a node that has a directory in `state/` ran here before.  A journal that only was
@@ -129,20 +129,29 @@ def _others(node: str, directories: Directories, disk: Disk) -> list[str]:
         journal, state = directories.journal_of(name), directories.state_of(name)
         if name == node or not is_node_name(name) or not disk.exists(journal):
             continue
-        there = disk.names(journal)
-        if not any(parse_name(each) or is_spare(each) for each in there):
+        there, this = disk.names(journal), look(journal, disk).newest(Incarnation)
+        waits = any(parse_name(each) or is_spare(each) for each in there)
+        if not waits and (this is None or _is_told(name, this, directories, disk)):
             continue
         ran_here = disk.exists(state)
-        if ran_here or (below and not _is_anothers(name, there, directories, disk)):
+        gave = {one.incarnation for each in there if (one := parse_name(each))}
+        gave |= {this.id} if this is not None else set()
+        if ran_here or (below and not _is_anothers(name, gave, directories, disk)):
             found.append(name)
     return found
 
 
+def _is_told(
+    name: str, this: Incarnation, directories: Directories, disk: Disk
+) -> bool:
+    """Whether it was said that a node's journal ends with *this*."""
+    return disk.exists(directories.arrivals / f"{name}_{this.id}")
+
+
 def _is_anothers(
-    name: str, segments: Iterable[str], directories: Directories, disk: Disk
+    name: str, gave: Collection[str], directories: Directories, disk: Disk
 ) -> bool:
     """Whether incarnations of that journal are another node's."""
-    gave = {segment.incarnation for each in segments if (segment := parse_name(each))}
     for other in disk.names(directories.journal):
         if other != name and is_node_name(other):
             this = look(directories.journal_of(other), disk).newest(Incarnation)
@@ -152,7 +161,7 @@ def _is_anothers(
         disk.names(directories.state) if disk.exists(directories.state) else ()
     ):
         mark, _ = Marker(directories.state_of(other), disk).read()
-        if other != name and gave & {mark.incarnation, *mark.earlier}:
+        if other != name and not {mark.incarnation, *mark.earlier}.isdisjoint(gave):
             return True
     return False
 
