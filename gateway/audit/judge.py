@@ -82,7 +82,8 @@ class _Judge:
         spans: list[tuple[str, Iterable[tuple[int, int]]]] = [
             (each, self._files.spans(each)) for each in self._files.of
         ]
-        for some in (self._lines, self._deleted, self._journal.events):
+        taken = view.ledgers.committed.get(name, {})
+        for some in (self._lines, self._deleted, self._journal.events, taken):
             spans += some.items()
         spans += view.consumed.of(name)
         spans += [

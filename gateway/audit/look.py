@@ -107,7 +107,8 @@ class View:
         names = seen | self.journals.nodes | self.asked.answers.keys()
         names |= self.journals.marked.keys() | {node for node, _ in self.until}
         names |= self.node_records.heard.keys() | self.node_records.arrived.keys()
-        names |= self.ledgers.ends.keys() | self.consumed.nodes
+        names |= self.ledgers.ends.keys() | self.ledgers.committed.keys()
+        names |= self.consumed.nodes
         names |= {node for one in self.ledgers.deletions for node in one.events}
         names |= {hole.node for hole in self.ledgers.holes}
         if self._node is not None:

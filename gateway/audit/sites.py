@@ -41,6 +41,7 @@ from gateway.store.readers.lake import (
     End,
     KnownHole,
     accepted,
+    committed,
     ends,
     known_holes,
     records,
@@ -240,12 +241,14 @@ class Ledgers:
         """Ends by node and incarnation."""
         self.records: dict[str, dict[str, Record]] = {}
         """The files' records by node and incarnation."""
+        self.committed: dict[str, dict[str, Lsns]] = {}
+        """The lsns that jobs have committed, by node and incarnation."""
         self.problems: list[Problem] = []
 
     def look(self) -> None:
         """Read them.  Raises OSError."""
         self.holes, self.accepted, self.ends, self.problems = [], [], {}, []
-        self.records = {}
+        self.records, self.committed = {}, {}
         self.deletions = []
         for site in self._sites:
             lake = site.directories.lake
@@ -254,6 +257,10 @@ class Ledgers:
                 self.accepted += accepted(lake)
                 self.holes += known_holes(lake)
                 self.deletions += deletions(lake)
+                for node, lives in committed(lake).items():
+                    mine = self.committed.setdefault(node, {})
+                    for each, lsns in lives.items():
+                        mine[each] = mine.get(each, Lsns()) | lsns
                 for node, told in records(lake).items():
                     self.records.setdefault(node, {}).update(told)
                 for node, found in ends(lake).items():

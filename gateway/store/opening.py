@@ -297,7 +297,9 @@ def _in_names(segments: Iterable[Segment], files: Iterable[Entry]) -> Iterator[s
     """The incarnations that gave what is in a journal, or was."""
     yield from (entry.incarnation for entry in files if entry.events)
     for each in segments:
-        if (name := parse_name(each.path.name)) is not None:
+        name = parse_name(each.path.name)
+        only_lost = each.events and each.lost == each.events  # the mark tells of it
+        if name is not None and not only_lost:
             yield name.incarnation
 
 

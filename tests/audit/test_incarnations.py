@@ -350,6 +350,21 @@ def test_a_disk_that_was_set_back_is_told_by_the_word_of_before(tmp_path):
     assert [(one.first, one.last) for one in report.holes["gw"]] == [(8, 20)]
 
 
+def test_a_machine_that_was_resumed_beside_it_takes_nothing_from_it(
+    tmp_path: Path,
+) -> None:
+    """It went on from an earlier lsn when its clocks parted, and the first one still speaks."""
+    bucket, now = MemoryBucket(), time.time()
+    table(tmp_path, "a", ("aaaa", range(1, 21)), ("bbbb", range(8, 10)))
+    began = {"at": now, "began": now - 500}
+    say_in(bucket, "aaaa", 20, **began)
+    say_in(bucket, "bbbb", 9, since=8, earlier=("aaaa",), **began)
+    assert look(tmp_path, bucket=bucket).complete
+    say_in(bucket, "bbbb", 9, since=8, earlier=("aaaa",), at=now, began=now + 1)
+    [unknown] = look(tmp_path, bucket=bucket).unknown
+    assert (unknown.incarnation, unknown.why.name) == ("aaaa", "SET_BACK")
+
+
 @pytest.mark.parametrize("order", ["forwards", "backwards"])
 def test_starts_without_number_are_one_directory(tmp_path, order):
     """A word names the fifty before its own; each was killed, and went on from the one

@@ -34,6 +34,33 @@ def test_a_lost_event_is_a_hole(tmp_path, where):
     assert (node.last, list(node.holes)) == (4, [(2, 2)])
 
 
+def test_what_the_ledger_has_and_no_table(tmp_path):
+    """The newest file of an incarnation is gone, or its last rows only hold a place: what the
+    job has committed is asked for, also where another incarnation has these lsns.
+    """
+    lake = tmp_path / "lake"
+    (lake / "events").mkdir(parents=True)
+    rows = {
+        "node": ["gw"] * 5,
+        "incarnation": ["a" * 10] * 2 + ["b" * 10] * 3,
+        "lsn": pa.array([1, 2, 1, 2, 3], pa.int64()),
+        "flaw": pa.array([None, "lost", None, None, None], pa.string()),
+    }
+    pq.write_table(pa.table(rows), lake / "events" / "a.parquet")
+    (lake / ".gateway").mkdir()
+    committed = {
+        "gw": {"a" * 10: [[1, 2]], "b" * 10: [[1, 5]]},
+        "gone": {"c" * 10: [[1, 3]]},
+    }
+    ledger = {"form": 1, "committed": committed}
+    (lake / ".gateway" / "events.json").write_text(json.dumps(ledger))
+    nodes = audit(Directories.under(tmp_path), pause=lambda _: None).nodes
+    holes = {
+        life.incarnation[0]: list(life.holes) for one in nodes for life in one.lives
+    }
+    assert holes == {"a": [(2, 2)], "b": [(4, 5)], "c": [(1, 3)]}
+
+
 def test_a_place_of_lost_events_is_told_as_what_is_missing(tmp_path):
     """A segment that only says so has no damaged bytes."""
     path = tmp_path / "journal/gw" / segment_name(2)

@@ -277,6 +277,24 @@ def test_a_lost_journal_is_vouched_for_by_nobody(tmp_path, again):
     assert current(tmp_path).lost == {first.id: 1}
 
 
+def test_a_lost_journal_with_events_that_are_in_no_file(tmp_path: Path) -> None:
+    """The mark knows some of them.  What takes their place in the journal does not vouch for
+    whoever gave them.
+    """
+    publish(tmp_path, b"a", killed=True)
+    opened = start(tmp_path)
+    opened.log.commit([batch(b"b,c")])
+    opened.marker.write(opened.mark(3), now=True)
+    gave = opened.lineage.now.id
+    shutil.rmtree(tmp_path / "journal")
+    (tmp_path / "journal/gw").mkdir(parents=True)
+    (tmp_path / "journal/gw/catalog").touch()
+    publish(tmp_path, b"d")
+    assert current(tmp_path).lost == {gave: 3}
+    report = audit(Directories.under(tmp_path), pause=lambda _: None)
+    assert [(one.incarnation, one.last) for one in report.unknown] == [(gave, 3)]
+
+
 def older_copy(data: Path, *bodies: bytes) -> tuple[Incarnation, Incarnation]:
     """Put back *in the directory itself* as it was before a start that acknowledged *bodies*,
     beside the mark as it was some moments before the end; returns who was there before that

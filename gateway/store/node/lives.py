@@ -342,7 +342,9 @@ class Lives:
         if known.ack == "spool":
             return Reason.SPOOL
         if known.lately and not self._spoken_since(incarnation):
-            return Reason.SET_BACK if follows else Reason.HEARD
+            return (
+                Reason.SET_BACK if self._was_replaced(known, follows) else Reason.HEARD
+            )
         if known.decommissioned:
             return Reason.DECOMMISSIONED
         if follows:
@@ -354,6 +356,13 @@ class Lives:
         if self._present(incarnation):
             return Reason.REPLACED
         return Reason.SILENT if self._spoken_of else Reason.UNHEARD
+
+    def _was_replaced(self, known: Known, follows: Iterable[str]) -> bool:
+        """Whether nothing says that this one was still heard when those began that go on from
+        before its end: a machine that was resumed beside it does, and takes nothing from it.
+        """
+        began = [self.of(each).began for each in follows]
+        return any(not one or one > known.heard for one in began)
 
     def _spoken_since(self, incarnation: str) -> bool:
         """Whether another directory with the node's name began later than this one was heard:
