@@ -569,7 +569,7 @@ class Storage:
 
         The hub has all up to the lsn that is *handed_over*.
         """
-        relay = Relay(self.directories.arrivals)
+        relay = Relay(self.directories.arrivals, self._opened.machine.disk)
 
         def said(left: Mapping[str, Lsns]) -> list[tuple[str, str, bytes]]:
             record = self._speaker.record()
@@ -597,7 +597,7 @@ class Storage:
             lambda: self.acknowledged_lsn,
             lambda: spool.published_lsn,
             opened.machine.clock,
-            Relay(self.directories.arrivals),
+            Relay(self.directories.arrivals, opened.machine.disk),
             opened.found.marker.next_record,
             lambda: opened.journal.through,
         )

@@ -565,7 +565,7 @@ def test_what_a_gateway_says_of_itself_comes_to_the_hub(pair):
     nothing of a node that this name may not bring.
     """
     lsn = 7
-    relay = Relay(pair.edge.arrivals)
+    relay = Relay(pair.edge.arrivals, RealDisk())
 
     def said(left: Mapping[str, Lsns]) -> list[tuple[str, str, bytes]]:
         own = encode(NodeRecord(A, 1, lsn, 5.0, "journal"))

@@ -13,6 +13,7 @@ from gateway.store.node.lives import Heard, Lives, Reason
 from gateway.store.objects import node_record
 from gateway.store.objects.node_record import (
     NodeRecord,
+    Relay,
     Speaker,
     at_hub,
     forget_some,
@@ -100,6 +101,16 @@ def test_records_do_not_grow_with_each_start(tmp_path, monkeypatch):
     found = [lives.reason(each, 1 + at) for at, each in enumerate(ids)]
     assert set(found) == {Reason.CONTINUED, Reason.HEARD}
     assert lives.reason(ids[3], 99) is Reason.SET_BACK
+
+
+def test_what_a_kill_left_of_one_is_none(tmp_path):
+    """A hidden file is no word of a node, and is handed on to nobody."""
+    word = NodeRecord("aaaaaaaaaa", 1, 9, 1.0, "journal")
+    assert hear(tmp_path, "gw", word, 1.0, RealDisk())
+    hidden = tmp_path / ".gw_aaaaaaaaaa"
+    hidden.write_bytes((tmp_path / "gw_aaaaaaaaaa").read_bytes())
+    assert [one.node for one in at_hub(tmp_path)] == ["gw"]
+    assert [node for node, *_ in Relay(tmp_path, RealDisk())()] == ["gw"]
 
 
 def test_nor_do_they_at_a_hub(tmp_path):

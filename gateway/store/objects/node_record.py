@@ -101,7 +101,7 @@ class NodeRecord(
         return other.incarnation in self.earlier and other.lsn < self.since
 
 
-_FILE = re.compile(rf"([a-z0-9.-]+)_({INCARNATION})")
+_FILE = re.compile(rf"([a-z0-9][a-z0-9.-]*)_({INCARNATION})")
 
 
 def name_of(node: str, incarnation: str = "") -> str:
@@ -241,19 +241,21 @@ class Relay:
     """
 
     _arrivals: Path
+    _disk: Disk
 
     def __attrs_post_init__(self) -> None:
-        self._told: dict[str, int] = {}
+        self._told: dict[str, float] = {}
 
     def __call__(self) -> Iterator[tuple[str, str, bytes]]:
         """Node, incarnation and record.  Raises OSError."""
-        for path in self._arrivals.iterdir() if self._arrivals.is_dir() else ():
-            if found := _FILE.fullmatch(path.name):
+        folder, disk = self._arrivals, self._disk
+        for name in disk.names(folder) if disk.exists(folder) else ():
+            if found := _FILE.fullmatch(name):
                 with contextlib.suppress(FileNotFoundError):
-                    said = path.stat().st_mtime_ns
-                    if self._told.get(path.name) != said:
-                        yield found[1], found[2], path.read_bytes()
-                        self._told[path.name] = said
+                    said = disk.changed(folder / name)
+                    if self._told.get(name) != said:
+                        yield found[1], found[2], disk.read(folder / name)
+                        self._told[name] = said
 
 
 @define(eq=False, slots=False)
