@@ -1,5 +1,5 @@
-"""Machines of one node's name that are lost, rebuilt, copied and put back, a bucket that
-others tidy up, and a job.
+"""Machines of one node's name that are lost, rebuilt, copied, put back and resumed, a bucket that
+others tidy up, or a hub that is put back and forgets, deletions, and a job.
 
 The gateway's storage, the job's inbox, its sink and its cleaner are the real ones; a seed
 chooses which of them takes the next step, what fails, and what is lost: a disk or parts of
@@ -12,68 +12,51 @@ The judge counts what *senders heard*, not what a journal says:
     is missing, and something was lost that no promise covers
     whoever reads "complete" has all of them, but what was acknowledged by an incarnation of
     which nothing is left: no row, no object, no word
-    where nothing was lost that no promise covers, it says complete
+    where nothing was lost that no promise covers, it says complete, and of no incarnation
+    to which nothing has happened does it say that something is missing or not known
+    what was deleted is gone, and stays so
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import io
 import random
-import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from gateway.audit import audit, sites
 from gateway.audit.report import Report
-from gateway.config import model
-from gateway.event import LOST, Batch, Origin, Rows, Stored
+from gateway.forward import hub
+from gateway.sdk import backoff
 from gateway.spark.bucket import endings
-from gateway.spark.bucket.inbox import Inbox
-from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Broken as BrokenSink
-from gateway.spark.commit.parquet import ParquetSink
-from gateway.spark.commit.sink import Plan
 from gateway.spark.files import footers
-from gateway.spark.files.cleaner import Cleaner
-from gateway.spark.files.overlaps import Overlap, Overlaps
-from gateway.spark.files.poison import Poison, make_readable
-from gateway.spark.run.checkpoint import Checkpoint
-from gateway.store.checkpoint import Unreadable
 from gateway.store.directories import Directories
 from gateway.store.journal import log
 from gateway.store.names import SpoolFile, parse_file_name
-from gateway.store.node import incarnation
+from gateway.store.node import incarnation, lineage
 from gateway.store.node.catalog import CATALOG
-from gateway.store.objects.bucket import BucketError, StoredObject
-from gateway.store.objects.node_record import NodeRecord
-from gateway.store.storage import OpenedStorage, Settings, Storage, StorageCallbacks
+from gateway.store.node.incarnation import Incarnation
+from gateway.store.spool.parts import derived_part
 from gateway.store.system import disk as disk_module
-from gateway.store.system.machine import Machine
-from gateway_testkit.bucket import MemoryBucket
-from gateway_testkit.settings import options_of
-from played_spark import PowerCut, SparkLogs
-from simulation.disk import Session, SimulatedDisk
+from simulation.disk import SimulatedDisk
 from simulation.judge import Broken
-from simulation.reactor import Reactor
-from simulation.scheduler import Scheduler
+from simulation.rebuilt_job import Job
+from simulation.rebuilt_lives import HUB, NODE, ROOT, Edge, Hub, Life, Objects
 
 __all__ = ["Outcome", "rebuild"]
 
-NODE = "gw"
-_ROOT = Path("/gw")
 _EPOCH = 1_763_700_000.0
-_DRAIN_STEPS = 6_000
-_WORD = f".gateway-node-{NODE}_"
+_DRAIN_STEPS = 20_000
 _MOST_MACHINES = 3
 _SILENCE = 10 * 60
 """Seconds after the last fault: whoever lives has said so, and the others are silent."""
@@ -93,326 +76,8 @@ class Outcome:
     history: list[str]
     broken: str | None
     report: Report | None
-
-
-class _Objects(MemoryBucket):
-    """The bucket: a step for each request, and some of them fail."""
-
-    def __init__(self, world: _World) -> None:
-        super().__init__()
-        self._world = world
-        self._made: dict[str, float] = {}
-        self.fault, self.after = self._before, self._behind
-        self.trouble = 0.0
-        """How often a request fails, or its answer is lost."""
-
-    def _before(self, request: str, name: str) -> None:
-        life = self._world.stepping
-        if life is not None:
-            life.scheduler.preempt()
-        if self._world.chance.random() < self.trouble:
-            raise BucketError(f"{request} {name}: 503 SlowDown")
-
-    def _behind(self, request: str, name: str) -> None:
-        self._world.tell(f"{request} {name}")
-        self._made[name] = self._world.wall
-        if request == "replace" and name.startswith(_WORD):
-            word = msgspec.json.decode(self.objects[name], type=NodeRecord)
-            self._world.spoken[word.incarnation] = word.lsn
-        if self._world.chance.random() < self.trouble:
-            raise BucketError(f"{request} {name}: no answer")
-        life = self._world.stepping
-        if life is not None:
-            life.scheduler.preempt()
-
-    def read(self, name: str, first: int = 0) -> bytes:
-        """See `Bucket`; what the job gets may be cut short."""
-        data = super().read(name, first)
-        world = self._world
-        of_job = world.stepping is None and name.startswith("events-")
-        if of_job and world.chance.random() < self.trouble / 2:
-            world.tell(f"read {name}: cut short")
-            return data[: world.chance.randrange(len(data))]
-        return data
-
-    def list(self, begin: str, after: str = "") -> Iterator[StoredObject]:
-        """See `Bucket`."""
-        for one in super().list(begin, after):
-            yield StoredObject(one.name, one.bytes, self._made.get(one.name, 0.0))
-
-
-class _Life:
-    """A gateway's process on a disk."""
-
-    def __init__(self, world: _World, number: int, machine: SimulatedDisk) -> None:
-        self.world, self.number, self.machine = world, number, machine
-        self.scheduler = Scheduler(lambda: world.now)
-        self.reactor = Reactor(self.scheduler, world.chance)
-        self.disk = Session(
-            machine, self.scheduler, self.tell, lambda _: None, lambda *_: None
-        )
-        self.storage: Storage | None = None
-        self.ready = False
-        self.ended: str | None = None
-        self.scheduler.thread("reactor", self._run).start()
-
-    def tell(self, text: str) -> None:
-        self.world.tell(f"{self.number} {self.scheduler.current}: {text}")
-
-    @property
-    def incarnation(self) -> str:
-        assert self.storage is not None
-        return self.storage.lineage.now.id
-
-    def _run(self) -> None:
-        try:
-            self._start()
-        except (OSError, Unreadable, BucketError) as why:
-            self.ended = f"can not start: {why}"
-            if "make an empty file" in str(why):
-                self.world.accept_lost_journal(self.machine)
-            return
-        self.reactor.run()
-
-    def _start(self) -> None:
-        world = self.world
-        directories = Directories.under(_ROOT)
-        opened = OpenedStorage(
-            settings=Settings(
-                node=NODE,
-                directories=directories,
-                journal=options_of(model.Journal, segment_bytes=world.segment_bytes),
-                spool=options_of(model.Spool, roll_interval=0.5, retention=60.0),
-                acknowledge_when_published=world.ack == "spool",
-            ),
-            machine=Machine(
-                self.disk, lambda: world.wall, lambda: world.now, self.scheduler
-            ),
-            reactor=self.reactor,
-            decoders={"plain": lambda body: Rows([body])},
-            callbacks=StorageCallbacks(
-                fatal=self._fatal,
-                damaged=lambda losses, repairs: self._told(*map(str, losses), *repairs),
-                noticed=self._told,
-            ),
-            remembering=False,
-            bucket=world.bucket,
-            in_thread=self.reactor.in_thread,
-        )
-        self.storage = storage = opened.recover({})
-        uploads = storage.spool.uploads
-        assert uploads is not None
-        uploads._random = world.chance.random
-        storage.start()
-        self._check()
-        storage.ready.addCallback(self._take_senders)
-
-    def _take_senders(self, _: object) -> None:
-        self.ready = True
-        self.tell(f"ready, incarnation {self.incarnation}")
-
-    def _check(self) -> None:
-        assert self.storage is not None
-        self.storage.journal.check()
-        self.reactor.callLater(1.0, self._check)
-
-    def _told(self, *lines: str) -> None:
-        for line in lines:
-            self.tell(line)
-
-    def _fatal(self, why: str) -> None:
-        self.ended = f"fatal: {why}"
-
-    def send(self, payload: bytes) -> None:
-        """In a turn of the reactor."""
-        assert self.storage is not None
-        origin = Origin("plain", "l", f"s-{self.number}", "[::1]:9")
-        done = self.storage.journal.submit(Batch(origin, 1, 1, payload, len(payload)))
-        done.addCallbacks(lambda stored: self._heard(stored, payload), lambda _: None)
-
-    def _heard(self, stored: Stored, payload: bytes) -> None:
-        self.world.heard[payload] = (self.incarnation, stored.lsn)
-        self.tell(f"acknowledged {payload.decode()} as {stored.lsn}")
-
-    def kill(self) -> None:
-        """As kill -9."""
-        self.ready = False
-        self.scheduler.kill()
-
-
-@dataclass
-class _Job:
-    """The Spark job, of whose parts only Spark itself is played."""
-
-    world: _World
-    root: Path
-    queries: int = 0
-    cut: str | None = None
-    logs: SparkLogs = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.data = self.root / "job"
-        self.logs = SparkLogs(self.data / "checkpoint" / "events")
-        self._begin_query()
-        self.restart()
-
-    def _begin_query(self) -> None:
-        shutil.rmtree(self.logs.path, ignore_errors=True)
-        self.queries += 1
-        self.logs.query = f"0badcafe-0000-4000-8000-{self.queries:012d}"
-        self.logs.begin()
-        self.entry = -1
-
-    def restart(self) -> None:
-        """As after a kill."""
-        self.cut = None
-        disk, lake, inbox = Lake(), self.data / "lake", self.data / "inbox"
-        checkpoint = Checkpoint(self.logs.path, disk)
-        self.sink = ParquetSink(
-            lake, inbox, checkpoint, disk, write=self._write, point=self._point
-        )
-        self.sink.recover()
-        self.inbox = Inbox(
-            self.world.bucket,
-            inbox,
-            disk,
-            lambda: self.sink.ledger,
-            archived=self.world.archived,
-            most_bytes=1 << 20,
-            clock=lambda: self.world.now,
-            at_once=map,
-            whole=not self.world.elsewhere,
-        )
-        self.inbox._footer_bytes = 64  # files are small here
-        self.poison = Poison(inbox, self.data / "poison", disk, self.sink)
-        self.inbox.copies.recover()
-        self.overlaps = Overlaps(
-            lake, inbox, self.data / "archive", disk, self.sink, self.poison,
-            self.world.bucket, self.inbox,
-        )  # fmt: skip
-        self._new_cleaner()
-        self.clean()
-        self.sink.learn((), self.inbox.ends)
-
-    def _new_cleaner(self) -> None:
-        disk = Lake()
-        self.cleaner = Cleaner(
-            self.data / "inbox",
-            None,
-            Checkpoint(self.logs.path, disk),
-            self.sink.has_all,
-            disk,
-            doubtful=self._is_doubtful,
-        )
-
-    def _is_doubtful(self, file: SpoolFile) -> bool:
-        again = file.name in self.inbox.again
-        return again and not self.sink.is_compared(file)
-
-    def _point(self, name: str) -> None:
-        if name == self.cut:
-            raise PowerCut
-
-    def _write(self, rows: Any, folder: Path, plan: Plan) -> None:
-        """What Spark makes of the files of a batch: their rows with whole names."""
-        place = folder / "table=events/protocol=plain/date=2026-03-01"
-        place.mkdir(parents=True)
-        for number, file in enumerate(plan.files):
-            found = pq.ParquetFile(self._content(file.name)).read(
-                columns=["node", "lsn", "received_at", "payload", "flaw"]
-            )
-            lsns = found["lsn"].to_pylist()
-            kept = [
-                not plan.without.covers(
-                    SpoolFile(file.node, file.incarnation, lsn, lsn)
-                )
-                for lsn in lsns
-            ]
-            by = pa.array([file.incarnation or None] * len(lsns), pa.string())
-            found = found.append_column("incarnation", by).filter(pa.array(kept))
-            pq.write_table(found, place / f"part-{number}.parquet")
-
-    def _content(self, name: str) -> Path | pa.BufferReader:
-        """What a task reads; a cluster's looks for what is as large as the driver says."""
-        path = self.data / "inbox" / name
-        if not self.world.elsewhere:
-            return path
-        there = self.world.bucket.objects.get(name, b"")
-        if len(there) != path.stat().st_size:
-            raise OSError(f"{name} is not what it was")
-        return pa.BufferReader(there)
-
-    def look(self) -> None:
-        """At the bucket."""
-        with contextlib.suppress(BucketError):
-            self.inbox.look()
-            self.sink.learn((), self.inbox.ends)
-
-    def batch(self) -> None:
-        """Some of the files that Spark has not taken, in any order."""
-        checkpoint = Checkpoint(self.logs.path, Lake())
-        taken = checkpoint.names()
-        new = [
-            path.name
-            for path in sorted((self.data / "inbox").glob("events-*"))
-            if path.name not in taken
-        ]
-        if not new:
-            return
-        chance = self.world.chance
-        chance.shuffle(new)
-        some = new[: chance.randint(1, 4)]
-        if turns := [name for name in new if name in self.overlaps.in_turns]:
-            some = turns[:1]
-        number = checkpoint.committed + 1
-        self.entry += 1
-        self.logs.source(self.entry, some)
-        self.logs.offset(number, self.entry)
-        self.world.tell(f"job: batch {number}: {some}")
-        try:
-            self._take(number)
-        except Overlap as why:
-            self.world.tell(f"job: {why}")
-            with contextlib.suppress(BucketError):
-                self.overlaps.settle(why.files)
-            self._begin_query()
-            self.sink.recover()
-            self._new_cleaner()
-        except OSError as why:
-            self.world.tell(f"job: {why}")
-            with contextlib.suppress(BucketError):
-                make_readable(self.sink.batch_files, self.inbox, self.poison.examine)
-            self.renew()
-        else:
-            self.logs.commit(number)
-
-    def _take(self, number: int) -> None:
-        try:
-            self.sink(None, number)
-        except PowerCut:
-            self.world.tell(f"job: killed at {self.cut}")
-            self.restart()
-            self.sink(None, number)  # Spark repeats it
-
-    def clean(self) -> None:
-        """Take out what is done; begin anew where a name was given again."""
-        self.cleaner.run()
-        if self.cleaner.overlooked:
-            self.world.tell(f"job: overlooks {self.cleaner.overlooked}")
-            self.renew()
-
-    def renew(self) -> None:
-        """The checkpoint is lost, or thrown away."""
-        self._begin_query()
-        self.restart()
-
-    def rows(self) -> Counter[bytes]:
-        """How often each payload is in the table; not what only holds the place of one."""
-        found: Counter[bytes] = Counter()
-        for path in (self.data / "lake" / "events").rglob("*.parquet"):
-            for row in pq.ParquetFile(path).read(["payload", "flaw"]).to_pylist():
-                found.update([row["payload"]] * (row["flaw"] != LOST))
-        return found
+    alarms: Counter[str]
+    """Unknown ends by their reason, and whether something of them is missing."""
 
 
 @dataclass(eq=False)
@@ -420,16 +85,25 @@ class _Machine:
     """One of those that have the node's name."""
 
     disk: SimulatedDisk
-    life: _Life | None = None
+    life: Life | None = None
     frozen: bool = False
     """It stands still."""
     image: SimulatedDisk | None = None
     """A copy of its disk, as it was once, …"""
-    ran: _Life | None = None
+    ran: Life | None = None
     """… and who ran then."""
+    ids: set[str] = field(default_factory=set)
+    """Incarnations that its disk has had, …"""
+    then: set[str] = field(default_factory=set)
+    """… and those that the copy has."""
+    lost: bool = False
+    """A part of it was lost: whoever goes on there accounts for what was given before."""
+    resumes: Incarnation | None = None
+    """The incarnation as which its first process goes on."""
 
     def over(self) -> None:
         """Its process ends at once."""
+        self.resumes = None
         if self.life is not None:
             self.life.kill()
         self.life, self.frozen = None, False
@@ -450,8 +124,8 @@ class _World:
         self.elsewhere = chance.random() < 0.5
         """Whether tasks read the bucket, and the job has footers alone."""
         self.segment_bytes = chance.choice((2_000, 1 << 20))
-        self.stepping: _Life | None = None
-        self.bucket = _Objects(self)
+        self.stepping: Life | None = None
+        self.bucket = Objects(self)
         self.heard: dict[bytes, tuple[str, int]] = {}
         self.spoken: dict[str, int] = {}
         """The last lsn of each incarnation that had a word in the bucket, by that word."""
@@ -460,14 +134,31 @@ class _World:
         behind their last word, and no file tells of, nobody can tell from nothing."""
         self.unpromised: set[str] = set()
         """What was lost that no promise covers, in words."""
+        self.harmed: dict[str, set[str]] = {}
+        """The same, by incarnation: of nobody else may anything be missing, or unknown."""
+        self.twice: set[str] = set()
+        """Incarnations that two machines were at a time: whose events they are is not known."""
+        self.alarms: Counter[str] = Counter()
+        """Unknown ends by their reason, and whether something of them is missing."""
         self._sent = self._lives = self._disks = self.rebuilt = 0
         self._machines = [_Machine(self._new_disk())]
+        self.hub = None if chance.random() < 0.6 else _Machine(self._new_disk())
+        """The machine of the hub to which the others are edges; None: each has a bucket."""
+        if self.hub is not None:
+            self.ack = "journal"
         self.report: Report | None = None
-        self.job = _Job(self, root)
+        self.job = Job(self, root)
         self.tell(
             f"seed {seed}: ack {self.ack}, archived {self.archived},"
-            f" elsewhere {self.elsewhere}"
+            f" elsewhere {self.elsewhere}, {'a hub' if self.hub else 'a bucket'}"
         )
+
+    def bucket_of(self, node: str) -> Objects | None:
+        """The bucket to which the files of a node go from its own machine."""
+        return self.bucket if self.hub is None or node == HUB else None
+
+    def _all(self) -> list[_Machine]:
+        return [*self._machines, *([] if self.hub is None else [self.hub])]
 
     @property
     def wall(self) -> float:
@@ -480,7 +171,7 @@ class _World:
 
     def _new_disk(self) -> SimulatedDisk:
         made = SimulatedDisk(self.chance, lambda: self.wall)
-        made.make_directory(_ROOT)
+        made.make_directory(ROOT)
         self._disks += 1
         made.generation = self._disks
         return made
@@ -505,7 +196,7 @@ class _World:
                     self._drain()
                     self._judge()
                 finally:
-                    for machine in self._machines:
+                    for machine in self._all():
                         machine.over()
         except (Broken, BrokenSink) as why:
             broken = str(why)
@@ -518,6 +209,7 @@ class _World:
             self.history,
             broken,
             self.report,
+            self.alarms,
         )
 
     @contextlib.contextmanager
@@ -541,9 +233,43 @@ class _World:
             times = SimpleNamespace(time=lambda: self.wall)
             for place in (sites, endings):
                 stack.enter_context(patch.object(place, "time", times))
+            for place in (backoff,):
+                stack.enter_context(patch.object(place, "random", self.chance))
+            stack.enter_context(patch.object(Path, "open", self._opened(Path.open)))
+            stack.enter_context(
+                patch.object(lineage, "begin", self._begun(lineage.begin))
+            )
+            stack.enter_context(patch.object(hub, "derived_part", self._derived))
+            born = self._born(incarnation.new_id)
+            stack.enter_context(patch.object(incarnation, "new_id", born))
             for name in ("os.fsync", "os.fdatasync"):
                 stack.enter_context(patch(name, lambda _: None))
             yield
+
+    def _opened(self, really: Callable[..., Any]) -> Callable[..., Any]:
+        """Files of a machine are on its own disk."""
+
+        def opened(path: Path, *words: Any, **named: Any) -> Any:
+            if self.stepping is not None and path.is_relative_to(ROOT):
+                return io.BytesIO(self.stepping.disk.read(path))
+            return really(path, *words, **named)
+
+        return opened
+
+    def _derived(self, path: Path, file: SpoolFile) -> tuple[SpoolFile, bytes]:
+        assert self.stepping is not None
+        return derived_part(pa.BufferReader(self.stepping.disk.read(path)), file)
+
+    def _begun(self, really: Callable[..., Any]) -> Callable[..., Any]:
+        """A machine that is resumed from a snapshot of its memory has started already."""
+
+        def begun(*words: Any, **named: Any) -> Any:
+            life = self.stepping
+            if life is not None and life.resumed is not None:
+                return life.resumed, None
+            return really(*words, **named)
+
+        return begun
 
     def _rates(self) -> dict[Callable[[], None], float]:
         return {
@@ -560,6 +286,9 @@ class _World:
             self._take_an_image: 0.2,
             self._put_an_image_back: 0.05,
             self._set_a_disk_back: 0.03,
+            self._resume_a_machine: 0.1,
+            self.job.delete: 0.1,
+            **self._rates_of_hub(),
             self._add_a_machine: 0.1,
             self._freeze: 0.15,
             self._thaw: 0.3,
@@ -571,12 +300,36 @@ class _World:
             self._lose_the_checkpoint: 0.05,
         }
 
+    def _born(self, really: Callable[[], str]) -> Callable[[], str]:
+        """Whose disk has which incarnations."""
+
+        def born() -> str:
+            made, life = really(), self.stepping
+            if life is not None:
+                life.ids.add(made)
+                if any(one.lost for one in self._all() if one.life is life):
+                    self._harm("a part of its disk was lost", [made])
+            return made
+
+        return born
+
+    def _rates_of_hub(self) -> dict[Callable[[], None], float]:
+        if self.hub is None:
+            return {}
+        return {
+            self._kill_the_hub: 0.1,
+            self._remove_arrivals: 0.1,
+            self._take_an_image_of_the_hub: 0.1,
+            self._put_the_hub_back: 0.05,
+        }
+
     def _step(self, rates: dict[Callable[[], None], float]) -> None:
-        machine = self.chance.choice(self._machines)
+        machine = self.chance.choice(self._all())
         if machine.life is None:
             self._lives += 1
             self.tell(f"life {self._lives} on disk {machine.disk.generation}")
-            machine.life = _Life(self, self._lives, machine.disk)
+            kind = Hub if machine is self.hub else Life if self.hub is None else Edge
+            machine.life = kind(self, self._lives, machine.disk, machine.resumes)
         ready = [] if machine.frozen else machine.life.scheduler.ready()
         if ready and self.chance.random() < 0.85:
             self._let(machine, ready)
@@ -589,6 +342,7 @@ class _World:
         task = self.chance.choice(ready)
         self.stepping = life = machine.life
         assert life is not None
+        life.ids = machine.ids
         life.scheduler.step(task)
         self.stepping = None
         if (why := task.failed) is not None:
@@ -612,7 +366,7 @@ class _World:
 
     def _pass_a_moment(self) -> None:
         later = self.now + self.chance.choice((0.001, 0.05, 0.3))
-        lives = [one.life for one in self._machines if one.life and not one.frozen]
+        lives = [one.life for one in self._all() if one.life and not one.frozen]
         wakes = [wake for life in lives if (wake := life.scheduler.wake_at())]
         wake = min((one for one in wakes if one > self.now), default=0.0)
         self.now = wake if self.now < wake < self.now + 4.0 else later
@@ -637,33 +391,24 @@ class _World:
             return
         self.tell(f"stop of life {life.number}")
         life.ready = False
-        life.reactor.callFromThread(self._begin_to_stop, life)
-
-    def _begin_to_stop(self, life: _Life) -> None:
-        from twisted.internet.defer import Deferred
-
-        assert life.storage is not None
-        done = Deferred.fromCoroutine(life.storage.stop())
-
-        def ended(_: object) -> None:
-            life.ended = "stopped"
-
-        done.addCallbacks(ended, lambda _: None)
+        life.reactor.callFromThread(life.stop)
 
     def _lose_the_machine(self) -> None:
         """Disk and all; it is rebuilt under its name."""
         machine = self._some()
         machine.over()
         self._note_loss()
+        self._harm("its disk was lost", machine.ids)
         self.rebuilt += 1
         gone = machine.disk.generation
-        machine.disk = self._new_disk()
+        machine.disk, machine.ids = self._new_disk(), set()
         self.tell(f"disk {gone} is lost, and rebuilt as {machine.disk.generation}")
 
     def _take_an_image(self) -> None:
         """Of a running machine's disk, or of one that has ended."""
         machine = self._some()
         machine.image, machine.ran = self._image_of(machine.disk), machine.life
+        machine.then = {*machine.ids}
         made, now = machine.disk.generation, machine.image.generation
         self.tell(f"disk {made} is copied as {now}")
 
@@ -676,8 +421,9 @@ class _World:
         self._note_loss()
         if self.ack == "spool":
             self.unpromised.add("files on their way")
+        self._harm("an older copy took its place", machine.ids)
         gone, machine.disk = machine.disk.generation, machine.image
-        machine.image = None
+        machine.image, machine.ids = None, {*machine.then}
         self.rebuilt += 1
         self.tell(f"disk {gone} is lost, and {machine.disk.generation} put back")
 
@@ -694,10 +440,87 @@ class _World:
         """Under the name of the others: with a disk of its own, or with a copy of one."""
         if len(self._machines) == _MOST_MACHINES:
             return
-        image = self._some().image
-        disk = self._new_disk() if image is None else self._image_of(image)
-        self._machines.append(_Machine(disk))
+        source = self._some()
+        image, made = source.image, _Machine(self._new_disk())
+        if image is not None:
+            made.disk, made.ids = self._image_of(image), {*source.then}
+            self._harm("it was copied", made.ids)
+        self._machines.append(made)
+        disk = made.disk
         self.tell(f"one more machine, with disk {disk.generation}")
+
+    def _resume_a_machine(self) -> None:
+        """From a snapshot of its memory, beside the one that it was taken of, which goes on:
+        both are one incarnation, until the clocks of the other one part.
+        """
+        machine = self._some()
+        life = machine.life
+        if len(self._machines) == _MOST_MACHINES or machine.frozen:
+            return
+        if life is None or not life.ready or life.storage is None:
+            return
+        if life.storage.journal.oldest_wait_seconds:
+            return  # what is on its way is in its memory alone
+        made = _Machine(self._image_of(machine.disk), ids={*machine.ids})
+        made.disk.generation = machine.disk.generation  # its block device was copied
+        made.resumes = life.storage.lineage.now
+        self.twice.add(life.incarnation)
+        self.unpromised.add("whose an lsn is, where two machines were one incarnation")
+        self._harm("its machine was resumed beside it", machine.ids)
+        self._machines.append(made)
+        self.tell(
+            f"disk {machine.disk.generation}: the machine is resumed as "
+            f"{life.incarnation} on a copy of it, too"
+        )
+
+    # -- the hub --------------------------------------------------------------------
+
+    def _kill_the_hub(self) -> None:
+        assert self.hub is not None
+        self.hub.over()
+        if cut := self.chance.random() < 0.5:
+            self.hub.disk.power_cut()
+        self.tell(f"the hub: {'power cut' if cut else 'kill -9'}")
+
+    def _remove_arrivals(self) -> None:
+        """It forgets what it has; nothing of that is lost."""
+        assert self.hub is not None
+        self.hub.over()
+        if names := self.hub.disk.names.get(str(ROOT / "arrivals")):
+            names.clear()
+            self.hub.disk.sync_directory(ROOT / "arrivals")
+        self.tell("the hub: arrivals/ is removed")
+
+    def _take_an_image_of_the_hub(self) -> None:
+        assert self.hub is not None
+        self.hub.image, self.hub.then = self._image_of(self.hub.disk), {*self.hub.ids}
+        self.tell("the hub: its disk is copied")
+
+    def _put_the_hub_back(self) -> None:
+        """It lacks what has come since; edges bring what their archives still have."""
+        hub = self.hub
+        assert hub is not None
+        if hub.image is None:
+            return
+        hub.over()
+        waiting = [
+            name
+            for name in hub.disk.names.get(str(ROOT / "spool"), ())
+            if parse_file_name(name) and name not in self.bucket.objects
+        ]
+        self.unpromised.add("the hub was put back")
+        self._harm("the hub was put back", hub.ids)
+        if waiting:
+            lost = {
+                file.incarnation for name in waiting if (file := parse_file_name(name))
+            }
+            self._harm("the hub was put back", lost)
+        hub.disk, hub.image, hub.ids = hub.image, None, {*hub.then}
+        self.tell("the hub: what was copied once is put back")
+
+    def _harm(self, why: str, incarnations: Iterable[str]) -> None:
+        for one in incarnations:
+            self.harmed.setdefault(one, set()).add(why)
 
     def _note_loss(self) -> None:
         if self.ack == "journal":
@@ -708,9 +531,11 @@ class _World:
         machine = self._some()
         machine.over()
         part = self.chance.choice(("journal/gw", "state/gw", "archive", "spool"))
-        folder = str(_ROOT / part)
+        folder = str(ROOT / part)
         if machine.disk.names.get(folder):
             self._note_loss()
+            self._harm("a part of its disk was lost", machine.ids)
+            machine.lost = True
             if self.ack == "spool" and part in ("journal/gw", "spool"):
                 self.unpromised.add("files on their way")
             machine.disk.names[folder].clear()
@@ -720,7 +545,10 @@ class _World:
     def accept_lost_journal(self, machine: SimulatedDisk) -> None:
         """The operator makes the empty file that a start asks for."""
         self.unpromised.add("a journal")
-        path = _ROOT / "journal" / NODE / CATALOG[0]
+        for one in self._all():
+            if one.disk is machine:
+                self._harm("its journal was lost", one.ids)
+        path = ROOT / "journal" / NODE / CATALOG[0]
         from gateway_testkit.disk import NameChange
 
         if path.name not in machine.names[str(path.parent)]:
@@ -754,6 +582,9 @@ class _World:
             return
         if name.startswith("events-") and not self._is_in_tables(name):
             self.unpromised.add("an object that nobody had read")
+            file = parse_file_name(name)
+            assert file is not None
+            self._harm("an object that nobody had read went", [file.incarnation])
         del self.bucket.objects[name]
         self.tell(f"somebody removes {name}")
 
@@ -761,6 +592,7 @@ class _World:
         """Somebody removes all that the tables have, and what was known of the node."""
         self.tell("somebody empties the bucket")
         self.unpromised.add("the node's word")
+        self._harm("its word went", self.spoken)
         for name in list(self.bucket.objects):
             if not name.startswith("events-") or self._is_in_tables(name):
                 del self.bucket.objects[name]
@@ -799,7 +631,7 @@ class _World:
             self.job.batch: 1.0,
             self.job.clean: 1.0,
         }
-        for machine in self._machines:
+        for machine in self._all():
             machine.frozen = False
         for _ in range(_DRAIN_STEPS):
             if not (why := self._waits()):
@@ -811,26 +643,32 @@ class _World:
             self._send()
         end = self.now + _SILENCE
         while self.now < end:
-            self.now += 30.0
-            for machine in self._machines:
+            self.now += 30.0 if self.hub is None else 3.0
+            for machine in self._all():
                 for _ in range(200):
-                    if machine.life and (ready := machine.life.scheduler.ready()):
-                        self._let(machine, ready)
-            self.job.look()
-            self.job.batch()
-            self.job.clean()
+                    if not (machine.life and (ready := machine.life.scheduler.ready())):
+                        break
+                    self._let(machine, ready)
+            if self.hub is None or self.chance.random() < 0.1:
+                self.job.look()
+                self.job.batch()
+                self.job.clean()
         if why := self._waits():
             raise Broken(f"{why} at the end")
 
     def _waits(self) -> str:
-        for machine in self._machines:
+        for _ in range(self.job.deletes):
+            self.job.delete()
+        if self.job.deletes:
+            return "a deletion has not ended"
+        for machine in self._all():
             life = machine.life
             if life is None or not life.ready or life.storage is None:
                 return f"disk {machine.disk.generation} does not run"
             storage = life.storage
             if storage.journal.oldest_wait_seconds:
                 return f"batches of life {life.number} wait for the disk"
-            uploaded, durable = storage.spool.published_lsn, storage.journal.durable_lsn
+            uploaded, durable = life.handed_over, storage.journal.durable_lsn
             if uploaded < durable:
                 return f"life {life.number} has published up to {uploaded} only"
         if any((self.job.data / "inbox").glob("events-*")):
@@ -846,8 +684,18 @@ class _World:
         found = self.job.rows()
         if doubled := [payload for payload, count in found.items() if count > 1]:
             raise Broken(f"{doubled[:5]} are there more than once")
-        missing = [payload for payload in self.heard if not found[payload]]
+        deleted = self.job.deleted()
+        gone = {
+            payload
+            for payload, (by, lsn) in self.heard.items()
+            if deleted.covers(SpoolFile(NODE, by, lsn, lsn))
+        }
+        clear = gone & self.job.archived()
+        if back := [one for one in gone if found[one] or one in clear]:
+            raise Broken(f"{back[:5]} were deleted, and are there")
+        missing = [one for one in self.heard if not found[one] and one not in gone]
         self.report = self._audit()
+        self._judge_alarms({self.heard[one][0] for one in missing})
         if self.report.complete and any(self._left_traces(one) for one in missing):
             raise Broken(f"{missing[:5]} were acknowledged, and the audit is content")
         if missing and not self.unpromised:
@@ -855,9 +703,30 @@ class _World:
         if not self.report.complete and not self.unpromised:
             raise Broken(f"nothing is lost, and the audit says {self.report}")
 
+    def _judge_alarms(self, missing: Collection[str]) -> None:
+        """Of whom nothing was lost, nothing is unknown or missing."""
+        assert self.report is not None
+        unknown = {one.incarnation: one.why.name for one in self.report.unknown}
+        for node in self.report.nodes:
+            for life in node.lives:
+                if len(life.holes):
+                    unknown.setdefault(life.incarnation, "holes")
+                if len(life.unverified):
+                    unknown.setdefault(life.incarnation, "unverified")
+        ledger = self.job.sink.ledger
+        of = {life.incarnation: one.of for life, one in ledger.records.items()}
+        for by, why in unknown.items():
+            root = of.get(by) or by
+            lost = "something is missing" if root in missing else "nothing is missing"
+            self.alarms[f"{why}: {lost}"] += 1
+            if root not in self.harmed:
+                raise Broken(f"nothing happened to {by}, and the audit says {why}")
+
     def _left_traces(self, payload: bytes) -> bool:
         """Whether anything is left of who acknowledged it; else nobody can miss it."""
         by, lsn = self.heard[payload]
+        if by in self.twice:
+            return False
         removed = "an object that nobody had read" in self.unpromised
         untold = lsn > self.spoken.get(by, 0)
         if untold and (by in self.set_back or (self.ack == "spool" and removed)):
