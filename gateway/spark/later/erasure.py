@@ -87,8 +87,8 @@ class Locations:
     def given_by(
         self, node: str, first: int, last: int
     ) -> Iterator[tuple[str, int, int]]:
-        """The incarnations that gave lsns of what is retained here of a node, with the first
-        and the last one of each; an empty one for those of which that is not known.
+        """The incarnations that gave lsns *first* to *last* of what is retained here of a node,
+        as `Incarnation.spans`.
         """
         this = catalog.look(self.journal / node).newest(Incarnation)
         return iter([("", first, last)]) if this is None else this.spans(first, last)

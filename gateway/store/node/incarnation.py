@@ -144,8 +144,8 @@ class Incarnation(Line, frozen=True, tag="incarnation"):
         return began[-1] if began else ""
 
     def spans(self, first: int, last: int) -> Iterator[tuple[str, int, int]]:
-        """The incarnations that gave lsns *first* to *last* of this directory, with the first
-        and the last one of each; an empty one for those of which that is not known.
+        """The incarnations that gave lsns *first* to *last* of this directory, with the bounds
+        of each; an empty one where that is not known.
         """
         began = {"": 1, **self.began, self.id: self.since}
         ordered = [(one, since) for one, since in began.items() if since]

@@ -358,8 +358,9 @@ class Lives:
         return Reason.SILENT if self._spoken_of else Reason.UNHEARD
 
     def _was_replaced(self, known: Known, follows: Iterable[str]) -> bool:
-        """Whether nothing says that this one was still heard when those began that go on from
-        before its end: a machine that was resumed beside it does, and takes nothing from it.
+        """Whether one that goes on from before its end may have begun after it was heard last.
+
+        A machine that was resumed beside it had begun before, and takes nothing from it.
         """
         began = [self.of(each).began for each in follows]
         return any(not one or one > known.heard for one in began)

@@ -117,7 +117,7 @@ def say_that_it_is_all(
 
 
 def _others(node: str, directories: Directories, disk: Disk) -> list[str]:
-    """Nodes with a journal in this data directory that has segments, or whose end nobody was told.
+    """Nodes with a journal in this data directory that has segments, or whose end was never said.
 
     Its `journal/` has no others; but one that is elsewhere may be shared with other gateways,
     and then a node that has a directory in `state/` ran here before.  A journal that only was
