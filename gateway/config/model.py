@@ -439,7 +439,7 @@ class Spark(Section):
     )
     schemas: FolderPath | None = Field(
         default=None,
-        description="Avro schemas of events behind a registry's header: ID.avsc",
+        description="Avro and Protobuf schemas of events behind a registry's header",
     )
     schema_registry: Text | None = Field(
         default=None,

@@ -83,7 +83,7 @@ final class Registry {
             return null;
         }
         FOUND.put(key, text);
-        keep(new File(folder, name + ".avsc").toPath(), text);
+        keep(folder, name, text);
         return text;
     }
 
@@ -98,11 +98,15 @@ final class Registry {
         JsonNode found = ask(url + "/v1/groups/" + group + "/encodings/" + id);
         JsonNode schema = at(found, "schemaInfo");
         String kind = text(at(schema, "serializationFormat"), "serializationFormat", "");
-        if (!kind.equals("Avro") || text(at(found, "codecType"), "name", "").length() > 0) {
+        if (text(at(found, "codecType"), "name", "").length() > 0) {
             return null;
         }
-        byte[] data = Base64.getDecoder().decode(text(schema, "schemaData", ""));
-        return new String(data, StandardCharsets.UTF_8);
+        String data = text(schema, "schemaData", "");
+        if (kind.equals("Protobuf")) {
+            return text(schema, "type", "") + " " + data;
+        }
+        boolean avro = kind.equals("Avro");
+        return avro ? new String(Base64.getDecoder().decode(data), StandardCharsets.UTF_8) : null;
     }
 
     private static JsonNode at(JsonNode of, String name) {
@@ -134,11 +138,19 @@ final class Registry {
         }
     }
 
-    private static void keep(Path place, String text) {
+    private static void keep(String folder, String name, String text) {
+        int blank = text.startsWith("{") ? -1 : text.indexOf(' ');
+        byte[] bytes = text.getBytes(StandardCharsets.UTF_8);
+        String file = name + ".avsc";
+        if (blank >= 0) {
+            bytes = Base64.getDecoder().decode(text.substring(blank + 1));
+            file = name + "." + text.substring(0, blank) + ".desc";
+        }
+        Path place = new File(folder, file).toPath();
         try {
             Files.createDirectories(place.getParent());
             File made = File.createTempFile("schema", null, place.getParent().toFile());
-            Files.write(made.toPath(), text.getBytes(StandardCharsets.UTF_8), new OpenOption[0]);
+            Files.write(made.toPath(), bytes, new OpenOption[0]);
             CopyOption[] how = {StandardCopyOption.ATOMIC_MOVE};
             Files.move(made.toPath(), place, how);
         } catch (IOException why) {

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from gateway.config.columns import EVENT_TIME, PATHS, USUAL, keys
-from gateway.spark.rows.avro import Schemas
 from gateway.spark.rows.fields import CONTENTS, field, micros
+from gateway.spark.rows.framed import Schemas
 from gateway.spark.rows.times import bounded, day, instant
 
 __all__ = ["DEFAULTS", "ENVELOPE", "EVENT_TIME", "Columns", "Source"]
@@ -130,7 +130,7 @@ class Columns:
         shipper read the event, and of all that it says or of its message.
         """
         self.schemas = schemas
-        """The schemas of Avro events, if there are such."""
+        """The schemas of Avro and Protobuf events, if there are such."""
         self.contents = doubles == "contents"
         """Whether all that an event says is hashed."""
         self._place = dict(_PLACE) if doubles else {}

@@ -19,7 +19,7 @@ from pyspark.sql import functions as f
 
 from gateway.spark.commit.ledger import Ranges
 from gateway.spark.files.not_taken import RESENT
-from gateway.spark.rows import avro
+from gateway.spark.rows import framed
 from gateway.spark.rows.columns import EVENT_TIME, Columns
 from gateway.spark.rows.fields import TEXT, function
 from gateway.store.names import Life, SpoolFile
@@ -64,13 +64,13 @@ def events(
     )
     values, misfits = f"CASE WHEN {_JSON} THEN {find}(payload) END", made.misfits()
     if made.schemas:
-        decode = avro.function(stream.sparkSession, made.schemas)
+        decode = framed.function(stream.sparkSession, made.schemas)
         value = f"{find}({decode}(payload, content_type, channel))"
-        framed = f"({avro.FRAMED} AND NOT {_JSON})"
+        may_be = f"({framed.FRAMED} AND NOT {_JSON})"
         values = (
-            f"CASE WHEN {_JSON} THEN {find}(payload) WHEN {framed} THEN {value} END"
+            f"CASE WHEN {_JSON} THEN {find}(payload) WHEN {may_be} THEN {value} END"
         )
-        misfits = f"CASE WHEN {framed} AND j IS NULL THEN 'body' ELSE {misfits} END"
+        misfits = f"CASE WHEN {may_be} AND j IS NULL THEN 'body' ELSE {misfits} END"
     found = stream.withColumn("j", f.expr(values))
     found = found.withColumns(
         {"text": f.expr(text), "payload_bytes": f.expr("length(payload)")}

@@ -1,13 +1,15 @@
-"""Avro events of schema registries as JSON: `Avro.java` as a function of a session.
+"""Avro and Protobuf events of schema registries as JSON: `Framed.java` as a function of a session.
 
 The header that a registry's serializers put before each event says the id of its schema, and
 the listener's `options.framing` takes it off: `…;framing=confluent;schema=7` is the row's
-content type then.  The schemas are files of a folder, `7.avsc` or `SCOPE/STREAM/7.avsc`; those
-of a registry's REST are fetched into it when an event first needs them (`Registry.java`).
+content type then.  The schemas are files of a folder, `7.avsc` or `SCOPE/STREAM/7.avsc`, and of
+Protobuf `7.MESSAGE.desc`; those of a registry's REST are fetched into it when an event first
+needs them (`Registry.java`).
 """
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,8 +27,11 @@ if TYPE_CHECKING:
 FRAMED = "content_type LIKE '%;schema=%'"
 
 #: Each uses those before it.
-_SOURCES = [Path(__file__).with_name(f"{one}.java") for one in ("Registry", "Avro")]
-_CLASS = "gateway.spark.Avro"
+_SOURCES = [
+    Path(__file__).with_name(f"{one}.java")
+    for one in ("Json", "Avro", "Proto", "Registry", "Framed")
+]
+_CLASS = "gateway.spark.Framed"
 
 
 @dataclass(frozen=True)
@@ -56,11 +61,17 @@ class Schemas:
 
 
 def schemas_in(folder: Path) -> dict[str, str]:
-    """The schemas in a folder, by the names of their files up to `.avsc`.
+    """The schemas in a folder, by the names of their files up to the first dot.
 
-    Raises `Broken` for a file that is no JSON.
+    Of Protobuf it is the message's name, and the descriptors behind it as base64.  Raises
+    `Broken` for a file `.avsc` that is no JSON.
     """
     found = {}
+    for path in sorted(folder.rglob("*.desc")):
+        schema, _, message = path.name.removesuffix(".desc").partition(".")
+        told = base64.b64encode(path.read_bytes()).decode()
+        name = path.relative_to(folder).with_name(schema)
+        found[str(name)] = f"{message} {told}"
     for path in sorted(folder.rglob("*.avsc")):
         text = path.read_text("utf-8")
         try:
@@ -78,7 +89,7 @@ def function(spark: SparkSession, schemas: Schemas) -> str:
     Bytes are base64, decimals, days and instants are texts.
     """
     code = [source.read_text("utf-8") for source in _SOURCES]
-    name = f"gateway_avro_{crc32(repr((code, schemas)).encode()):08x}"
+    name = f"gateway_framed_{crc32(repr((code, schemas)).encode()):08x}"
     if not spark.catalog.functionExists(name):
         java: Any = spark._jvm  # noqa: SLF001
         texts = [[*schemas.known], [*schemas.known.values()]]

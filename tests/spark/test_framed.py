@@ -1,4 +1,4 @@
-"""Columns of Avro events that stood behind a schema registry's header."""
+"""Columns of Avro and Protobuf events that stood behind a schema registry's header."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from gateway.spark.commit.ledger import Broken
-from gateway.spark.rows.avro import schemas_in
+from gateway.spark.rows.framed import schemas_in
 
 pytestmark = pytest.mark.spark
 
@@ -140,6 +140,103 @@ def test_a_schema_that_is_none(schemas):
         schemas_in(schemas)
 
 
+PROTO = """
+name: "order.proto" package: "shop" syntax: "proto3"
+message_type {
+  name: "Order"
+  field { name: "item_name" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING }
+  field { name: "n" number: 2 label: LABEL_OPTIONAL type: TYPE_SINT64 }
+  field { name: "price" number: 3 label: LABEL_OPTIONAL type: TYPE_DOUBLE }
+  field { name: "kind" number: 4 label: LABEL_OPTIONAL type: TYPE_ENUM type_name: ".shop.Kind" }
+  field { name: "sizes" number: 5 label: LABEL_REPEATED type: TYPE_UINT32 }
+  field { name: "parts" number: 6 label: LABEL_REPEATED type: TYPE_MESSAGE
+          type_name: ".shop.Order.Part" }
+  field { name: "more" number: 7 label: LABEL_REPEATED type: TYPE_MESSAGE
+          type_name: ".shop.Order.MoreEntry" }
+  field { name: "at" number: 8 label: LABEL_OPTIONAL type: TYPE_MESSAGE
+          type_name: ".google.protobuf.Timestamp" }
+  field { name: "paid" number: 9 label: LABEL_OPTIONAL type: TYPE_BOOL }
+  field { name: "raw" number: 10 label: LABEL_OPTIONAL type: TYPE_BYTES }
+  field { name: "big" number: 11 label: LABEL_OPTIONAL type: TYPE_FIXED64 }
+  field { name: "note" number: 12 label: LABEL_OPTIONAL type: TYPE_STRING
+          oneof_index: 0 proto3_optional: true }
+  oneof_decl { name: "_note" }
+  nested_type { name: "Part"
+    field { name: "id" number: 1 label: LABEL_OPTIONAL type: TYPE_INT32 } }
+  nested_type { name: "MoreEntry" options { map_entry: true }
+    field { name: "key" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING }
+    field { name: "value" number: 2 label: LABEL_OPTIONAL type: TYPE_FLOAT } }
+}
+enum_type { name: "Kind"
+  value { name: "WEB" number: 0 } value { name: "SHOP" number: 1 } }
+"""
+
+
+def test_columns_of_protobuf(tmp_path, spool, config, run_once, table_rows):
+    """Fields have the names of the .proto, and their defaults where they were not sent."""
+    pytest.importorskip("google.protobuf")
+    from google.protobuf import (
+        descriptor_pb2,
+        descriptor_pool,
+        message_factory,
+        text_format,
+        timestamp_pb2,
+    )
+
+    file = text_format.Parse(PROTO, descriptor_pb2.FileDescriptorProto())
+    file.dependency.append("google/protobuf/timestamp.proto")
+    pool, described = (
+        descriptor_pool.DescriptorPool(),
+        descriptor_pb2.FileDescriptorSet(),
+    )
+    timestamp_pb2.DESCRIPTOR.CopyToProto(described.file.add())
+    described.file.append(file)
+    for one in described.file:
+        pool.Add(one)
+    order = message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Order"))
+    full = order(
+        item_name="é", n=-5, price=float("inf"), kind=1, sizes=[1, 300], paid=True,
+        parts=[{"id": 7}, {}], more={"a": 0.5}, raw=b"\0\1", big=2**64 - 1, note="",
+        at=dt.datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=dt.UTC),
+    )  # fmt: skip
+    folder = tmp_path / "schemas"
+    folder.mkdir()
+    (folder / "7.shop.Order.desc").write_bytes(described.SerializeToString())
+    (folder / "8.shop.Other.desc").write_bytes(described.SerializeToString())
+    config.spark.schemas = folder
+    types = {
+        "item_name": "string", "n": "long", "price": "string", "kind": "string",
+        "sizes": "list<int>", "parts": "json", "more": "json", "at": "timestamp",
+        "paid": "boolean", "raw": "string", "big": "decimal(38,0)", "note": "string",
+    }  # fmt: skip
+    config.spark.columns = {
+        ("shape" if name == "kind" else name): SimpleNamespace(
+            path=name, type=kind, default=None, protocol=None, listener=None
+        )
+        for name, kind in types.items()
+    }
+    of = "application/x-protobuf;framing=pravega-registry;schema="
+    how = {"protocol": "pravega", "channel": "shop/orders/0.#epoch.0"}
+    sent = [full.SerializeToString(), b"", b"\x0a\x09short", b"\xff" * 20]
+    spool.put("gw", 1, sent, content_type=of + "7", **how)
+    spool.put("gw", 11, [b""], content_type=of + "8", **how)
+    run_once()
+    rows = {row["lsn"]: row for row in table_rows(config.data_dir / "lake/events")}
+    names = [*config.spark.columns]
+    assert {name: rows[1][name] for name in names} == {
+        "item_name": "é", "n": -5, "price": "Infinity", "shape": "SHOP",
+        "sizes": [1, 300], "parts": '[{"id":7},{"id":0}]', "more": '{"a":0.5}',
+        "at": dt.datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=dt.UTC),
+        "paid": True, "raw": "AAE=", "big": decimal.Decimal(2**64 - 1), "note": "",
+    }  # fmt: skip
+    assert {name: rows[2][name] for name in names if rows[2][name] is not None} == {
+        "item_name": "", "n": 0, "price": "0", "shape": "WEB", "paid": False,
+        "raw": "", "big": 0,
+    }  # fmt: skip
+    misfits = [rows[lsn]["misfits"] for lsn in (1, 2, 3, 4, 11)]
+    assert misfits == [None, None, "body", "body", "body"]
+
+
 @pytest.fixture
 def registry():
     """A registry's REST, Pravega's and Confluent's, and what it was asked."""
@@ -151,7 +248,19 @@ def registry():
         },
         "codecType": {"name": ""},
     }
+    field = b"\x0a\4item\x18\1\x20\1\x28\5"
+    message = b"\x0a\1M\x12" + bytes([len(field)]) + field
+    described = b"\x22" + bytes([len(message)]) + message
+    described = b"\x0a" + bytes([len(described)]) + described
+    of_protobuf = {
+        "schemaInfo": {
+            "type": "M",
+            "serializationFormat": {"serializationFormat": "Protobuf"},
+            "schemaData": base64.b64encode(described).decode(),
+        },
+    }
     answers = {
+        "/v1/groups/shop%2Fproto/encodings/0": of_protobuf,
         "/v1/groups/shop%2Forders/encodings/0": of_pravega,
         "/schemas/ids/9": {"schema": json.dumps(OTHER)},
         "/schemas/ids/10": {"schema": "syntax …", "schemaType": "PROTOBUF"},
@@ -186,14 +295,19 @@ def test_schemas_of_a_registry(registry, tmp_path, spool, config, run_once, tabl
     spool.put("gw", 1, [long(12), long(13)], content_type=ours, **how)
     spool.put("gw", 11, [long(14)], content_type=avro(9), **how)
     spool.put("gw", 21, [long(15)] * 3, content_type=avro(10), **how)
+    proto = {**how, "channel": "shop/proto/0.#epoch.0"}
+    spool.put("gw", 41, [b"\x08\x0c"], content_type=ours, **proto)
     run_once()
     spool.put("gw", 31, [long(16)], content_type=ours, **how)
+    spool.put("gw", 51, [b"\x08\x0d"], content_type=ours, **proto)
     run_once()
     rows = {row["lsn"]: row for row in table_rows(config.data_dir / "lake/events")}
     found = {lsn: row["item"] for lsn, row in rows.items()}
-    assert found == {1: 12, 2: 13, 11: 14, 21: None, 22: None, 23: None, 31: 16}
+    odd = dict.fromkeys((21, 22, 23))
+    assert found == {1: 12, 2: 13, 11: 14, 31: 16, 41: 12, 51: 13, **odd}
     assert {lsn for lsn, row in rows.items() if row["misfits"]} == {21, 22, 23}
     assert sorted(registry.asked) == [
         "/schemas/ids/10", "/schemas/ids/9", "/v1/groups/shop%2Forders/encodings/0",
+        "/v1/groups/shop%2Fproto/encodings/0",
     ]  # fmt: skip
-    assert schemas_in(folder).keys() == {"9", "shop/orders/0"}
+    assert schemas_in(folder).keys() == {"9", "shop/orders/0", "shop/proto/0"}
