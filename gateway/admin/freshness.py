@@ -29,6 +29,8 @@ _BEHIND_SECONDS = 60.0
 """Seconds beyond two of `spark.trigger`; the alert GatewayLakeLags has the same."""
 _ENDS_SOON_SECONDS = 14 * 86400.0
 _CRL_ENDS_SOON_SECONDS = 7 * 86400.0
+_HELD_SECONDS = 3600.0
+"""The age of the moment through which tables are complete, in seconds, from which on it is told."""
 _AGAIN_AND_AGAIN = 2
 """Ends of the job without a batch in between: it is not starting, it can not go on."""
 _REASON_CHARACTERS = 300
@@ -63,6 +65,10 @@ class Job:
     """How often it ended, unasked, since its last batch."""
     last_failure: str = ""
     """Why it did the last time."""
+    complete: float | None = None
+    """The age of the moment through which the tables are complete; None: not known."""
+    held_by: tuple[str, str] = ("", "")
+    """The node that holds that most, and why, if one does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -607,6 +613,16 @@ def _warnings(facts: Facts) -> Iterator[_Finding]:
 
 
 def _left_by_the_job(job: Job) -> Iterator[_Finding]:
+    node, why = job.held_by
+    if node and (job.complete is None or job.complete > _HELD_SECONDS):
+        known = "through no moment that is known"
+        if job.complete is not None:
+            known = f"through {duration(job.complete)} ago"
+        text = (
+            f"All events of this gateway go their way, but the tables are complete {known}:"
+            f" {node} {_short(why)}, and holds it; {advice('GatewayTablesNotComplete')}."
+        )
+        yield _warning("tables", "GatewayTablesNotComplete", text)
     if job.holes:
         text = (
             f"Spark could not read {many(job.holes, 'spool file')}: "

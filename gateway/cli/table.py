@@ -33,16 +33,22 @@ wait for its first batch, and say what is missing.
               are written together with those of events
   quarantine  what was stored although something is wrong with it; column flaw says what
 
+`gateway table complete` says whether a day is complete: nothing that was acknowledged on it is
+missing, or may come yet.  If it is not, it says who holds it.
+
 Times are this machine's.  Spark, DuckDB, Polars, pandas and pyarrow read the same files: docs/spark.md.
 
 Example:
   gateway table --config conf/demo.yaml
   gateway table stats --config conf/demo.yaml
   gateway table -n 1000 --json --columns lsn,body | jq .body
+  gateway table complete --day 2026-11-28 --wait
 
-Exit status: 0 shown; 2 wrong use, or no gateway has run there.
+Exit status: 0 shown, or complete; 1 not complete; 2 wrong use, no gateway has run there, or
+it has no tables.
 """
 
+_COMPLETE = "complete"
 _LOOK_SECONDS = 0.5
 _DEFAULT = {
     EVENTS: ("event_time", "protocol", "listener", "host", "message"),
@@ -104,8 +110,8 @@ class _Names(tuple[str, ...]):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "name", nargs="?", choices=_Names(_DEFAULT), default=EVENTS,
-        help="which table (default: events)",
+        "name", nargs="?", choices=_Names([*_DEFAULT, _COMPLETE]), default=EVENTS,
+        help="which table (default: events); complete: whether a day is",
     )  # fmt: skip
     _data_dir.add_arguments(parser)
     add = parser.add_argument
@@ -114,11 +120,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--columns", metavar="A,B", help="these; `all` are all that there are")
     add("--no-wait", action="store_true", help="if there are none yet, show none")
     add("--json", action="store_true", help="a JSON object a line, for programs")
+    add("--day", type=_day, metavar="DAY",
+        help="of complete: which, 2026-11-28 (default: yesterday in UTC)")  # fmt: skip
+    add("--wait", action="store_true", help="of complete: until it is")
+
+
+def _day(text: str) -> date:
+    return date.fromisoformat(text)
 
 
 def run(args: argparse.Namespace) -> int:
     places = _data_dir.places(args)
     lake = places.lake
+    if args.name == _COMPLETE:
+        from gateway.cli import _complete
+
+        return _complete.run(args, lake)
     _check_name(args, lake)
     _check_sink(lake, args.name)
     if not args.no_wait:

@@ -157,6 +157,8 @@ class LakeWatch:
             last_error=None if error is None else str(error),
             failures=int(told.number("failures") or 0),
             last_failure=str(words.get("last_failure") or ""),
+            complete=self._age(told.number("complete_through")),
+            held_by=told.held_by,
         )
 
     @property

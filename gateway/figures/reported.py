@@ -120,9 +120,22 @@ class Reported:
 
     def of_tables(self) -> dict[str, Value]:
         """Values of section `lake` that only the job knows."""
-        names = ("expired_events", "deleted_events", "deletions_unfinished")
+        names = (
+            *("complete_through", "days_taken_back"),
+            *("expired_events", "deleted_events", "deletions_unfinished"),
+        )
         days = self._mapping("expired_days") or None
         return {"expired_days": days, **{name: self.number(name) for name in names}}
+
+    @property
+    def held_by(self) -> tuple[str, str]:
+        """The node that holds most of what keeps the tables from being complete, and why; ""
+        if none does.
+        """
+        for one in self.words.get("held_by") or ():
+            if isinstance(one, dict):
+                return str(one.get("node")), str(one.get("why"))
+        return "", ""
 
     def newest(self) -> dict[str, float]:
         """The greatest lsn of each node that is in a table, whichever incarnation gave it."""

@@ -124,6 +124,8 @@ def everything(daemon: Any, tmp_path: Path) -> None:
         "failures": 0,
         "clock_ahead_seconds": 0,
         "expired_days": {"events": 31},
+        "complete_through": 1.5,
+        "days_taken_back": 1,
         "expired_events": 5,
         "deleted_events": 6,
         "deletions_unfinished": 0,

@@ -149,6 +149,7 @@ def configuration(data: Path) -> SimpleNamespace:
             driver_memory="1g",
             ui=False,
             conf={},
+            audit=SimpleNamespace(silent_after=300.0),
         ),
     )
 

@@ -82,7 +82,7 @@ def test_who_maintains_a_table_knows_whether_others_write_it():
     Commits(words, "north").commit(1, n={A: [[1, 3]]})
     beside = Commits(words)
     beside.maintain()
-    assert beside.state() == {"shared": "yes"}
+    assert beside.state() == {"shared": "yes", "complete": '{"north": null}'}
 
 
 def test_all_commits_of_a_table_that_others_have_begun_are_heeded():

@@ -28,12 +28,16 @@ class Endings:
     _heard: dict[str, tuple[Heard, float]] = field(factory=dict, init=False)
     """The records, by their objects' names, and when each was read."""
     _heard_at: float = field(default=-math.inf, init=False)
+    heard: tuple[float, list[Heard]] = field(default=(0.0, []), init=False)
+    """When the records were listed last, in seconds since the epoch, and all of them: who has
+    acknowledged anything by then is among them."""
 
     def hear(self, at_once: AtOnce) -> None:
         """Read what is new of the records, once a minute.  Raises `BucketError`."""
         now = self._clock()
         if now - self._heard_at < node_record.EVERY_SECONDS:
             return
+        listed = time.time()
         there = {one.name: one for one in node_record.listed(self._bucket)}
         before = self._heard
         self._heard = {name: before[name] for name in there if name in before}
@@ -49,6 +53,7 @@ class Endings:
             elif one.name in before:  # it is there, and is read again in a minute
                 self._heard[one.name] = before[one.name][0], now
         self._heard_at = now
+        self.heard = listed, [heard for heard, _ in self._heard.values()]
         nodes: dict[str, dict[str, tuple[NodeRecord, float]]] = {}
         for heard, since in self._heard.values():
             if heard.record is not None:

@@ -36,6 +36,7 @@ from gateway.spark.later.deleted_ranges import DeletedRanges
 from gateway.store.lsns import Lsns
 from gateway.store.names import FoundFile, Life, SpoolFile, parse_file_name
 from gateway.store.objects.bucket import Bucket
+from gateway.store.objects.node_record import Heard
 from gateway.store.readers.lake import End
 
 _log = logging.getLogger("gateway.spark")
@@ -99,6 +100,11 @@ class Inbox:
     def ends(self) -> Mapping[Life, End | None]:
         """How incarnations have ended, as far as records tell; None: they have not after all."""
         return self._endings.ends
+
+    @property
+    def heard(self) -> tuple[float, list[Heard]]:
+        """The records of incarnations, and when they were listed: 0 if they were not."""
+        return self._endings.heard
 
     @property
     def again(self) -> set[str]:

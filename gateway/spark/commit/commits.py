@@ -167,6 +167,7 @@ def opened(
             holes=tuple(hole for hole in kept.holes if not hole.is_in(committed)),
             accepted=kept.accepted,
             ends=kept.ends,
+            complete=kept.complete,
         )
     if not ledger.sequence and not table.others():  # there is no table yet
         return ledger
@@ -305,7 +306,7 @@ class CommitSink(Sink):
     def _take(self, rows: Any, batch: int) -> Committed:
         self._point("begun")
         files = self._checkpoint.batch_files(batch)
-        found, row_bytes, records, days, _ = self.looked_at(files)
+        found, row_bytes, records, days, *_ = self.looked_at(files)
         took = Ranges.of(files)
         if not self.is_repeated(batch):
             self.check_apart(files)
@@ -316,9 +317,12 @@ class CommitSink(Sink):
                 raise shortfall(batch, len(took), found)
             plan = Plan(files, without, row_bytes=row_bytes)
             after = self.ledger.after(self._checkpoint.query, batch, took, records)
+            late = self.late(files, without)
+            after = self.completed(after, late)
             types = {**self.ledger.types, **self.types}
             after = replace(after, types=types)
             few = days <= _FEW_DAYS
+            self.take_back(late)
             self._commit(self._read(plan), after, len(fresh), few=few)
             self._add_counts(self._events.added(), fresh)
             self._point("counted")

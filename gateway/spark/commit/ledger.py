@@ -18,6 +18,7 @@ from gateway.sdk.disk import Disk, replace_file
 from gateway.store.lsns import Lsns
 from gateway.store.names import Life, SpoolFile
 from gateway.store.node.incarnation import Record
+from gateway.store.readers.complete import Completeness
 from gateway.store.readers.lake import FORM, Accepted, End, read_accepted, why_not_read
 from gateway.tables import Tables
 
@@ -305,6 +306,8 @@ class Ledger:
     """Columns of `events` so far, and their types as Spark names them."""
     tables: Tables = field(default_factory=Tables)
     """Tables by rule that there ever were."""
+    complete: Completeness = field(default_factory=Completeness)
+    """The moment through which the tables are complete, and the days that were said to be."""
     taken_back: str = ""
     """The last deletion whose counts `stats` has taken back, where that is a table with a
     ledger of its own: each does so once."""
@@ -353,6 +356,9 @@ class Ledger:
                 },
                 kept["types"],
                 Tables(tuple(map(str, kept.get("tables", ())))),
+                Completeness.read(kept["complete"])
+                if "complete" in kept
+                else Completeness(),
                 str(kept.get("taken_back", "")),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as why:
@@ -469,6 +475,11 @@ class Ledger:
             "records": _records(self.records),
             "types": dict(self.types),
             **({"tables": [*self.tables.by_rule]} if self.tables.by_rule else {}),
+            **(
+                {"complete": self.complete.plain()}
+                if self.complete != Completeness()
+                else {}
+            ),
             **({"taken_back": self.taken_back} if self.taken_back else {}),
         }
 

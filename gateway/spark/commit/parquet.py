@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 from attrs import define
 
+from gateway.spark.commit import marks
 from gateway.spark.commit.lakedisk import LakeDisk, sync
 from gateway.spark.commit.ledger import Broken, Ledger, Ranges, write_json
 from gateway.spark.commit.sink import Committed, Plan, Sink, shortfall
@@ -199,6 +200,7 @@ class ParquetSink(Sink):
         self._checkpoint.sync(range(batch, batch + 1), range(first + 1, last + 1))
         self._point("logs synced")
         manifest = {
+            "late": self.late(files, without),
             "query": query,
             "batch": batch,
             "sequence": self.ledger.sequence + 1,
@@ -295,16 +297,21 @@ class ParquetSink(Sink):
         if query == self.ledger.query and batch <= self.ledger.batch:
             return
         staged = self._staging / str(batch)
-        moves = manifest["moves"]
+        moves, late = manifest["moves"], manifest.get("late", ())
+        self.take_back(late)
         give_names(self._lake, self._disk, staged, moves, point=self._point)
         self._point("published")
         records = {
             Life(node, by): Record(*record) for node, by, *record in manifest["records"]
         }
         after = self.ledger.after(query, batch, Ranges(manifest["took"]), records)
+        after = self.completed(after, late)
         types = manifest.get("types", self.ledger.types)
         self._write_down(replace(after, types=types))
         self._point("in ledger")
+
+    def folders(self) -> Iterator[Path]:
+        return marks.tables(self._lake)
 
     def _any_rows(self) -> bool:
         return any(

@@ -35,6 +35,8 @@ class SharedTable(ABC):
         self.job = job
         self._theirs: dict[str, str] = {}
         """The other job that has each node."""
+        self._completeness: dict[str, Any] = {}
+        """How far the rows of each other job are complete, as its ledger has it."""
 
     @property
     def fence(self) -> str:
@@ -64,7 +66,9 @@ class SharedTable(ABC):
 
     def state(self) -> Mapping[str, str]:
         """The state as in `commits.Table`; and whether others write it, too, for the audit."""
-        return {"shared": "yes"} if self._theirs else {}
+        if not self._theirs:
+            return {}
+        return {"shared": "yes", "complete": json.dumps(self._completeness)}
 
     def _ours(self) -> str:
         """A condition that is true of our rows."""
@@ -76,6 +80,7 @@ class SharedTable(ABC):
         for one in ledgers:
             if (job := one.get("job", "")) != self.job:
                 self._theirs.update(dict.fromkeys(one["committed"], job))
+                self._completeness[job] = one.get("complete")
 
     def _check_nodes(self, ledger: Ledger) -> None:
         """Raise `Broken` if it has events of another job's node."""

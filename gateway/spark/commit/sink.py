@@ -18,7 +18,7 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from attrs import define
 from attrs import field as attribute
 
+from gateway.spark.commit import marks
 from gateway.spark.commit.closing import Closing
 from gateway.spark.commit.lakedisk import LakeDisk
 from gateway.spark.commit.ledger import Broken, Hole, Ledger, Ranges
@@ -39,6 +40,8 @@ from gateway.store import digests
 from gateway.store.lsns import Lsns
 from gateway.store.names import Life, SpoolFile
 from gateway.store.node.incarnation import Record
+from gateway.store.readers import complete
+from gateway.store.readers.complete import Completeness
 from gateway.store.readers.lake import INTERNAL, Accepted, End
 from gateway.tables import EVENTS
 
@@ -148,6 +151,10 @@ class Sink(ABC):
         """Digests of the files of the last batch, by name."""
         self._records: Mapping[Life, Record] = {}
         """Facts that these files say of their incarnations."""
+        self._arrived: Mapping[str, Collection[float]] = {}
+        """The days on which events of these files came."""
+        self.through: Completeness | None = None
+        """The moment through which the tables are complete, once the job has looked."""
         self._compared: dict[str, tuple[tuple[int, int] | None, Lsns]] = {}
         """Files of which what the tables have, too, is the same: which lsns that was."""
         self.types: Mapping[str, str] = {}
@@ -193,6 +200,54 @@ class Sink(ABC):
             self._alone.release()
         return True
 
+    def completed(self, ledger: Ledger, late: Collection[int] = ()) -> Ledger:
+        """*ledger* with the moment through which the tables are complete as it is known now, and
+        without the days of what came *late*.
+        """
+        known = ledger.complete.now(self.through).without(late)
+        return replace(ledger, complete=known)
+
+    def late(self, files: Iterable[SpoolFile], without: Ranges) -> list[int]:
+        """The days that were said to be complete, and of which these files have events."""
+        new = Ranges.of(files).minus(without)
+        days = (self._arrived.get(file.name, ()) for file in files if new.touches(file))
+        return self.ledger.complete.late(set[float]().union(*days))
+
+    def say_complete(self) -> Sequence[int]:
+        """Write down, durably, which days are complete that were not said to be, and mark them.
+
+        None where a batch is on its way into the tables; ask again.
+        """
+        if not self._alone.acquire(blocking=False):
+            return ()
+        try:
+            known = self.ledger.complete.now(self.through)
+            if days := known.due():
+                ledger = replace(self.ledger, complete=known.saying(days))
+                self._write_down(ledger)
+                self._point("said complete")
+            for table in self.folders():
+                marks.write(table, self.ledger, self._disk)
+        finally:
+            self._alone.release()
+        return days
+
+    def folders(self) -> Iterable[Path]:
+        """The roots of its tables, where they are folders of Parquet files."""
+        return ()
+
+    def take_back(self, days: Collection[int]) -> None:
+        """Take the marks of days back: of what is said to be complete something comes late."""
+        if not days:
+            return
+        _log.warning(
+            "events have come late, of %s: what was said to be complete is taken back, and is"
+            " said again once nothing else is to come (gateway table complete)",
+            ", ".join(map(complete.spelled, days)),
+        )
+        for table in self.folders():
+            marks.remove(table, days, self._disk)
+
     @contextlib.contextmanager
     def between_batches(self) -> Iterator[None]:
         """Wait until none is on its way into the tables; meanwhile none begins."""
@@ -207,6 +262,7 @@ class Sink(ABC):
         self.batch_files = list(files)
         found = footers.read(self._spool, files)
         self._digests, self._records = found.digests, found.records
+        self._arrived = found.arrived
         self._tell_anew(files)
         return found._replace(
             row_bytes=_MOST_ROW_BYTES if self.careful else found.row_bytes

@@ -6,7 +6,7 @@ The file's name says the rest.  One look at each file, before a batch is taken.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -37,6 +37,8 @@ class Footers(NamedTuple):
     """Days on which they came, at most; infinite where that is not known."""
     digests: Mapping[str, str] = {}
     """The digest of the events of each file that is there (`gateway.store.digests`), by name."""
+    arrived: Mapping[str, Collection[float]] = {}
+    """The days on which those of each came, or more, by name; as `days`."""
 
 
 def read(spool: Path, files: Iterable[SpoolFile]) -> Footers:
@@ -47,7 +49,7 @@ def read(spool: Path, files: Iterable[SpoolFile]) -> Footers:
     """
     rows = row_bytes = 0
     records: dict[Life, Record] = {}
-    days: set[float] = set()
+    arrived: dict[str, set[float]] = {}
     said: dict[str, str] = {}
     for file in files:
         try:
@@ -69,9 +71,10 @@ def read(spool: Path, files: Iterable[SpoolFile]) -> Footers:
             records[file.life] = Record(first, continues, of)
         rows += found.num_rows
         row_bytes = max(row_bytes, _row_bytes(found))
-        days |= _days(found)
+        arrived[file.name] = _days(found)
+    days = set[float]().union(*arrived.values())
     spread = math.inf if math.inf in days else len(days)
-    return Footers(rows, row_bytes, records, spread, said)
+    return Footers(rows, row_bytes, records, spread, said, arrived)
 
 
 def _days(found: pq.FileMetaData) -> set[float]:

@@ -26,10 +26,12 @@ from gateway.spark.later import deletion
 from gateway.spark.later.deleted_ranges import DeletedRanges
 from gateway.spark.run import accepting, orders, progress
 from gateway.spark.run.checkpoint import Checkpoint
+from gateway.spark.run.completing import Completing
 from gateway.spark.run.failure import Failed, reason
 from gateway.spark.run.health import Health, Waiting
 from gateway.spark.run.housekeeping import Housekeeping
 from gateway.spark.source import limit_of, spool_of
+from gateway.store.directories import Directories
 from gateway.store.names import SpoolFile
 from gateway.store.node import removal_clock
 from gateway.store.node.removal_clock import RemovalClock, Seen
@@ -101,7 +103,13 @@ class Job:
             trigger=config.spark.trigger,
         )
         self._cleaner = self._new_cleaner()
-        self._inbox = self._new_inbox(spark)
+        self._inbox = inbox = self._new_inbox(spark)
+        self._completing = Completing(
+            Directories.of(config),
+            sink,
+            None if inbox is None else lambda: inbox.heard,
+            config.spark.audit.silent_after,
+        )
         poison = Poison(self._spool, config.data_dir / "poison", self._disk, sink)
         self.incomplete = IncompleteBatches(
             self._spool,
@@ -316,6 +324,7 @@ class Job:
             **self._deleted.counts(),
         )
         self._learn()
+        self._look_whether_complete()
         self._health.beat(self._sink.ledger, self._waiting, busy=self._sink.busy)
 
     def _look(self, waiting: Sequence[SpoolFile]) -> None:
@@ -394,6 +403,11 @@ class Job:
                 "" if end.exact else "; what it acknowledged after that nobody knows",
             )
 
+    def _look_whether_complete(self, *, now: bool = False) -> None:
+        """Look up to which moment the tables are complete, if it is time, or *now*."""
+        if (words := self._completing.look(now=now)) is not None:
+            self._health.note(**words)
+
     def _overlooks(self) -> bool:
         """Whether Spark never takes files that are there, until the query begins anew."""
         overlooked = self._cleaner.overlooked
@@ -445,3 +459,4 @@ class Job:
             self._inbox.stop()
             self._inbox.tend(most_bytes=0)  # what is committed by now goes
         self._learn()
+        self._look_whether_complete(now=True)

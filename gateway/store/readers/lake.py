@@ -139,6 +139,8 @@ class _Ledger(msgspec.Struct):
     accepted: list[dict[str, Any]] = []
     ends: dict[str, dict[str, End]] = {}
     records: dict[str, dict[str, Record]] = {}
+    complete: dict[str, Any] = {}
+    """How far the tables are complete (`gateway.store.readers.complete`)."""
     tables: list[str] = []
     """The names of tables by rule."""
 
@@ -146,6 +148,11 @@ class _Ledger(msgspec.Struct):
 def tables_of(lake: Path) -> Tables:
     """The tables that the lake has.  Raises as `known_holes`."""
     return Tables(tuple(_ledger(lake).tables))
+
+
+def said_complete(lake: Path) -> dict[str, Any]:
+    """How far the tables are complete, as JSON has it.  Raises as `known_holes`."""
+    return _ledger(lake).complete
 
 
 def known_holes(lake: Path) -> list[KnownHole]:

@@ -1,0 +1,157 @@
+"""Looks how far the job's tables are complete, and has days said to be (`complete`).
+
+with a bucket     the words of incarnations there
+with a directory  the marks of gateways whose `data_dir` this is, and words to a hub
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from attrs import define, field
+
+from gateway.spark.commit.ledger import Ledger
+from gateway.spark.commit.sink import Sink
+from gateway.store.directories import Directories
+from gateway.store.lsns import Lsns
+from gateway.store.names import Life
+from gateway.store.node import catalog, mark
+from gateway.store.node.incarnation import Incarnation
+from gateway.store.node.lives import Heard, Lives
+from gateway.store.node.through import EVERY_SECONDS
+from gateway.store.objects import node_record
+from gateway.store.objects.node_record import NodeRecord
+from gateway.store.readers import complete
+from gateway.store.readers.complete import Found
+from gateway.store.system.statefile import look
+
+_log = logging.getLogger("gateway.spark")
+
+_MOST_TOLD = 20
+
+Words = Callable[[], tuple[float, Sequence[node_record.Heard]]]
+"""When words were listed, 0 if they were not yet, and these."""
+
+
+@define(eq=False, slots=False)
+class Completing:
+    """One job's; *heard* gives the words in its bucket, None where its spool is a directory."""
+
+    _directories: Directories
+    _sink: Sink
+    _heard: Words | None
+    _silent_after: float
+    _clock: Callable[[], float] = time.time
+    _monotonic: Callable[[], float] = time.monotonic
+    _looked: float = field(default=-EVERY_SECONDS, init=False)
+    _held: str = field(default="", init=False)
+
+    def look(self, *, now: bool = False) -> dict[str, Any] | None:
+        """Words for the job's health, every ten seconds, or *now*; None: it is not time.
+
+        Raises OSError.
+        """
+        if not now and self._monotonic() - self._looked < EVERY_SECONDS:
+            return None
+        if (found := self._found(self._sink.ledger)) is None:
+            return None
+        self._sink.through = found.completeness
+        for day in self._sink.say_complete():
+            _log.info("%s is complete", complete.spelled(day))
+        self._looked = self._monotonic()
+        self._tell(found)
+        known = self._sink.ledger.complete
+        through = found.completeness.through
+        return {
+            "complete_through": None if through is None else through / 1e6,
+            "complete_day": complete.spelled(known.days.last) if known.days else None,
+            "days_taken_back": sum(known.taken_back.values()),
+            "held_by": [one._asdict() for one in found.holders[:_MOST_TOLD]],
+            "clocks_off": dict(found.clocks),
+        }
+
+    def _tell(self, found: Found) -> None:
+        """Log who holds most, once."""
+        first = next(iter(found.holders), None)
+        held = "" if first is None else f"{first.node} {first.why}"
+        if held and held != self._held:
+            _log.warning("the tables are not complete any further: node %s", held)
+        self._held = held
+
+    def _found(self, ledger: Ledger) -> Found | None:
+        now = listed = self._clock()
+        heard: dict[str, list[Heard]] = {}
+        here: dict[str, Incarnation] = {}
+        if self._heard is not None:
+            listed, words = self._heard()
+        else:
+            here = dict(self._journals())
+            words = [*self._here(here)]
+        if not listed:
+            return None
+        for one in words:
+            if one.record is not None:
+                lately = now - one.modified <= self._silent_after
+                mine = heard.setdefault(one.node, [])
+                mine.append(Heard(one.record, one.modified, lately))
+        nodes = {*heard, *here, *(life.node for life, _ in ledger.committed.open())}
+        known = {
+            node: (Lives(node, heard.get(node, ())), heard.get(node, ()))
+            for node in nodes
+        }
+        for life, _ in ledger.committed.open():
+            known[life.node][0].of(life.incarnation)
+        for life, record in ledger.records.items():
+            if life.node in known:
+                known[life.node][0].records({life.incarnation: record})
+        for life, end in ledger.ends.items():
+            if life.node in known:
+                known[life.node][0].ends({life.incarnation: end})
+        for node, (lives, words_of) in known.items():
+            if node in here:
+                lives.journal(here[node])
+            lives.node_records(words_of)
+            lives.settle()
+        aside: dict[Life, Lsns] = {}
+        for hole in ledger.holes:
+            aside.setdefault(hole.of.life, Lsns()).add(hole.first, hole.last)
+        return complete.look(
+            known,
+            ledger.committed.of_life,
+            ledger.accepted,
+            aside,
+            ledger.complete.now(self._sink.through),
+            # One that has begun since may have events, and no word.
+            int(listed * 1e6),
+        )
+
+    def _journals(self) -> Iterator[tuple[str, Incarnation]]:
+        """The incarnation of each node whose journal is here."""
+        for node, lines in catalog.catalogs_in(self._directories.journal).items():
+            if (this := lines.newest(Incarnation)) is not None:
+                yield node, this
+
+    def _here(self, here: dict[str, Incarnation]) -> Iterator[node_record.Heard]:
+        """The marks that lie here, as words; and words of edges."""
+        for node, this in here.items():
+            path = self._directories.state_of(node) / mark.NAME
+            said = look(path, mark.Mark)
+            if said is None or said.incarnation not in (this.id, *this.earlier):
+                continue
+            own = said.incarnation == this.id
+            at = path.stat().st_mtime
+            record = NodeRecord(
+                said.incarnation,
+                this.since if own else this.began[said.incarnation],
+                said.durable,
+                at,
+                "journal",
+                earlier=this.whole if own else (),
+                begins=tuple(this.began[one] for one in this.whole) if own else (),
+                through=said.through,
+            )
+            yield node_record.Heard(node, record, "", at)
+        yield from node_record.at_hub(self._directories.arrivals)

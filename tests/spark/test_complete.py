@@ -1,0 +1,350 @@
+"""Days that are said to be complete, in the ledger and by marks at the tables' roots."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Hole, Ledger
+from gateway.spark.commit.parquet import ParquetSink
+from gateway.spark.commit.sink import Plan
+from gateway.spark.run.checkpoint import Checkpoint
+from gateway.spark.run.completing import Completing
+from gateway.store.directories import Directories
+from gateway.store.names import SpoolFile
+from gateway.store.node.catalog import Catalog
+from gateway.store.node.incarnation import Incarnation
+from gateway.store.node.mark import Mark, Marker
+from gateway.store.node.through import EVERY_SECONDS, Through
+from gateway.store.objects import node_record
+from gateway.store.objects.node_record import NodeRecord
+from gateway.store.readers.lake import Accepted
+from gateway.store.system.disk import RealDisk
+from incarnations import A, B, rows_of
+from played_spark import PowerCut, SparkLogs
+from spools import envelope
+
+S = 10**6
+MIDNIGHT = 1_795_910_400
+"""The first second of 2026-11-29."""
+YESTERDAY = date(2026, 11, 28)
+HOUR = 3600
+
+
+@dataclass
+class Playing:
+    """A job of one bucket's words, whose Spark is this."""
+
+    data: Path
+    now: float = MIDNIGHT - HOUR
+    cut: str = ""
+    batch: int = -1
+
+    def __post_init__(self) -> None:
+        self.spool, self.lake = self.data / "spool", self.data / "lake"
+        self.spool.mkdir()
+        self.words: dict[tuple[str, str], tuple[NodeRecord, float]] = {}
+        self.logs = SparkLogs(self.data / "checkpoint")
+        self.logs.begin()
+        self.start()
+
+    def start(self) -> None:
+        """As after a kill."""
+        self.cut = ""
+        checkpoint = Checkpoint(self.logs.path, Lake())
+        self.sink = ParquetSink(
+            self.lake, self.spool, checkpoint, Lake(), write=self._write, point=self._at
+        )
+        self.sink.recover()
+        self.completing = Completing(
+            Directories.under(self.data),
+            self.sink,
+            self._heard,
+            300.0,
+            lambda: self.now,
+            lambda: self.now,
+        )
+
+    def _at(self, point: str) -> None:
+        if point == self.cut:
+            raise PowerCut
+
+    def _heard(self) -> tuple[float, list[node_record.Heard]]:
+        return self.now, [
+            node_record.Heard(node, record, "", at)
+            for (node, _), (record, at) in self.words.items()
+        ]
+
+    def _write(self, rows: Any, folder: Path, plan: Plan) -> None:
+        for file in plan.files:
+            table = rows_of(pq.read_table(self.spool / file.name), file.name)
+            days = table["received_at"].cast("date32").to_pylist()
+            for day in set(days):
+                place = folder / f"table=events/protocol=lumberjack/date={day}"
+                place.mkdir(parents=True, exist_ok=True)
+                mine = table.filter([one == day for one in days])
+                pq.write_table(mine, place / f"part-{file.first}.parquet")
+
+    def take(self, node: str, first: int, count: int, at: float, by: str = A) -> None:
+        """A file with events that came then."""
+        name = f"events-{node}_{by}-{first:020}-{first + count - 1:020}.parquet"
+        table = envelope(node, first, [b"x"] * count, received_at=int(at * S))
+        pq.write_table(table, self.spool / name)
+        self.batch += 1
+        self.logs.source(self.batch, [name])
+        self.logs.offset(self.batch, self.batch)
+        self.again()
+
+    def again(self) -> None:
+        """Spark repeats the batch."""
+        self.sink(None, self.batch)
+        self.logs.commit(self.batch)
+
+    def says(self, node: str, lsn: int, by: str = A, **more: Any) -> None:
+        """Its word: all that came until now has lsns up to that one."""
+        through = Through(int(self.now * S) - 1, lsn)
+        record = NodeRecord(by, 1, lsn, self.now, "journal", through=through)
+        record = msgspec.structs.replace(record, **more)
+        self.words[node, by] = record, self.now
+
+    def look(self) -> dict[str, Any]:
+        found = self.completing.look(now=True)
+        assert found is not None
+        return found
+
+    def logs_files(self) -> list[SpoolFile]:
+        """All that Spark took."""
+        return Checkpoint(self.logs.path, Lake()).batch_files(self.batch)
+
+    @property
+    def marks(self) -> list[str]:
+        return sorted(one.name for one in (self.lake / "events").glob("_*"))
+
+    def mark(self, day: date = YESTERDAY) -> dict[str, Any]:
+        text = (self.lake / "events" / f"_COMPLETE-{day}").read_text()
+        found: dict[str, Any] = json.loads(text)
+        return found
+
+
+@pytest.fixture
+def playing(tmp_path: Path) -> Playing:
+    return Playing(tmp_path)
+
+
+def test_a_day_gets_its_mark_once(playing: Playing) -> None:
+    """When all that came on it is there, and nothing else may come."""
+    playing.says("gw", 0)
+    playing.take("gw", 1, 5, MIDNIGHT - 60)
+    playing.now = MIDNIGHT - 1
+    playing.says("gw", 5)
+    assert playing.look()["complete_day"] == "2026-11-27"
+    assert playing.marks == ["_COMPLETE-2026-11-27"]
+    playing.now = MIDNIGHT + 20
+    playing.says("gw", 9)
+    found = playing.look()
+    assert found["complete_day"] == "2026-11-27"
+    playing.take("gw", 6, 4, MIDNIGHT + 1)
+    found = playing.look()
+    assert found["complete_day"] == "2026-11-28"
+    assert found["complete_through"] == pytest.approx(MIDNIGHT + 20, abs=1e-5)
+    assert playing.mark() == {
+        "day": "2026-11-28",
+        "through": "2026-11-29 00:00:19 UTC",
+        "rows": {"lumberjack": 5},
+        "incarnations": {"gw": {A: {"last": 9, "through": "2026-11-29 00:00:19 UTC"}}},
+        "taken_back": 0,
+    }
+    ledger = Ledger.load(Lake(), playing.lake / ".gateway" / "events.json")
+    assert ledger.complete.has(YESTERDAY)
+    sequence = ledger.sequence
+    playing.now += 60
+    playing.says("gw", 9)
+    playing.look()
+    assert Ledger.load(Lake(), playing.lake / ".gateway" / "events.json") == ledger
+    assert sequence == ledger.sequence
+
+
+def test_a_gateway_that_was_cut_off_over_midnight_holds_it(playing: Playing) -> None:
+    """For an hour, and an edge for two days: each is named, and the mark comes once."""
+    for node in ("gw", "shop"):
+        playing.says(node, 0)
+    playing.look()
+    playing.now = MIDNIGHT + HOUR / 2
+    playing.says("gw", 0)
+    found = playing.look()
+    assert found["complete_through"] == pytest.approx(MIDNIGHT - HOUR, abs=1e-5)
+    [held] = found["held_by"]
+    assert held["node"] == "shop"
+    assert held["why"] == "is silent since 2026-11-28 23:00:00 UTC"
+    assert playing.marks == []
+    playing.now = MIDNIGHT + 48 * HOUR
+    for node, lsn in (("gw", 0), ("shop", 4)):
+        playing.says(node, lsn)
+    assert playing.look()["complete_through"] == pytest.approx(
+        MIDNIGHT - HOUR, abs=1e-5
+    )
+    playing.take("shop", 1, 4, MIDNIGHT - 9)
+    playing.look()
+    days = [YESTERDAY + timedelta(days) for days in (-1, 0, 1, 2)]
+    assert playing.marks == [f"_COMPLETE-{day}" for day in days]
+    assert playing.mark()["rows"] == {"lumberjack": 4}
+    assert playing.mark(days[-1])["taken_back"] == 0
+
+
+def test_what_comes_late_takes_the_mark_back(
+    playing: Playing, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before its rows are there; it is told, and the mark comes again when nothing else is to."""
+    playing.says("gw", 0)
+    playing.take("gw", 1, 2, MIDNIGHT - 60)
+    playing.now = MIDNIGHT + 20
+    playing.says("gw", 2)
+    playing.look()
+    assert playing.marks == ["_COMPLETE-2026-11-28"]
+    playing.cut = "named"
+    with pytest.raises(PowerCut):
+        playing.take("edge", 1, 3, MIDNIGHT - 5, B)
+    assert playing.marks == []
+    playing.start()
+    playing.again()
+    assert "events have come late, of 2026-11-28" in caplog.text
+    assert not playing.sink.ledger.complete.has(YESTERDAY)
+    found = playing.look()
+    assert found["complete_through"] is None
+    assert [one["node"] for one in found["held_by"]] == ["edge"]
+    playing.says("edge", 3, B)
+    assert playing.look()["days_taken_back"] == 1
+    assert playing.mark()["rows"] == {"lumberjack": 5}
+    assert playing.mark()["taken_back"] == 1
+
+
+def test_a_crash_keeps_no_mark_back(playing: Playing) -> None:
+    """The ledger has said it."""
+    playing.says("gw", 0)
+    playing.take("gw", 1, 2, MIDNIGHT - 60)
+    playing.now = MIDNIGHT + 20
+    playing.says("gw", 2)
+    playing.cut = "said complete"
+    with pytest.raises(PowerCut):
+        playing.look()
+    assert playing.marks == []
+    playing.start()
+    assert playing.sink.ledger.complete.has(YESTERDAY)
+    playing.look()
+    assert playing.marks == ["_COMPLETE-2026-11-28"]
+
+
+def test_a_job_that_was_down_at_midnight_says_it_later(playing: Playing) -> None:
+    """For what waits it is not complete; and what it had found is not forgotten."""
+    playing.says("gw", 0)
+    playing.take("gw", 1, 2, MIDNIGHT - 60)
+    playing.says("gw", 2)
+    playing.look()
+    playing.take("gw", 3, 2, MIDNIGHT - 50)
+    playing.now = MIDNIGHT + HOUR
+    playing.says("gw", 9)
+    playing.start()
+    found = playing.look()
+    assert found["complete_through"] == pytest.approx(MIDNIGHT - HOUR, abs=1e-5)
+    playing.take("gw", 5, 5, MIDNIGHT - 40)
+    playing.look()
+    assert "_COMPLETE-2026-11-28" in playing.marks
+
+
+def test_retention_takes_none_back(playing: Playing) -> None:
+    """A file of that day that is fetched again brings nothing."""
+    playing.says("gw", 0)
+    playing.take("gw", 1, 2, MIDNIGHT - 60)
+    playing.now = MIDNIGHT + 20
+    playing.says("gw", 2)
+    playing.look()
+    for path in (playing.lake / "events").rglob("*.parquet"):
+        path.unlink()
+    playing.sink.looked_at(playing.logs_files())
+    took = playing.sink.ledger.committed
+    assert playing.sink.late(playing.logs_files(), took) == []
+    assert playing.sink.ledger.complete.has(YESTERDAY)
+
+
+def test_poison_and_a_lost_disk_hold_it(playing: Playing) -> None:
+    """Until it is accepted."""
+    playing.says("gw", 0)
+    playing.look()
+    playing.take("gw", 1, 2, MIDNIGHT - 60)
+    playing.sink.note(Hole("gw", 3, 4, "events-…", "damaged", 1.0, A))
+    playing.now = MIDNIGHT + 600
+    playing.take("gw", 5, 2, MIDNIGHT - 60)
+    playing.says("gw", 6)
+    [held] = playing.look()["held_by"]
+    assert held["why"] == "has lsn 3 to 4 in a file that could not be read (poison)"
+    accepted = Accepted("gw", A, 3, 4, "damaged", "ann", 1.0)
+    assert playing.sink.learn([accepted], {})
+    playing.look()
+    assert "_COMPLETE-2026-11-28" in playing.marks
+    playing.now += 24 * HOUR
+    playing.says("gw", 0, B, began=playing.now)
+    [held] = playing.look()["held_by"]
+    assert "acknowledged what nobody knows, behind lsn 6" in held["why"]
+    end = Accepted("gw", A, 7, None, "the disk", "ann", 1.0)
+    assert playing.sink.learn([end], {})
+    assert playing.look()["complete_day"] == "2026-11-29"
+
+
+def test_a_clock_that_is_wrong_is_told(playing: Playing) -> None:
+    """Two minutes ahead: by the clock of the bucket it says so now."""
+    playing.says("gw", 0, at=playing.now + 120)
+    assert playing.look()["clocks_off"] == {"gw": 120.0}
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> tuple[Playing, Incarnation]:
+    """A gateway's directory, whose job reads its spool."""
+    playing = Playing(tmp_path)
+    journal = tmp_path / "journal" / "gw"
+    journal.mkdir(parents=True)
+    this = Incarnation(A, 1, 0)
+    catalog = Catalog(journal, RealDisk())
+    catalog.settle(this)
+    catalog.close()
+    playing.completing._heard = None
+    return playing, this
+
+
+def test_a_spool_that_is_a_directory(here: tuple[Playing, Incarnation]) -> None:
+    """By the mark of a gateway beside it, and the words that edges have brought."""
+    playing, this = here
+    state = playing.data / "state" / "gw"
+    state.mkdir(parents=True)
+    marker = Marker(state, RealDisk())
+    assert playing.look()["complete_through"] is None
+    playing.take("gw", 1, 2, MIDNIGHT - 60)
+    through = Through((MIDNIGHT - 10) * S, 2)
+    mark = Mark(2, 2, 2, incarnation=this.id, through=through)
+    marker.write(mark, now=True)
+    playing.now = marker.path.stat().st_mtime
+    assert playing.look()["complete_through"] == MIDNIGHT - 10
+    word = NodeRecord(
+        B, 1, 0, MIDNIGHT - 20, "journal", through=Through((MIDNIGHT - 20) * S, 0)
+    )
+    node_record.hear(playing.data / "arrivals", "shop", word, MIDNIGHT - 20, RealDisk())
+    found = playing.look()
+    assert found["complete_through"] == MIDNIGHT - 20
+    assert found["held_by"][0]["node"] == "shop"
+
+
+def test_it_looks_every_ten_seconds(playing: Playing) -> None:
+    """And not each second."""
+    playing.says("gw", 0)
+    assert playing.completing.look() is not None
+    playing.now += EVERY_SECONDS - 1
+    assert playing.completing.look() is None
+    playing.now += 1
+    assert playing.completing.look() is not None
