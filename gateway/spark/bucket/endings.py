@@ -53,7 +53,8 @@ class Endings:
             elif one.name in before:  # it is there, and is read again in a minute
                 self._heard[one.name] = before[one.name][0], now
         self._heard_at = now
-        self.heard = listed, [heard for heard, _ in self._heard.values()]
+        if len(self._heard) == len(there):  # one that can not be read may be new
+            self.heard = listed, [heard for heard, _ in self._heard.values()]
         nodes: dict[str, dict[str, tuple[NodeRecord, float]]] = {}
         for heard, since in self._heard.values():
             if heard.record is not None:
