@@ -108,7 +108,7 @@ def logged() -> Iterator[list[dict[str, Any]]]:
 
 
 @pytest.fixture
-def ambush(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
+def ambush(monkeypatch) -> list[Callable[[], None]]:
     """What is put in here happens while a reader looks for a file, one at each look."""
     waiting: list[Callable[[], None]] = []
     names = finder.list_names
@@ -124,10 +124,10 @@ def ambush(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
 
 
 @pytest.fixture
-def authority(tmp_path: Path) -> Authority:
+def authority(tmp_path) -> Authority:
     return Authority(tmp_path / "certificates")
 
 
 @pytest.fixture
-def server_pair(authority: Authority) -> Pair:
+def server_pair(authority) -> Pair:
     return authority.issue("gateway.example")

@@ -41,7 +41,7 @@ MODULE.good, MODULE.nameless, MODULE.number = Good(), Nameless(), 7  # type: ign
 
 
 @pytest.fixture(autouse=True)
-def probe(monkeypatch: pytest.MonkeyPatch) -> None:
+def probe(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, MODULE.__name__, MODULE)
 
 
@@ -51,7 +51,7 @@ def point(name: str, attribute: str, package: str = "probe") -> EntryPoint:
 
 
 @pytest.fixture
-def only(monkeypatch: pytest.MonkeyPatch) -> Callable[[Protocol], None]:
+def only(monkeypatch) -> Callable[[Protocol], None]:
     """No other protocol is installed than this one."""
 
     def only(protocol: Protocol) -> None:
@@ -63,7 +63,7 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Callable[[Protocol], None]:
 
 
 @pytest.fixture
-def load(tmp_path: Path) -> Callable[..., Any]:
+def load(tmp_path) -> Callable[..., Any]:
     """Reads a configuration with these listeners, in YAML."""
 
     def load(*listeners: str) -> Any:
@@ -276,7 +276,7 @@ class Failing(Protocol):
 
 
 @pytest.fixture
-def with_failing(monkeypatch: pytest.MonkeyPatch) -> Protocol:
+def with_failing(monkeypatch) -> Protocol:
     """A plug-in whose hooks raise is installed beside the others."""
     failing = Failing()
     found = plugins.Installed({**plugins.installed().protocols, "failing": failing}, {})

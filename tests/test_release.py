@@ -40,7 +40,7 @@ needs_tools = pytest.mark.skipif(
 
 
 @pytest.fixture
-def headers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def headers(monkeypatch, tmp_path) -> Path:
     """Python's, on a machine with a C compiler, whatever this one has."""
     headers = tmp_path / "headers" / "Python.h"
     headers.parent.mkdir()
@@ -51,7 +51,7 @@ def headers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def made(tmp_path_factory) -> list[Path]:
     """The source distribution, and the wheels that are built from it."""
     home = tmp_path_factory.mktemp("release")
     (home / "dist").mkdir()

@@ -24,7 +24,7 @@ REQUEST = re.compile(
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory) -> Path:
     """A link or an anchor that leads nowhere, or a page without a place, ends it."""
     where = tmp_path_factory.mktemp("site")
     with pytest.MonkeyPatch.context() as patch:

@@ -269,11 +269,11 @@ def daemon() -> Daemon:
 
 
 @pytest.fixture
-def open_port(daemon: Daemon) -> Make[Port]:
+def open_port(daemon) -> Make[Port]:
     """Makes a `Port` onto the daemon: `open_port(token="s3cret")`."""
     return lambda **options: Port(daemon, **options)
 
 
 @pytest.fixture
-def port(open_port: Make[Port]) -> Port:
+def port(open_port) -> Port:
     return open_port()

@@ -9,7 +9,6 @@ from twisted.internet.address import UNIXAddress
 
 from gateway.admin.stream import EventStream
 from gateway.sdk.protocol import Answer
-from making import Make
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 TOKEN = b"Authorization: Bearer s3cret\r\n\r\n"
@@ -34,7 +33,7 @@ def penalties() -> Penalties:
 
 
 @pytest.fixture
-def port(open_port: Make, penalties: Penalties) -> Any:
+def port(open_port, penalties) -> Any:
     """One that has a token."""
     stream = {"/stream": lambda _: EventStream(lambda: None, b"data: 1\n\n")}
     return open_port(token="s3cret", more=stream, penalties=penalties)
@@ -225,7 +224,7 @@ def one_turn(port: Any) -> None:
 
 
 @pytest.fixture
-def slow(port: Any) -> None:
+def slow(port) -> None:
     """To answer takes ten milliseconds."""
 
     def answer(_: Any) -> Answer:

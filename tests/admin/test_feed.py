@@ -73,7 +73,7 @@ class World:
 
 
 @pytest.fixture
-def world(daemon: Any, open_port: Make) -> World:
+def world(daemon, open_port) -> World:
     return World(daemon, open_port)
 
 

@@ -19,7 +19,6 @@ from gateway.admin.site import Site
 from gateway.sdk.endpoint import Unix
 from gateway.sdk.protocol import Answer
 from gateway.testing import FakeConnection
-from making import Make
 from unclear_lengths import UNCLEAR_LENGTHS
 
 HEAD = b"Host: localhost\r\n"
@@ -28,7 +27,7 @@ HEALTH = b"GET /healthz HTTP/1.1\r\n" + HEAD + b"\r\n"
 
 
 @pytest.fixture
-def port(open_port: Make) -> Any:
+def port(open_port) -> Any:
     """One that answers a post with what was posted."""
     return open_port(posts={"/api/x": Answer}, trust_loopback=True)
 

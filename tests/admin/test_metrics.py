@@ -73,12 +73,12 @@ FRESHNESS = judge(
 
 
 @pytest.fixture
-def metrics(daemon: Any) -> Metrics:
+def metrics(daemon) -> Metrics:
     return Metrics(daemon.probe)
 
 
 @pytest.fixture
-def everything(daemon: Any, tmp_path: Path) -> None:
+def everything(daemon, tmp_path) -> None:
     """The statistics that a daemon with all built-in protocols has."""
     built_in = [
         section

@@ -41,7 +41,7 @@ def settings_of(
 
 
 @pytest.fixture
-def make(daemon: Any) -> Iterator[Make]:
+def make(daemon) -> Iterator[Make]:
     """Ports that are not open yet; the test's end closes them."""
     made: list[AdminPort] = []
 

@@ -14,7 +14,6 @@ from gateway.admin.freshness import Facts, Job, judge
 from gateway.admin.site import page_of
 from gateway.admin.stream import EventStream
 from gateway.sdk.protocol import Answer
-from making import Make
 
 OPEN = ["/healthz", "/readyz"]
 GUARDED = ["/", "/metrics", "/api/status"]
@@ -147,7 +146,7 @@ def test_metrics_in_the_asked_format(port):
 
 
 @pytest.fixture
-def page(port: Any) -> dict[str, str]:
+def page(port) -> dict[str, str]:
     """The files of the live page, by path."""
     html = port.ask("/").text
     scripts = (
@@ -392,7 +391,7 @@ def test_more_pages(open_port):
 
 
 @pytest.fixture
-def mirror(open_port: Make) -> Any:
+def mirror(open_port) -> Any:
     """A port that answers a post with what was posted."""
     return open_port(posts={"/api/x": Answer}, token="s3cret")
 

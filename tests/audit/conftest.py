@@ -6,5 +6,5 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_waiting(monkeypatch) -> None:
     monkeypatch.setattr("gateway.audit.proof._PAUSE_SECONDS", 0)

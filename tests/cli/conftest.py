@@ -166,20 +166,18 @@ class System:
 
 
 @pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_waiting(monkeypatch) -> None:
     """The audit does not wait before it looks at a moving system again."""
     monkeypatch.setattr("gateway.audit.proof._PAUSE_SECONDS", 0)
 
 
 @pytest.fixture
-def system(tmp_path: Path) -> System:
+def system(tmp_path) -> System:
     return System(tmp_path / "data")
 
 
 @pytest.fixture
-def gateway(
-    system: System, capsys: pytest.CaptureFixture[str]
-) -> Make[tuple[int, str, str]]:
+def gateway(system, capsys) -> Make[tuple[int, str, str]]:
     """Run `gateway COMMAND … --data-dir` on the system: status, output, errors."""
 
     def run(*argv: object, where: bool = True) -> tuple[int, str, str]:
@@ -343,7 +341,7 @@ class Listener:
 
 
 @pytest.fixture
-def listen(serve: Make[str]) -> Make[Listener]:
+def listen(serve) -> Make[Listener]:
     """Open a listener, `listen(protocol, tls=None, reads=0, batches=0, **options)`."""
 
     def make(protocol: str, tls: ssl.SSLContext | None = None, **more: Any) -> Listener:
@@ -355,13 +353,13 @@ def listen(serve: Make[str]) -> Make[Listener]:
 
 
 @pytest.fixture
-def send(gateway_command: Make) -> Make:
+def send(gateway_command) -> Make:
     """Run `gateway send …` to its end."""
     return lambda *words, **more: gateway_command("send", *words, **more)
 
 
 @pytest.fixture
-def send_until(tmp_path: Path) -> Make[str]:
+def send_until(tmp_path) -> Make[str]:
     """Run `gateway send …`, which has nothing acknowledged and tries again, until it says
     *complaint*; then it is stopped.  What it said.
     """

@@ -22,7 +22,7 @@ Run = Make[tuple[int, str, str]]
 
 
 @pytest.fixture
-def verdict(gateway: Run) -> Make[dict[str, Any]]:
+def verdict(gateway) -> Make[dict[str, Any]]:
     """`gateway audit --json`, whose exit status must agree with what it says."""
 
     def verdict(*argv: object) -> dict[str, Any]:

@@ -273,7 +273,7 @@ def test_a_changed_file_in_the_archive_is_found(system, gateway):
 
 
 @pytest.fixture
-def files(system: Any) -> list[Path]:
+def files(system) -> list[Path]:
     """Three files in the archive and two in the spool, all in order."""
     node = system.node()
     made = [node.publish(count=10) for _ in range(5)]

@@ -89,13 +89,13 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, system: Any) -> Iterator[Cluster]:
+def cluster(tmp_path, system) -> Iterator[Cluster]:
     with small_s3() as server:
         yield Cluster(tmp_path, server, type(system))
 
 
 @pytest.fixture
-def verdict(capsys: pytest.CaptureFixture[str]) -> Make[dict[str, Any]]:
+def verdict(capsys) -> Make[dict[str, Any]]:
     def verdict(*words: str) -> dict[str, Any]:
         status = cli.main(["audit", "--json", *words])
         out, err = capsys.readouterr()
@@ -217,7 +217,7 @@ def answering(**said: Any) -> Callable[[socket.socket], None]:
 
 
 @pytest.fixture
-def ask(cluster: Cluster, verdict: Verdict, tmp_path: Path) -> Verdict:
+def ask(cluster, verdict, tmp_path) -> Verdict:
     """What the job's machine says of all, when it asks gateways at these addresses."""
     everywhere(cluster)
     path = tmp_path / "token"

@@ -20,7 +20,7 @@ from making import Make
 
 
 @pytest.fixture
-def config(system: Any, tmp_path: Path) -> Make[Path]:
+def config(system, tmp_path) -> Make[Path]:
     """A file for the system's directories, with this section `spark.audit`."""
 
     def written(**audit: object) -> Path:

@@ -12,7 +12,7 @@ import yaml
 
 from gateway.cli import main
 from gateway.daemon.start import Options
-from gateway_testkit.certificates import Authority, Pair
+from gateway_testkit.certificates import Authority
 from pomelo_shapes import SHAPES
 
 GOOD = """
@@ -31,7 +31,7 @@ admin: {token: hunter2}
 
 
 @pytest.fixture
-def file(tmp_path: Path, server_pair: Pair) -> Path:
+def file(tmp_path, server_pair) -> Path:
     """A good configuration."""
     pair = server_pair.certificate.read_text() + server_pair.key.read_text()
     (tmp_path / "c.pem").write_text(pair)

@@ -21,7 +21,7 @@ FISH = "source {script}; complete -C '{line}' | cut -f 1"
 
 
 @pytest.fixture
-def script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[str], Path]:
+def script(tmp_path, capsys) -> Callable[[str], Path]:
     def write(shell: str) -> Path:
         if shutil.which(shell) is None:
             pytest.skip(f"there is no {shell}")

@@ -11,7 +11,7 @@ from gateway.cli import main
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
+def config(tmp_path) -> Path:
     (tmp_path / "data").mkdir()
     path = tmp_path / "gateway.yaml"
     path.write_text(

@@ -31,7 +31,7 @@ def init(folder: Path, *words: str) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def token(monkeypatch: pytest.MonkeyPatch) -> None:
+def token(monkeypatch) -> None:
     """What compose fills in, for whoever reads the file as a container does."""
     monkeypatch.setenv("GATEWAY_ADMIN_TOKEN", "secret")
 

@@ -20,7 +20,7 @@ from gateway.sdk.protocol import Command
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+def command(monkeypatch) -> Iterator[SimpleNamespace]:
     """A command `probe` whose `run` a test sets."""
     module = SimpleNamespace(
         HELP="Probe.\n\nExample:\n  gateway probe 1\n",

@@ -21,9 +21,7 @@ Offer = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def offer(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Offer:
+def offer(tmp_path, capsys, monkeypatch) -> Offer:
     """To the gateway `gw`, with this spool."""
     monkeypatch.setattr("gateway.plugins.decoders", lambda: {"plain": _split})
 

@@ -51,7 +51,7 @@ WORDS = {
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
+def home(tmp_path) -> Path:
     (tmp_path / "gateway.yaml").write_text(CONFIG)
     (tmp_path / "trial.yaml").write_text(TRIAL)
     (tmp_path / "data" / "journal" / "node").mkdir(parents=True)

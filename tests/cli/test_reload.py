@@ -45,7 +45,7 @@ def admin() -> Iterator[AdminPort]:
 
 
 @pytest.fixture
-def reload(admin: AdminPort, tmp_path: Path) -> Make[int]:
+def reload(admin, tmp_path) -> Make[int]:
     """Run it, with more of a configuration."""
 
     def run(*arguments: str, more: str = "", token: str = "null") -> int:

@@ -23,7 +23,7 @@ SOME = [
 
 
 @pytest.fixture
-def check(capsys: pytest.CaptureFixture[str]) -> Run:
+def check(capsys) -> Run:
     """Run it: status, output, errors."""
 
     def run(*words: str) -> tuple[int, str, str]:

@@ -329,7 +329,7 @@ def test_no_flipped_bit_goes_unseen(system, gateway):
 
 
 @pytest.fixture
-def configured(tmp_path: Path) -> Path:
+def configured(tmp_path) -> Path:
     """A configuration with a consumer."""
     path = tmp_path / "consumers.yaml"
     path.write_text(

@@ -201,7 +201,7 @@ def test_over_a_unix_socket(tmp_path, capsys):
 
 
 @pytest.fixture
-def secret(serve: Make[str], authority: Authority) -> Make[str]:
+def secret(serve, authority) -> Make[str]:
     """The address of an admin port that speaks TLS with that certificate."""
 
     def make(pair: Pair, *, asks: bool = False) -> str:

@@ -7,7 +7,6 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +32,7 @@ Try = Callable[..., tuple[int, list[dict[str, Any]]]]
 
 
 @pytest.fixture
-def trial(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Try:
+def trial(tmp_path, capsys) -> Try:
     """Run these cases; the exit status, and what is said of each."""
 
     def run(*cases: dict[str, Any]) -> tuple[int, list[dict[str, Any]]]:

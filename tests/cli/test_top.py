@@ -161,7 +161,7 @@ class Tmux:
 
 
 @pytest.fixture
-def tmux(tmp_path: Path) -> Iterator[Tmux]:
+def tmux(tmp_path) -> Iterator[Tmux]:
     if shutil.which("tmux") is None:
         pytest.skip("there is no tmux")
     terminal = Tmux(tmp_path)

@@ -17,7 +17,7 @@ from gateway.sdk import command
 
 
 @pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
+def terminal(monkeypatch) -> Iterator[Callable[[], int]]:
     """Makes standard error one: the descriptor to read from what it shows.
 
     A test calls it: before it begins, pytest replaces standard error.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -20,7 +19,7 @@ listeners:
 
 
 @pytest.fixture
-def load(tmp_path: Path) -> Make[config.Config]:
+def load(tmp_path) -> Make[config.Config]:
     """Load this text after a plain listener; `listeners=False` for the text alone."""
 
     def load_text(
@@ -34,7 +33,7 @@ def load(tmp_path: Path) -> Make[config.Config]:
 
 
 @pytest.fixture
-def problems(load: Make[config.Config]) -> Make[list[str]]:
+def problems(load) -> Make[list[str]]:
     """What is wrong with this text, without the file's name."""
 
     def problems_of(text: str, *args: object, **options: object) -> list[str]:

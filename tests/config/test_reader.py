@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,7 +17,7 @@ Read = Callable[..., Document]
 
 
 @pytest.fixture
-def reading(tmp_path: Path) -> Read:
+def reading(tmp_path) -> Read:
     """Read this text as a file."""
 
     def read_text(

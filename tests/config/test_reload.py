@@ -22,7 +22,7 @@ Load = Callable[[str], config.Config]
 
 
 @pytest.fixture
-def load(tmp_path: Path) -> Load:
+def load(tmp_path) -> Load:
     """A configuration of this YAML; `listeners` are added if it has none."""
 
     def load_text(text: str) -> config.Config:

@@ -479,7 +479,7 @@ def check_all(states: Iterable[tuple[str, RecordingDisk]]) -> int:
 
 
 @pytest.fixture
-def fixed_salts(monkeypatch: pytest.MonkeyPatch) -> None:
+def fixed_salts(monkeypatch) -> None:
     """The same bytes in every run."""
     SALTS.begin()
     monkeypatch.setattr(log, "secrets", SALTS)
@@ -487,14 +487,14 @@ def fixed_salts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def quick_files(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick_files(monkeypatch) -> None:
     """Files of lines instead of Parquet: the steps on the disk are the same."""
     monkeypatch.setattr(parquet, "write", write_lines)
     monkeypatch.setattr(opening, "_link_in", _link_of)
 
 
 @pytest.fixture
-def crash(fixed_salts: None) -> SimpleNamespace:
+def crash(fixed_salts) -> SimpleNamespace:
     """All of the above, for tests in several files."""
     return SimpleNamespace(
         Gateway=Gateway,

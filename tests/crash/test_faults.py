@@ -202,7 +202,7 @@ class Running:
 
 
 @pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def at_once(monkeypatch) -> None:
     """A failed commit is tried again without waiting."""
     monkeypatch.setattr(journal_module, "_RETRY_SECONDS", 0.0)
 

@@ -32,7 +32,7 @@ ZIPPED = Origin("zipped", "l", "s-2", "[::1]:9")
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Iterator[Path]:
+def small(tmp_path) -> Iterator[Path]:
     """A file system of 24 MiB."""
     mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(tmp_path)]
     done = subprocess.run(mount, capture_output=True, text=True, check=False)
@@ -45,7 +45,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def _impatient(monkeypatch) -> None:
     """What is tried again every second is tried again soon."""
     monkeypatch.setattr(journal_module, "_RETRY_SECONDS", 0.02)
     monkeypatch.setattr(spool_module, "_TICK_SECONDS", 0.02)

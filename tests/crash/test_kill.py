@@ -13,7 +13,7 @@ import json
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -83,13 +83,13 @@ def writing(home: Path, ports: Ports, rate: int) -> Iterator[list[Writer]]:
 
 
 @pytest.fixture
-def ports(free_port: Callable[[], int]) -> Ports:
+def ports(free_port) -> Ports:
     """Of the two listeners, in all lives of the daemon."""
     return free_port(), free_port()
 
 
 @pytest.fixture
-def daemon(prepare: Callable[..., Any], ports: Ports) -> Any:
+def daemon(prepare, ports) -> Any:
     """Not started yet; it rolls all the time."""
     beats, web = (f"tcp:127.0.0.1:{port}" for port in ports)
     listeners = [

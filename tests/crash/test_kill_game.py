@@ -13,8 +13,7 @@ import random
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -138,21 +137,19 @@ class Job:
 
 
 @pytest.fixture
-def players(tmp_path: Path, port: int) -> Iterator[Players]:
+def players(tmp_path, port) -> Iterator[Players]:
     found = Players(PLAYERS, tmp_path / "players", port, CONNECTIONS, DEPTH)
     yield found
     found.kill()
 
 
 @pytest.fixture
-def port(free_port: Callable[[], int]) -> int:
+def port(free_port) -> int:
     return free_port()
 
 
 @pytest.fixture
-def daemon(
-    prepare: Callable[..., Daemon], port: int, free_port: Callable[[], int]
-) -> Daemon:
+def daemon(prepare, port, free_port) -> Daemon:
     """Not started yet."""
     routes = ["room.enter", "room.splash"]
     backend = {
@@ -172,7 +169,7 @@ def daemon(
 
 
 @pytest.fixture
-def service(daemon: Daemon) -> Iterator[Service]:
+def service(daemon) -> Iterator[Service]:
     found = Service(daemon)
     found.start()
     yield found

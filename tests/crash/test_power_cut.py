@@ -221,7 +221,7 @@ def test_no_crash_in_a_recovery_does_either(crash, quick_files, scenario, rememb
 
 
 @pytest.fixture
-def short_catalog(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_catalog(monkeypatch) -> None:
     """It is shortened to two entries, of those that may go."""
     monkeypatch.setattr(published, "_KEEP", 2)
     monkeypatch.setattr(catalog, "_SPARE", 0)

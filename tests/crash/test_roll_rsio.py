@@ -119,13 +119,13 @@ class Program:
 
 
 @pytest.fixture
-def ports(free_port: Callable[[], int]) -> dict[str, int]:
+def ports(free_port) -> dict[str, int]:
     """Of the listener without tokens, and of that with."""
     return {"open": free_port(), "guarded": free_port()}
 
 
 @pytest.fixture
-def daemon(prepare: Callable[..., Daemon], ports: dict[str, int]) -> Daemon:
+def daemon(prepare, ports) -> Daemon:
     """Not started yet; it rolls all the time."""
     tokens = {who["token"]: fleet for fleet, who in FLEETS.items() if "token" in who}
     guarded = {"tokens": {fleet: token for token, fleet in tokens.items()}}
@@ -142,7 +142,7 @@ def daemon(prepare: Callable[..., Daemon], ports: dict[str, int]) -> Daemon:
 
 
 @pytest.fixture
-def begin(tmp_path: Path, ports: dict[str, int]) -> Iterator[Callable[[], Program]]:
+def begin(tmp_path, ports) -> Iterator[Callable[[], Program]]:
     """Starts the next life of the program; all end with the test."""
     home = tmp_path / "senders"
     home.mkdir()

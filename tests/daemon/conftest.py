@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +16,7 @@ from memory_daemon import Daemon, Reactor, Terminal
 
 
 @pytest.fixture
-def start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., Daemon]]:
+def start(tmp_path, monkeypatch) -> Iterator[Callable[..., Daemon]]:
     """Start a daemon with these listeners, and other keys."""
     monkeypatch.setattr(bind, "_tune", lambda _: None)
     started: list[Daemon] = []

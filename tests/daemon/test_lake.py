@@ -77,7 +77,7 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world(tmp_path) -> World:
     """Before anything has come."""
     return World(tmp_path)
 

@@ -248,7 +248,7 @@ probe = ServiceMaker("probe", "probe_tap", "", "probe")
 
 
 @pytest.fixture
-def twistd(tmp_path: Path) -> Make[subprocess.CompletedProcess[str]]:
+def twistd(tmp_path) -> Make[subprocess.CompletedProcess[str]]:
     """Run twistd with a service that logs one line, prints one, and stops."""
     plugins = tmp_path / "twisted" / "plugins"
     plugins.mkdir(parents=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,9 +12,7 @@ from gateway.daemon import notify
 
 
 @pytest.fixture(params=["path", "abstract"])
-def systemd(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[socket.socket]:
+def systemd(request, tmp_path, monkeypatch) -> Iterator[socket.socket]:
     """The other end of $NOTIFY_SOCKET, a file or an abstract name."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
         if request.param == "path":

@@ -4,7 +4,6 @@ what a plug-in gets wrong costs nobody else."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,7 +29,7 @@ BUILT_IN = ("lumberjack", "pomelo", "pravega", "rsio")
 
 
 @pytest.fixture
-def load(tmp_path: Path) -> Load:
+def load(tmp_path) -> Load:
     """A listener with these options."""
 
     def load_options(options: str, protocol: str = "pomelo") -> config.Listener:
@@ -46,7 +45,7 @@ def load(tmp_path: Path) -> Load:
 
 
 @pytest.fixture
-def serve(tmp_path: Path) -> Make:
+def serve(tmp_path) -> Make:
     """The service of a built-in protocol for these listeners."""
 
     def make(name: str, *listeners: config.Listener) -> Any:

@@ -22,13 +22,13 @@ from gateway_testkit import seaweed
 
 
 @pytest.fixture
-def weed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def weed(tmp_path, monkeypatch) -> None:
     """There is a server, whatever the platform."""
     monkeypatch.setattr(seaweed, "program", lambda: tmp_path / "weed")
 
 
 @pytest.fixture
-def setup(tmp_path: Path, weed: None) -> Setup:
+def setup(tmp_path, weed) -> Setup:
     return prepare(tmp_path / "demo")
 
 
@@ -163,7 +163,7 @@ def cluster() -> Cluster:
 
 
 @pytest.fixture
-def losses(cluster: Cluster) -> Losses:
+def losses(cluster) -> Losses:
     node: Any = SimpleNamespace(name="gw-2")
     return Losses(cluster, node, 50, lambda text: None)  # type: ignore[arg-type]
 

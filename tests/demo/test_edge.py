@@ -73,7 +73,7 @@ def echoing() -> Iterator[int]:
 
 
 @pytest.fixture
-def line(echoing: int) -> Iterator[Line]:
+def line(echoing) -> Iterator[Line]:
     line = Line(free_port(), echoing)
     yield line
     line.close()
@@ -149,7 +149,7 @@ def edges() -> Edges:
 
 
 @pytest.fixture
-def faults(edges: Edges) -> Faults:
+def faults(edges) -> Faults:
     first, second = SimpleNamespace(name="a"), SimpleNamespace(name="b")
     return Faults(edges, first, second, 50, lambda _: None)  # type: ignore[arg-type]
 

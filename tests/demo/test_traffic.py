@@ -16,7 +16,7 @@ FIRST = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Path:
+def lake(tmp_path) -> Path:
     """Two files: 12 s of an access log, and a listener whose rows have no message."""
     rows = [
         {

@@ -19,7 +19,7 @@ Make = Callable[..., Config]
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Make:
+def make(tmp_path) -> Make:
     """A configuration: `make(tls="", **sections)`, each as YAML in one line."""
 
     def make(listener: str = "", **sections: str) -> Config:
@@ -39,7 +39,7 @@ def make(tmp_path: Path) -> Make:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Callable[..., Opened]:
+def start(tmp_path) -> Callable[..., Opened]:
     """Opens a node in the data directory."""
 
     def start(node: str = "gw-1", *, remembering: bool = False) -> Opened:

@@ -18,7 +18,7 @@ Make = Callable[..., Config]
 
 
 @pytest.fixture
-def config(make: Make) -> Config:
+def config(make) -> Config:
     return make(spool="{directory: 's3://bucket/prefix'}")
 
 

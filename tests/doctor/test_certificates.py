@@ -23,7 +23,7 @@ YEAR = dt.timedelta(days=365)
 
 
 @pytest.fixture
-def looks(make: Make) -> Callable[..., list[Look]]:
+def looks(make) -> Callable[..., list[Look]]:
     """At a listener with these files."""
 
     def looks(pair: Pair, more: str = "", now: dt.datetime | None = None) -> list[Look]:

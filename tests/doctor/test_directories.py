@@ -20,7 +20,7 @@ from .conftest import states, the
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path) -> Path:
     (tmp_path / "data").mkdir()
     return tmp_path / "data"
 

@@ -6,7 +6,6 @@ import errno
 import os
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,7 +31,7 @@ def taken() -> Iterator[int]:
 
 
 @pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Lock]:
+def daemon(tmp_path) -> Iterator[Lock]:
     """This process has the data directory locked."""
     held = lock(tmp_path / "data/lock", "gateway gw-1")
     yield held

@@ -39,7 +39,7 @@ def snapshot(root: Path) -> dict[str, tuple[str, int]]:
 
 
 @pytest.fixture
-def data(tmp_path: Path, start: Start) -> Path:
+def data(tmp_path, start) -> Path:
     """A node with two files, one archived, and two segments."""
     opened = start()
     path = publish(opened, b"a,b", b"c")

@@ -256,13 +256,13 @@ class Subscriber:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world(tmp_path) -> World:
     """A node without events."""
     return World(tmp_path)
 
 
 @pytest.fixture
-def make_world(tmp_path: Path) -> Make[World]:
+def make_world(tmp_path) -> Make[World]:
     """Makes one in a directory of its own; keyword arguments are those of `Live`."""
     count = 0
 

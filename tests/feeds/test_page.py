@@ -56,7 +56,7 @@ class Viewer:
 
 
 @pytest.fixture
-def look(world: Any) -> Any:
+def look(world) -> Any:
     """Ask for the page."""
     site = Site(
         Access(Tcp("127.0.0.1", 0), "t"),
@@ -67,7 +67,7 @@ def look(world: Any) -> Any:
 
 
 @pytest.fixture
-def look_without_token(world: Any) -> Any:
+def look_without_token(world) -> Any:
     """The same, on loopback where no token is configured."""
     site = Site(
         Access(Tcp("127.0.0.1", 0), None),

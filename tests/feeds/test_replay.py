@@ -16,7 +16,6 @@ from gateway.sdk.publisher import Fault
 from gateway.store.journal import segment
 from gateway.store.node.incarnation import KEY, Incarnation
 from incarnations import A, B
-from making import Make
 
 UNBOUNDED = 2**63 - 1
 C = "c" * 10
@@ -503,7 +502,7 @@ def world_is_empty(world: Any) -> bool:
 
 
 @pytest.fixture
-def moved(make_world: Make) -> Any:
+def moved(make_world) -> Any:
     """A node of three incarnations: lsns 1 to 3 in a file, 4 to 6 and 7 on in the journal."""
     own = Incarnation(C, 7, 0, (A, B), begins=(1, 4))
     world = make_world(lineage=SimpleNamespace(now=own))

@@ -49,7 +49,7 @@ class Region(Pair):
 
 
 @pytest.fixture
-def region(tmp_path: Path) -> Region:
+def region(tmp_path) -> Region:
     return Region(tmp_path)
 
 

@@ -27,7 +27,7 @@ from incarnations import A, B
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Pair:
+def pair(tmp_path) -> Pair:
     return Pair(tmp_path)
 
 

@@ -40,7 +40,7 @@ class Several(Pair):
 
 
 @pytest.fixture
-def several(tmp_path: Path) -> Several:
+def several(tmp_path) -> Several:
     return Several(tmp_path)
 
 

@@ -27,7 +27,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 @pytest.fixture(scope="session")
-def npm(tmp_path_factory: pytest.TempPathFactory) -> Make[Callable[..., str]]:
+def npm(tmp_path_factory) -> Make[Callable[..., str]]:
     """Install `NAME@VERSION …`; returns a way to run a program that requires them.
 
     Where npm is not there or cannot reach its registry, the test is skipped; in CI it
@@ -66,7 +66,7 @@ def _run(node: str, home: Path, text: str, words: tuple[object, ...]) -> str:
 
 
 @pytest.fixture
-def browse(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+def browse(tmp_path) -> Iterator[Callable[[str], Path]]:
     """Open a page in a headless Chromium that believes any certificate; returns the
     browser's directory, where DevToolsActivePort will be.
     """

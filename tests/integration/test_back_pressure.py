@@ -18,7 +18,6 @@ from daemons import Daemon, archiving, listener
 from deadlines import eventually, finish, rest
 from gateway.protocols.rsio.client import Outbox
 from gateway.protocols.rsio.client.on_asyncio import connect
-from making import Make
 
 WINDOW = 256
 FILLING = "x" * 2000
@@ -155,7 +154,7 @@ class World:
 
 
 @pytest.fixture
-def world(start: Make[Daemon], tmp_path: Path) -> Iterator[World]:
+def world(start, tmp_path) -> Iterator[World]:
     made = World(start(**SETTINGS), tmp_path)
     yield made
     made.kill()

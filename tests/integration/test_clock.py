@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -38,9 +37,7 @@ HOUR = 3600
 
 
 @pytest.fixture
-def daemon(
-    prepare: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Daemon:
+def daemon(prepare, monkeypatch, tmp_path) -> Daemon:
     """One whose wall clock is the test's."""
     script = tmp_path / "twistd.py"
     script.write_text(TWISTD)

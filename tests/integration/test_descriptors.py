@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from pylogbeat import PyLogBeatClient
@@ -16,7 +16,7 @@ FEW = 256
 
 
 @pytest.fixture
-def daemon(prepare: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch) -> Daemon:
+def daemon(prepare, monkeypatch) -> Daemon:
     """One that may open few files."""
     made = prepare()
     command = ["sh", "-c", f'ulimit -n {FEW}; exec "$@"', "sh", *made.command]

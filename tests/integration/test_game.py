@@ -60,7 +60,7 @@ class Example(Daemon):
 
 
 @pytest.fixture
-def example(tmp_path: Path) -> Iterator[Example]:
+def example(tmp_path) -> Iterator[Example]:
     """A copy of the example with what its README starts: the three programs."""
     home = tmp_path / "game"
     shutil.copytree(

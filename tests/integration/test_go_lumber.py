@@ -168,9 +168,7 @@ class Gate:
 
 
 @pytest.fixture
-def gate(
-    go_client: Path, prepare: Make[Daemon], gateway_command: Make
-) -> Iterator[Make[Gate]]:
+def gate(go_client, prepare, gateway_command) -> Iterator[Make[Gate]]:
     """A gate whose daemon is not started yet."""
     made: list[Gate] = []
 

@@ -9,7 +9,7 @@ import os
 import socket
 import ssl
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -96,7 +96,7 @@ class Senders:
 
 
 @pytest.fixture
-def full(start: Callable[..., Daemon], authority: Any) -> Iterator[Daemon]:
+def full(start, authority) -> Iterator[Daemon]:
     """A daemon whose spool is full, with listeners of all kinds."""
     pair = authority.issue("localhost")
     daemon = start(
@@ -113,7 +113,7 @@ def full(start: Callable[..., Daemon], authority: Any) -> Iterator[Daemon]:
 
 
 @pytest.fixture
-def senders(full: Daemon, authority: Any) -> Iterator[Senders]:
+def senders(full, authority) -> Iterator[Senders]:
     made = Senders(full, authority)
     yield made
     for each in made.open:

@@ -218,7 +218,7 @@ GREETING += pomelo.package(2)
 
 
 @pytest.fixture
-def crowd(connect: Make) -> Make[list[Any]]:
+def crowd(connect) -> Make[list[Any]]:
     """Peers from the attacker's address, each with a thread that sends what *says*."""
 
     def crowd(address: tuple[str, int], count: int, says: bytes) -> list[Any]:

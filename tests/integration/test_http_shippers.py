@@ -54,7 +54,7 @@ COUNT = 1000
 
 
 @pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+def daemon(tmp_path_factory) -> Iterator[Daemon]:
     options = {"tokens": {"shop": "s3cret"}}
     listeners = [listener(name, name, options=options) for name in ("bulk", "otlp")]
     with Daemon(tmp_path_factory.mktemp("http"), {"listeners": listeners}) as daemon:
@@ -62,7 +62,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 @pytest.fixture
-def messages(daemon: Daemon) -> Callable[[], list[str]]:
+def messages(daemon) -> Callable[[], list[str]]:
     """What a test has sent, once it is in the gateway's files."""
     before = daemon.status()["journal"]["durable_lsn"]
 

@@ -81,7 +81,7 @@ class Shop:
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
+def shop(tmp_path) -> Iterator[Shop]:
     made = Shop(tmp_path)
     with made.hub, made.edge:
         made.is_heard()

@@ -29,7 +29,7 @@ OPTIONS = {"timezone": "Europe/Oslo"}
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+def environment(tmp_path_factory) -> Environment:
     home = tmp_path_factory.mktemp("plugin")
     found = Environment(home / "venv")
     source = shutil.copytree(ROOT / "examples" / "syslog", home / "syslog")
@@ -56,9 +56,7 @@ class Installed(Daemon):
 
 
 @pytest.fixture(scope="module")
-def daemon(
-    environment: Environment, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Daemon]:
+def daemon(environment, tmp_path_factory) -> Iterator[Daemon]:
     with Installed(tmp_path_factory.mktemp("daemon"), environment) as daemon:
         with socket.create_connection(daemon.address("syslog")) as client:
             client.sendall(

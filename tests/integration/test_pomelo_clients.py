@@ -50,7 +50,7 @@ both = pytest.mark.parametrize(
 
 
 @pytest.fixture(scope="module")
-def run_client(npm: Make) -> Make[str]:
+def run_client(npm) -> Make[str]:
     """Run one of the clients to its end; returns what it printed."""
     program = program_of("pomelo_clients")
     run = npm(*packages())
@@ -101,7 +101,7 @@ class Game:
 
 
 @pytest.fixture
-def game(start: Make[Daemon], options: dict[str, Any]) -> Game:
+def game(start, options) -> Game:
     return Game(start, options)
 
 

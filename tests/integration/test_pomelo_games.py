@@ -38,7 +38,7 @@ def service() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def play(npm: Make) -> Make[str]:
+def play(npm) -> Make[str]:
     """Have one of the clients play; returns what it printed."""
     run = npm(*packages())
     program = program_of("pomelo_games")

@@ -6,7 +6,6 @@ import json
 import socket
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +26,7 @@ def _login(asked: Asked) -> tuple[int, object]:
 
 
 @pytest.fixture
-def services(tmp_path: Path) -> Iterator[dict[str, str]]:
+def services(tmp_path) -> Iterator[dict[str, str]]:
     """Their URLs by name; one is not there, and one takes connections and never answers."""
     with (
         socket.create_server(("127.0.0.1", 0)) as hung,

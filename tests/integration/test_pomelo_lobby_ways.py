@@ -6,7 +6,6 @@ import json
 import socket
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,7 +27,7 @@ def _done_elsewhere(asked: Asked) -> tuple[int, object]:
 
 
 @pytest.fixture
-def elsewhere(authority: Authority, tmp_path: Path) -> Iterator[list[str]]:
+def elsewhere(authority, tmp_path) -> Iterator[list[str]]:
     """One whose certificate is signed by the authority, and one by another."""
     stranger = Authority(tmp_path / "stranger", "stranger")
     near, far = (one.issue("gw-9") for one in (authority, stranger))

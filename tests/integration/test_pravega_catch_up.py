@@ -19,7 +19,6 @@ from gateway.protocols.pravega.wire_segments import (
     SegmentRead,
     StreamSegmentInfo,
 )
-from making import Make
 from seaweeds import settings_of
 from small_s3 import small_s3
 
@@ -81,7 +80,7 @@ class Peer:
 
 
 @pytest.fixture
-def late(serve: Make) -> Any:
+def late(serve) -> Any:
     """A daemon that keeps little in memory, and publishes only when it stops."""
     return serve(
         options={"recent_bytes": "64KiB"},

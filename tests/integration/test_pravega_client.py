@@ -12,7 +12,6 @@ import pytest
 
 from daemons import archiving, nothing_is_kept
 from deadlines import rest
-from making import Make
 
 pytestmark = pytest.mark.needs_pravega
 
@@ -29,7 +28,7 @@ def keyed(events: Iterable[bytes]) -> list[tuple[bytes, str]]:
 
 
 @pytest.fixture
-def begun(serve: Make, pravega_client: Make) -> Callable[[int], tuple[Any, Any]]:
+def begun(serve, pravega_client) -> Callable[[int], tuple[Any, Any]]:
     """Start a daemon and a client, which makes the stream `s/t`, of so many segments."""
 
     def begin(segments: int) -> tuple[Any, Any]:

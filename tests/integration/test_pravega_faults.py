@@ -12,7 +12,7 @@ import socket
 import struct
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -123,9 +123,7 @@ def fates(chance: random.Random, turns: int) -> Iterator[str]:
 
 
 @pytest.fixture
-def cut(
-    serve: Make, free_port: Callable[[], int]
-) -> Iterator[Make[tuple[Any, Cutting]]]:
+def cut(serve, free_port) -> Iterator[Make[tuple[Any, Cutting]]]:
     """A daemon, and a `Cutting` where its controller sends clients."""
     made: list[Cutting] = []
 

@@ -154,9 +154,7 @@ class Streams:
 
 
 @pytest.fixture
-def serve(
-    prepare: Make, free_port: Callable[[], int], java: list[str]
-) -> Iterator[Make[Streams]]:
+def serve(prepare, free_port, java) -> Iterator[Make[Streams]]:
     """Start a daemon; *more* are settings of its Pravega listener."""
     with running() as start:
         yield lambda **more: Streams(prepare, free_port, java, start, **more)

@@ -98,7 +98,7 @@ class Walk:
 
 
 @pytest.fixture
-def walk(tmp_path: Path) -> Iterator[Walk]:
+def walk(tmp_path) -> Iterator[Walk]:
     walk = Walk(tmp_path)
     yield walk
     walk.stop()

@@ -80,7 +80,7 @@ class Held(Daemon):
 
 
 @pytest.fixture
-def held(tmp_path: Path) -> Iterator[Held]:
+def held(tmp_path) -> Iterator[Held]:
     """All four protocols, on sockets of ours."""
     listeners = [
         listener(name, protocol, listen=f"systemd:{name}")

@@ -93,7 +93,7 @@ public class Program {
 
 
 @pytest.fixture
-def clone(tmp_path: Path) -> Path:
+def clone(tmp_path) -> Path:
     """A folder in which there is a clone of the repository, as far as the lines need it."""
     whole = tmp_path / "gateway"
     parts = ["clients", "packages/rsio-client", "gateway/sdk", "gateway/protocols/rsio"]

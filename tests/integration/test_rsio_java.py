@@ -51,7 +51,7 @@ def build(home: Path) -> None:
 
 
 @pytest.fixture
-def program(java: list[str]) -> Iterator[Make[subprocess.Popen[str]]]:
+def program(java) -> Iterator[Make[subprocess.Popen[str]]]:
     """Start a class of the client's tests; it is killed at the end."""
     with programs.running() as start:
         yield lambda name, *words, **more: start(

@@ -37,7 +37,7 @@ def node() -> str:
 
 
 @pytest.fixture
-def program(node: str) -> Iterator[Make[subprocess.Popen[str]]]:
+def program(node) -> Iterator[Make[subprocess.Popen[str]]]:
     """Start a program of the client's tests; it is killed at the end."""
     with programs.running() as start:
         yield lambda name, *words, **more: start(

@@ -48,7 +48,7 @@ task.react(lambda _: ensureDeferred(main()))
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory) -> Path:
     home = tmp_path_factory.mktemp("wheel")
     pip("wheel", "--no-deps", "--no-build-isolation", "-w", home, PROJECT)
     [found] = home.glob("rsio_client-*.whl")

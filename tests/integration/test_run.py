@@ -104,7 +104,7 @@ class Running:
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[Running]:
+def running(tmp_path) -> Iterator[Running]:
     one = Running(tmp_path)
     yield one
     one.process.kill()

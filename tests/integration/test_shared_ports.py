@@ -62,12 +62,12 @@ class Ports:
 
 
 @pytest.fixture
-def ports(authority: Authority, server_pair: Pair) -> Ports:
+def ports(authority, server_pair) -> Ports:
     return Ports(authority, server_pair)
 
 
 @pytest.fixture
-def gateways(prepare: Make[Daemon], ports: Ports) -> Make[list[Daemon]]:
+def gateways(prepare, ports) -> Make[list[Daemon]]:
     """Two, not started."""
 
     def make(**more: Any) -> list[Daemon]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -40,12 +39,12 @@ def events(first: int, last: int) -> pa.Table:
 
 
 @pytest.fixture
-def access(seaweed: Seaweed) -> Access:
+def access(seaweed) -> Access:
     return Access(**settings_of(seaweed.url))
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Directories:
+def places(tmp_path) -> Directories:
     places = Directories.under(tmp_path / "data")
     (places.lake / ".gateway").mkdir(parents=True)
     return places

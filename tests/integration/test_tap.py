@@ -57,7 +57,7 @@ class Gate:
 
 
 @pytest.fixture
-def gate(start: Make, gateway_command: Make) -> Iterator[Gate]:
+def gate(start, gateway_command) -> Iterator[Gate]:
     gate = Gate(
         start(listeners=[listener("beats", "lumberjack"), _READERS]), gateway_command
     )

@@ -9,7 +9,6 @@ import sys
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -214,19 +213,19 @@ def make_net() -> MakeNet:
 
 
 @pytest.fixture
-def net(make_net: MakeNet) -> Net:
+def net(make_net) -> Net:
     """A listener with the defaults."""
     return make_net()
 
 
 @pytest.fixture
-def peer(net: Net) -> Peer:
+def peer(net) -> Peer:
     """It has come to `net`, and is the first."""
     return net.peer()
 
 
 @pytest.fixture
-def make_paused(make_net: MakeNet) -> Make[tuple[Net, Peer]]:
+def make_paused(make_net) -> Make[tuple[Net, Peer]]:
     """Make a listener and a peer whose server pauses it at its first bytes."""
 
     def make(**keywords: Any) -> tuple[Net, Peer]:
@@ -255,7 +254,7 @@ def refuse() -> Make[None]:
 
 
 @pytest.fixture
-def warnings(logged: list[dict[str, Any]]) -> Callable[[], list[str]]:
+def warnings(logged) -> Callable[[], list[str]]:
     """The texts of what was logged as more than information."""
     from twisted.logger import formatEvent
 
@@ -273,7 +272,7 @@ def warnings(logged: list[dict[str, Any]]) -> Callable[[], list[str]]:
 
 
 @pytest.fixture
-def authority(tmp_path: Path) -> Authority:
+def authority(tmp_path) -> Authority:
     """A certificate authority of this test's own."""
     return Authority(tmp_path)
 
@@ -282,7 +281,7 @@ MakeTls = Make[SimpleNamespace]
 
 
 @pytest.fixture
-def make_tls(authority: Authority) -> MakeTls:
+def make_tls(authority) -> MakeTls:
     """The `tls` section of a listener, with a certificate for localhost."""
 
     def make(**changes: Any) -> SimpleNamespace:
@@ -368,7 +367,7 @@ MakeTlsPeer = Make[TlsPeer]
 
 
 @pytest.fixture
-def tls_peer(authority: Authority) -> MakeTlsPeer:
+def tls_peer(authority) -> MakeTlsPeer:
     """Connect with TLS; the handshake is not done yet."""
 
     def make(
@@ -390,19 +389,19 @@ def tls_peer(authority: Authority) -> MakeTlsPeer:
 
 
 @pytest.fixture
-def tls(make_tls: Make) -> Any:
+def tls(make_tls) -> Any:
     """The section of a listener that has a certificate, and asks for none."""
     return make_tls()
 
 
 @pytest.fixture
-def tls_net(make_net: Make, tls: Any) -> Any:
+def tls_net(make_net, tls) -> Any:
     """A listener with this `tls`."""
     return make_net(tls=tls)
 
 
 @pytest.fixture
-def mutual(make_net: Make, make_tls: Make, authority: Any) -> Make:
+def mutual(make_net, make_tls, authority) -> Make:
     """A listener that asks for certificates."""
 
     def make(client_auth: str, *allowed: str) -> Any:
@@ -493,7 +492,7 @@ def run(talk):
 
 
 @pytest.fixture
-def with_reactor(tmp_path: Path) -> Make[dict[str, Any]]:
+def with_reactor(tmp_path) -> Make[dict[str, Any]]:
     """Run a script that has a reactor; returns its `result`."""
 
     def run_script(script: str, **more: str) -> dict[str, Any]:

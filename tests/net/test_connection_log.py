@@ -30,7 +30,7 @@ def ends(logged: Logged) -> Logged:
 
 
 @pytest.fixture
-def telling(net: Any) -> Any:
+def telling(net) -> Any:
     net.listener.connection_log.configure(lines=100, opened=True)
     return net
 

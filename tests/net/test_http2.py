@@ -125,7 +125,7 @@ def client_of(peer: Any) -> Client:
 
 
 @pytest.fixture
-def met(make_net: Make) -> Make[tuple[Any, Any, Client]]:
+def met(make_net) -> Make[tuple[Any, Any, Client]]:
     """A listener, a peer, and its client; whose request is granted unless told."""
 
     def make(

@@ -25,7 +25,7 @@ def test_drain_lets_servers_finish(net):
 
 
 @pytest.fixture
-def in_socket(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def in_socket(monkeypatch) -> list[int]:
     """As many bytes lie in every peer's socket."""
     found = [0]
     monkeypatch.setattr("gateway.net.pacing.unread_bytes", lambda _: found[0])

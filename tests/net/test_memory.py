@@ -17,7 +17,7 @@ MakeNet = Callable[..., Any]
 
 
 @pytest.fixture
-def half(make_net: MakeNet, budget: Budget) -> tuple[Any, Any]:
+def half(make_net, budget) -> tuple[Any, Any]:
     """A network, and its peer: 60 bytes of the budget are a message it has begun."""
     net = make_net(keep, keywords={"memory": budget.budget})
     peer = net.peer()

@@ -95,7 +95,7 @@ def reads(peer: Any) -> bool:
 
 
 @pytest.fixture
-def held(make_paused: Make, room: Room) -> Make[tuple[Any, Any]]:
+def held(make_paused, room) -> Make[tuple[Any, Any]]:
     """A listener and a peer whose server pauses at every byte that it gets, some seconds
     ago, and who has more to say.
     """
@@ -346,9 +346,7 @@ class Layered:
 
 
 @pytest.fixture(params=["tls", "websocket", "both"])
-def layered(
-    make_net: Make, make_tls: Make, tls_peer: Make, request: Any, room: Room
-) -> Make[Layered]:
+def layered(make_net, make_tls, tls_peer, request, room) -> Make[Layered]:
     def make(**keywords: Any) -> Layered:
         changes: dict[str, Any] = {}
         if request.param != "websocket":

@@ -188,7 +188,7 @@ def test_who_is_gone_is_not_told(large):
 
 
 @pytest.fixture
-def late(make_net: MakeNet, budget: Budget) -> tuple[Any, list[Any]]:
+def late(make_net, budget) -> tuple[Any, list[Any]]:
     """A network whose memory is tight, and its peers: the last has to wait."""
     budget.most = 1000
     net = make_net(keep, keywords={"memory": budget.budget})

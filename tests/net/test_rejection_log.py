@@ -18,7 +18,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def log(clock: Clock) -> RejectionLog:
+def log(clock) -> RejectionLog:
     return RejectionLog(clock)
 
 

@@ -27,7 +27,7 @@ from tls_clients import admitted
 
 
 @pytest.fixture
-def connected(make_net: Make, make_tls: Make, tls_peer: Make) -> Make:
+def connected(make_net, make_tls, tls_peer) -> Make:
     """A listener, and a client of it that has shaken hands."""
 
     def make(offered: list[str] | None = None, **keywords: Any) -> tuple[Any, Any]:

@@ -186,13 +186,13 @@ def test_a_certificate_without_common_name_has_a_subject(mutual, tls_peer, autho
 
 
 @pytest.fixture
-def crl(tmp_path: Path) -> Path:
+def crl(tmp_path) -> Path:
     """The file of `client_crl`."""
     return tmp_path / "crl.pem"
 
 
 @pytest.fixture
-def revoking(make_net: Make, make_tls: Make, authority: Any, crl: Path) -> Make:
+def revoking(make_net, make_tls, authority, crl) -> Make:
     """A listener that wants certificates, and looks them up in a file."""
 
     def make(expired: str = "refuse", client_ca: Any = None) -> Any:

@@ -135,7 +135,7 @@ class Paused:
 
 
 @pytest.fixture
-def beside_a_socket(make_paused: Make) -> Iterator[Make[Paused]]:
+def beside_a_socket(make_paused) -> Iterator[Make[Paused]]:
     """Makes one; its sockets are closed in the end."""
     with contextlib.ExitStack() as sockets:
 
@@ -149,7 +149,7 @@ def beside_a_socket(make_paused: Make) -> Iterator[Make[Paused]]:
 
 
 @pytest.fixture
-def paused(beside_a_socket: Make[Paused]) -> Paused:
+def paused(beside_a_socket) -> Paused:
     return beside_a_socket()
 
 

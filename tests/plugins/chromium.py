@@ -152,7 +152,7 @@ class Chromium:
 
 
 @pytest.fixture
-def chromium(tmp_path: Path) -> Iterator[Chromium]:
+def chromium(tmp_path) -> Iterator[Chromium]:
     """A browser; skipped where none is installed, but in CI."""
     browser = Chromium(program(*_NAMES), tmp_path)
     yield browser

@@ -192,9 +192,7 @@ def archiving(daemon: daemon.Daemon) -> Iterator[None]:
 
 
 @pytest.fixture
-def prepare(
-    tmp_path: Path, request: pytest.FixtureRequest
-) -> Iterator[Callable[..., Daemon]]:
+def prepare(tmp_path, request) -> Iterator[Callable[..., Daemon]]:
     """Make daemons that are not started; they end with the test, and show their logs."""
     made: list[Daemon] = []
     fresh = request.node.get_closest_marker("fresh") is not None
@@ -212,7 +210,7 @@ def prepare(
 
 
 @pytest.fixture
-def start(prepare: Callable[..., Daemon]) -> Callable[..., Daemon]:
+def start(prepare) -> Callable[..., Daemon]:
     """Start a daemon with these settings."""
     return lambda *home, **settings: prepare(*home, **settings).start()
 

@@ -43,7 +43,7 @@ class SmallDisk:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
+def small_disk(tmp_path) -> Iterator[SmallDisk]:
     """Empty; skipped where nobody may mount one."""
     tools = ("mkfs.ext4", "mount", "umount", "fsfreeze")
     if os.geteuid() or not all(map(shutil.which, tools)):

@@ -56,7 +56,7 @@ class Streams:
 
 
 @pytest.fixture
-def serve(prepare: Callable[..., Daemon]) -> Callable[..., Streams]:
+def serve(prepare) -> Callable[..., Streams]:
     """Start a daemon that serves Pravega; *options* are the listener's."""
     return lambda **settings: Streams(prepare, settings)
 

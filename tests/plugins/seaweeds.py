@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -58,7 +57,7 @@ def keep_versions(server: Seaweed) -> None:
 
 
 @pytest.fixture
-def seaweed(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[Seaweed]:
+def seaweed(tmp_path, free_port) -> Iterator[Seaweed]:
     """One that takes objects, on this machine alone."""
     home = tmp_path / "seaweed"
     home.mkdir()

@@ -31,7 +31,7 @@ def _sliced() -> Callable[[st.SearchStrategy[bytes]], st.SearchStrategy[list[byt
 
 
 @pytest.fixture
-def reader(make_reader: Callable[..., Any]) -> Any:
+def reader(make_reader) -> Any:
     """A server with the usual limits, on doubles."""
     return make_reader()
 
@@ -48,7 +48,7 @@ def read_vectors() -> Callable[[str], list[dict[str, Any]]]:
 
 
 @pytest.fixture(scope="module", params=["python", "native"])
-def each_way(request: pytest.FixtureRequest) -> Iterator[Any]:
+def each_way(request) -> Iterator[Any]:
     """Once by the reference, and once by the kernel in C, which this is."""
     kernel = native.kernel if request.param == "native" else None
     if request.param == "native" and kernel is None:

@@ -48,7 +48,7 @@ def connection() -> FakeConnection:
 
 
 @pytest.fixture
-def stored(connection: FakeConnection) -> Callable[[], list[bytes]]:
+def stored(connection) -> Callable[[], list[bytes]]:
     """What the server of *connection* has submitted; each byte is a message."""
 
     class Session:
@@ -110,9 +110,7 @@ class Requests:
 
 
 @pytest.fixture
-def requests(
-    connection: FakeConnection,
-) -> Callable[[bytes], tuple[ManualJournal, FakeConnection]]:
+def requests(connection) -> Callable[[bytes], tuple[ManualJournal, FakeConnection]]:
     """A connection that brought these."""
 
     def deliver(data: bytes) -> tuple[ManualJournal, FakeConnection]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from OpenSSL import SSL
@@ -16,7 +15,7 @@ from gateway_testkit.certificates import Authority
 
 
 @pytest.fixture
-def authority(tmp_path: Path) -> Authority:
+def authority(tmp_path) -> Authority:
     return Authority(tmp_path)
 
 

@@ -25,7 +25,7 @@ Ask = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def ask(tmp_path: Path) -> Iterator[Ask]:
+def ask(tmp_path) -> Iterator[Ask]:
     """Asks the job of this lake."""
     with started(tmp_path / "data", token="secret") as admin:
 

@@ -27,7 +27,7 @@ Put = Callable[..., SpoolFile]
 
 
 @pytest.fixture
-def put(tmp_path: Path, make_envelope: Callable[..., pa.Table]) -> Put:
+def put(tmp_path, make_envelope) -> Put:
     """Writes a spool file, its statistics those that the gateway writes."""
 
     def one(

@@ -121,7 +121,7 @@ def test_the_job_does_not_wait_for_it(tmp_path, clock):
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Any:
+def config(tmp_path) -> Any:
     audit = SimpleNamespace(every=DAY)
     return SimpleNamespace(data_dir=tmp_path, spark=SimpleNamespace(audit=audit))
 

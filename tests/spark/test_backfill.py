@@ -47,9 +47,7 @@ def column(path: str, kind: str = "string", **more: Any) -> SimpleNamespace:
 
 
 @pytest.fixture
-def stored(
-    spool: Any, run_once: Callable[[], Any], config: SimpleNamespace
-) -> Callable[..., None]:
+def stored(spool, run_once, config) -> Callable[..., None]:
     """Puts so many days into the tables, with the columns of now, a file each."""
     first = 1
 

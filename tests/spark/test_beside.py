@@ -41,7 +41,7 @@ class Session:
 
 
 @pytest.fixture
-def running(monkeypatch: pytest.MonkeyPatch) -> Session:
+def running(monkeypatch) -> Session:
     """The session that `run` gets; signals stay as they are."""
     made = Session()
     monkeypatch.setattr(session, "start", lambda settings, *more: made)
@@ -53,7 +53,7 @@ def running(monkeypatch: pytest.MonkeyPatch) -> Session:
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
+def config(tmp_path) -> Path:
     path = tmp_path / "gateway.yaml"
     path.write_text(
         f"node: a\ndata_dir: {tmp_path}/data\n"

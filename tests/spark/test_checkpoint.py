@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ def name(number: int) -> str:
 
 
 @pytest.fixture
-def log(logs: Callable[[str], Any]) -> Any:
+def log(logs) -> Any:
     """The logs of a query that has just begun."""
     made = logs("events")
     made.begin()
@@ -28,7 +27,7 @@ def log(logs: Callable[[str], Any]) -> Any:
 
 
 @pytest.fixture
-def checkpoint(log: Any) -> Checkpoint:
+def checkpoint(log) -> Checkpoint:
     """Over those logs."""
     return Checkpoint(log.path, Lake())
 

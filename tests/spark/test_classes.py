@@ -18,7 +18,7 @@ from quick_java import EVERY_JAVA
 
 
 @pytest.fixture
-def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def spark(tmp_path, monkeypatch) -> Path:
     """A Spark of two jars, and nobody who tells Java of an archive."""
     jars = tmp_path / "spark" / "jars"
     jars.mkdir(parents=True)
@@ -30,7 +30,7 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def java(tmp_path: Path) -> Java:
+def java(tmp_path) -> Java:
     program = tmp_path / "java" / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.touch()

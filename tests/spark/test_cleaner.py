@@ -72,7 +72,7 @@ class Spool:
 
 
 @pytest.fixture
-def spool(tmp_path: Path, logs: Callable[[str], Any]) -> Spool:
+def spool(tmp_path, logs) -> Spool:
     """See `Spool`."""
     return Spool(tmp_path / "data", logs)
 

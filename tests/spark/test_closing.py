@@ -48,7 +48,7 @@ def started(
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Path:
+def lake(tmp_path) -> Path:
     return tmp_path / "lake"
 
 

@@ -6,10 +6,8 @@ events.  Delta's and Iceberg's own tables: `commits/`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -106,12 +104,7 @@ class World(Stream):
 
 
 @pytest.fixture
-def world(
-    tmp_path: Path,
-    logs: Callable[[str], Any],
-    spool: Any,
-    monkeypatch: pytest.MonkeyPatch,
-) -> World:
+def world(tmp_path, logs, spool, monkeypatch) -> World:
     monkeypatch.setattr("os.fdatasync", lambda fd: None)
     monkeypatch.setattr("os.fsync", lambda fd: None)
     monkeypatch.setattr(

@@ -67,7 +67,7 @@ def counts(seconds: int) -> pa.Table:
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Path:
+def lake(tmp_path) -> Path:
     """Twenty batches of one day and one of the next."""
     made = tmp_path / "lake"
     (made / ".gateway").mkdir(parents=True)
@@ -545,7 +545,7 @@ def test_the_current_day_has_few_files_at_any_hour():
 
 
 @pytest.fixture
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
+def few(monkeypatch) -> None:
     """Six files of a tier are enough, and then three."""
     monkeypatch.setattr("gateway.spark.later.compact.TIERS", (6, 3))
 

@@ -32,7 +32,7 @@ RECIPE = ROOT / "examples" / "recipes" / "to_folders.py"
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path) -> Path:
     """The configuration of a gateway without a job of ours."""
     settings = {
         "node": "gw",
@@ -46,7 +46,7 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def archive(tmp_path: Path) -> SpoolFolder:
+def archive(tmp_path) -> SpoolFolder:
     """Of that gateway."""
     folder = SpoolFolder(tmp_path / "data" / "archive")
     folder.path.mkdir(parents=True)
@@ -67,7 +67,7 @@ def expire(file: Path, archive: SpoolFolder) -> Consumers:
 
 
 @pytest.fixture
-def counted(table_rows: Any, tmp_path: Path) -> Callable[[], Counter[tuple[str, int]]]:
+def counted(table_rows, tmp_path) -> Callable[[], Counter[tuple[str, int]]]:
     """How often each event is in what the job wrote."""
     return lambda: Counter(
         (row["node"], row["lsn"])
@@ -181,7 +181,7 @@ def test_who_is_not_named_is_refused(file):
 
 
 @pytest.fixture
-def start(file: Path, tmp_path: Path) -> Iterator[Callable[[], Any]]:
+def start(file, tmp_path) -> Iterator[Callable[[], Any]]:
     """Starts the recipe; whatever is left of it at the end is killed."""
     words = (sys.executable, RECIPE, file, "mine", tmp_path / "mine")
     with running() as start, (tmp_path / "said").open("a") as errors:

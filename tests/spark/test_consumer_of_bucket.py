@@ -26,7 +26,6 @@ from gateway.cli import main
 from gateway.store.readers.consumers import Consumers, marks_of
 from gateway.store.spool.consumed import BucketExpiry
 from gateway_testkit.daemon import listener
-from gateway_testkit.seaweed import Seaweed
 from programs import running
 from seaweeds import BUCKET, bucket_at, settings_of
 from spools import SpoolFolder
@@ -107,12 +106,12 @@ class Gateway:
 
 
 @pytest.fixture
-def gateway(tmp_path: Path, seaweed: Seaweed) -> Gateway:
+def gateway(tmp_path, seaweed) -> Gateway:
     return Gateway(tmp_path, seaweed.url)
 
 
 @pytest.fixture
-def start(gateway: Gateway, tmp_path: Path) -> Iterator[Callable[[], Any]]:
+def start(gateway, tmp_path) -> Iterator[Callable[[], Any]]:
     """Starts the recipe; whatever is left of it at the end is killed."""
     words = (sys.executable, RECIPE, gateway.file, "mine", tmp_path / "mine")
     with running() as begin, (tmp_path / "said").open("a") as errors:

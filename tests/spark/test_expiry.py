@@ -63,7 +63,7 @@ def put(
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Path:
+def lake(tmp_path) -> Path:
     """Two protocols' events, and flawed ones, of six days; a ledger."""
     made = tmp_path / "lake"
     firsts = itertools.count(1, SIZE)

@@ -47,7 +47,7 @@ Find = Callable[[list[bytes]], list[dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
-def find(spark: Any) -> Find:
+def find(spark) -> Find:
     """The text and the value of each of `PATHS` in each payload."""
     name = fields.function(spark, [*PATHS.values()])
 
@@ -222,7 +222,7 @@ def stamp(dice: random.Random) -> str:
 
 
 @pytest.fixture(scope="module")
-def instants(spark: Any) -> Callable[[list[str]], list[Any]]:
+def instants(spark) -> Callable[[list[str]], list[Any]]:
     """For each text what is read of it here, and what Spark's cast reads."""
     name = fields.function(spark, [("t",), ("u",)], [0])
 

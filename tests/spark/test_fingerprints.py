@@ -47,7 +47,7 @@ def now() -> list[float]:
 
 
 @pytest.fixture
-def known(tmp_path: Path, now: list[float]) -> Fingerprints:
+def known(tmp_path, now) -> Fingerprints:
     """Looks back for a minute."""
     return Fingerprints(tmp_path / "lake", 60.0, lambda: now[0])
 

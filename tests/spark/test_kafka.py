@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -123,10 +123,7 @@ offsets.topic.replication.factor=1
 
 
 @pytest.fixture
-def broker(
-    tmp_path: Path,
-    free_port: Callable[[], int],
-) -> Iterator[Broker]:
+def broker(tmp_path, free_port) -> Iterator[Broker]:
     for need in ("java", "mvn"):
         program(need)
 

@@ -6,7 +6,6 @@ import json
 import random
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,7 +87,7 @@ def test_spark_and_the_service_agree(spark):
 
 
 @pytest.fixture
-def query(spark: Any, tmp_path: Path) -> Iterator[Any]:
+def query(spark, tmp_path) -> Iterator[Any]:
     """The query, on a table that has nothing yet."""
     found = start(spark, tmp_path)
     yield found

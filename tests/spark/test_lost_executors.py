@@ -75,9 +75,7 @@ sys.exit(job.main(["--config", config, "--once"]))
 
 
 @pytest.fixture
-def run(
-    tmp_path: Path, settings_file: Callable[..., Path]
-) -> Iterator[Callable[..., int]]:
+def run(tmp_path, settings_file) -> Iterator[Callable[..., int]]:
     """The job until it ends, or kills itself; nothing of it is left."""
     sessions: list[int] = []
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from argparse import ArgumentParser
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -128,12 +127,7 @@ def test_nobody_is_forgotten_by_mistake(bucket):
 
 
 @pytest.fixture
-def run(
-    tmp_path: Path,
-    bucket: MemoryBucket,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Callable[..., tuple[int, str]]:
+def run(tmp_path, bucket, monkeypatch, capsys) -> Callable[..., tuple[int, str]]:
     """`gateway spark …` beside a job that has a bucket, unless *spool* is another."""
     monkeypatch.setattr(s3, "bucket_of", lambda spool, *_: spool.bucket and bucket)
     data = tmp_path / "data"

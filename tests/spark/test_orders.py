@@ -31,7 +31,7 @@ Said = Iterator[tuple[str, dict[str, Any]]]
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Path:
+def lake(tmp_path) -> Path:
     made = tmp_path / "lake"
     made.mkdir()
     return made

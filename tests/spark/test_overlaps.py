@@ -7,7 +7,6 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -51,12 +50,12 @@ class Told:
 
 
 @pytest.fixture
-def told(table_rows: Callable[..., Any], config: SimpleNamespace) -> Callable[[], Told]:
+def told(table_rows, config) -> Callable[[], Told]:
     return lambda: Told(table_rows, config.data_dir / "lake")
 
 
 @pytest.fixture
-def put(spool: Any) -> Callable[..., Path]:
+def put(spool) -> Callable[..., Path]:
     def put(first: int, payloads: list[bytes]) -> Path:
         return spool.put("gw", first, payloads, received_at=AT)  # type: ignore[no-any-return]
 

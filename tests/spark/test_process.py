@@ -25,19 +25,19 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.fixture
-def settings(settings_file: Callable[..., Path]) -> Path:
+def settings(settings_file) -> Path:
     """A configuration file for the program."""
     return settings_file(trigger="0s", stats_window="1s")
 
 
 @pytest.fixture
-def said(tmp_path: Path) -> Path:
+def said(tmp_path) -> Path:
     """What the job says on standard error."""
     return tmp_path / "said"
 
 
 @pytest.fixture
-def start(settings: Path, said: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def start(settings, said) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Starts the job; whatever is left of it at the end is killed."""
     words = (sys.executable, "-m", "gateway.spark.job", "--config", settings)
     with running() as start, said.open("a") as errors:

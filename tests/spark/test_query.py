@@ -31,7 +31,7 @@ def spark(cores: int, **more: Any) -> Any:
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Plan:
+def plan(tmp_path) -> Plan:
     """Of one file that would give work to nine."""
     name = file_name("gw", A, 1, 9)
     with (tmp_path / name).open("wb") as file:

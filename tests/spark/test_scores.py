@@ -49,7 +49,7 @@ class Game:
 
 
 @pytest.fixture
-def game(spark: Any, tmp_path: Path) -> Iterator[Game]:
+def game(spark, tmp_path) -> Iterator[Game]:
     """Nobody has played yet."""
     found = Game(spark, tmp_path)
     yield found

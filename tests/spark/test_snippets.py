@@ -55,7 +55,7 @@ def value(name: str, lsn: int) -> Any:
 
 @pytest.fixture(params=DAYS)
 def put(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    request, tmp_path, monkeypatch
 ) -> Callable[[list[dict[str, pa.DataType]]], Counter[Any]]:
     """Makes a lake of two batches of four rows; how often each status is there."""
     monkeypatch.chdir(tmp_path)

@@ -6,10 +6,8 @@ import json
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -65,9 +63,7 @@ PARSED = {
 
 
 @pytest.fixture
-def make_rows(
-    spark: Any, tmp_path: Path, make_envelope: Callable[..., pa.Table]
-) -> Callable[..., list[Any]]:
+def make_rows(spark, tmp_path, make_envelope) -> Callable[..., list[Any]]:
     """Payloads to rows of `events` and `quarantine`, by way of Parquet."""
 
     def rows(

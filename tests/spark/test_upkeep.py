@@ -45,7 +45,7 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world(tmp_path) -> World:
     return World(tmp_path / "lake" / ".gateway" / "maintained.json")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import cycle
-from pathlib import Path
 
 import pytest
 
@@ -23,7 +22,7 @@ def split(body: bytes) -> Rows:
 
 
 @pytest.fixture
-def directories(tmp_path: Path) -> Directories:
+def directories(tmp_path) -> Directories:
     return Directories.under(tmp_path)
 
 
@@ -33,21 +32,21 @@ def bucket() -> MemoryBucket:
 
 
 @pytest.fixture
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_pauses(monkeypatch) -> None:
     """An upload that failed is tried again at once."""
     monkeypatch.setattr(uploads, "_FIRST_PAUSE_SECONDS", 0.0001)
     monkeypatch.setattr(uploads, "_LONGEST_PAUSE_SECONDS", 0.001)
 
 
 @pytest.fixture(autouse=True)
-def _ids(monkeypatch: pytest.MonkeyPatch) -> None:
+def _ids(monkeypatch) -> None:
     """A test's first incarnation is `incarnations.A`, its second one `B`, and so on."""
     ids = (letter * 10 for letter in cycle("abcdefghijklmnopqrstuvwxyz"))
     monkeypatch.setattr(incarnation, "new_id", lambda: next(ids))
 
 
 @pytest.fixture
-def start(directories: Directories) -> Make[Opened]:
+def start(directories) -> Make[Opened]:
     """Opens the node with decoders for some protocols."""
 
     def start(*protocols: str, remembering: bool = False) -> Opened:

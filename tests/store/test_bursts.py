@@ -17,7 +17,7 @@ def calls() -> list[str]:
 
 
 @pytest.fixture
-def bursts(calls: list[str]) -> Bursts:
+def bursts(calls) -> Bursts:
     return Bursts(lambda: calls.append("back"))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -46,7 +45,7 @@ def there(name: str, size: int = 1, age: float = 0.0) -> FoundFile:
 
 
 @pytest.fixture(params=["file", "object"])
-def marks(request: pytest.FixtureRequest, tmp_path: Path) -> Marks:
+def marks(request, tmp_path) -> Marks:
     """Of consumer `mine`, which has said nothing yet."""
     if request.param == "file":
         return FileMarks(tmp_path / "consumers", "mine", RealDisk())

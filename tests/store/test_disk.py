@@ -88,7 +88,7 @@ def test_a_directory_that_a_killed_run_made_is_made_durable(tmp_path, monkeypatc
 
 
 @pytest.fixture
-def synced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def synced(monkeypatch) -> list[int]:
     """Inodes that the operating system was asked to sync."""
     inodes: list[int] = []
     for name in ("fdatasync", "fsync"):

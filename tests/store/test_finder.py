@@ -21,7 +21,7 @@ LISTENER = {"name": "l", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:0"}
 
 
 @pytest.fixture
-def directories(tmp_path: Path) -> Directories:
+def directories(tmp_path) -> Directories:
     """Of the node `gw`, empty."""
     made = Directories.under(tmp_path)
     for path in (made.journal_of("gw"), made.spool, made.archive):
@@ -30,7 +30,7 @@ def directories(tmp_path: Path) -> Directories:
 
 
 @pytest.fixture
-def publish(directories: Directories) -> Make[Path]:
+def publish(directories) -> Make[Path]:
     """Puts a file of one node with these lsns into the spool, or elsewhere."""
 
     def make(first: int, last: int, *, to: Path | None = None, of: str = "gw") -> Path:

@@ -33,7 +33,7 @@ FORMS = sorted((Path(__file__).parents[1] / "vectors").glob("forms-*"))
 
 
 @pytest.fixture(params=FORMS, ids=[path.name for path in FORMS])
-def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+def stored(request, tmp_path) -> Iterator[Place]:
     """A copy, which may be started in."""
     shutil.copytree(request.param, tmp_path / "forms")
     place = Place(tmp_path / "forms/data").copy(tmp_path / "forms/data-here")
@@ -42,7 +42,7 @@ def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 
 @pytest.fixture
-def facts(stored: Place) -> Any:
+def facts(stored) -> Any:
     return json.loads((stored.data.parent / "facts.json").read_text())
 
 

@@ -26,13 +26,13 @@ from whole import Place, Refused, make, starting
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Place:
+def whole(tmp_path_factory) -> Place:
     """Events in all places: in tables and archive, in the spool, in the open segment."""
     return make(tmp_path_factory.mktemp("whole"))
 
 
 @pytest.fixture(scope="module")
-def rows(whole: Place, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def rows(whole, tmp_path_factory) -> Any:
     """What was acknowledged: a start without a fault has all of it."""
     fine = whole.copy(tmp_path_factory.mktemp("fine") / "data")
     with starting():

@@ -57,7 +57,7 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world(tmp_path) -> World:
     return World(tmp_path)
 
 

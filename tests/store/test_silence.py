@@ -39,7 +39,7 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
+def machine(tmp_path) -> Machine:
     return Machine(tmp_path)
 
 
@@ -97,7 +97,7 @@ while True:
 
 
 @pytest.fixture
-def reading(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+def reading(tmp_path) -> Iterator[subprocess.Popen[str]]:
     """A process that reads a file a hundred times a second."""
     (tmp_path / "reading.py").write_text(_READING)
     command = [sys.executable, tmp_path / "reading.py"]

@@ -288,7 +288,7 @@ def test_what_waits_for_the_bucket_is_remembered_by_the_journal(
 
 
 @pytest.fixture
-def spool_of_another_time(tmp_path: Path) -> Path:
+def spool_of_another_time(tmp_path) -> Path:
     """A data directory whose spool was a directory until now."""
     node = Node(tmp_path, MemoryBucket(), ack="journal")
     node.storage.spool.uploads = None

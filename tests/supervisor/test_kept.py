@@ -87,7 +87,7 @@ class World(Clock):
 
 
 @pytest.fixture(autouse=True)
-def groups(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+def groups(monkeypatch) -> list[tuple[int, int]]:
     """Groups of processes that were sent a signal; there are none, in truth."""
     found: list[tuple[int, int]] = []
 

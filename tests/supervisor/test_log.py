@@ -33,7 +33,7 @@ def written(one: Log, out: io.BytesIO) -> str:
 
 
 @pytest.fixture(autouse=True)
-def narrow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def narrow(monkeypatch) -> Iterator[None]:
     """Twenty columns."""
     size = os.terminal_size((20, 24))
     monkeypatch.setattr(log.shutil, "get_terminal_size", lambda *_, **__: size)

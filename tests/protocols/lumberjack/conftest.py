@@ -88,7 +88,7 @@ def _outcome() -> Make[Outcome]:
 
 
 @pytest.fixture(scope="module", name="each_way")
-def _each_way(each_way: Any) -> Iterator[None]:
+def _each_way(each_way) -> Iterator[None]:
     """Frames are found and events are checked by the reference, and by the kernel."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(frames, "_find", each_way.run if each_way else frames.run)
@@ -185,6 +185,6 @@ def streams(draw: st.DrawFn) -> bytes:
 
 
 @pytest.fixture(scope="session", name="strategies")
-def _strategies(sliced: Any) -> SimpleNamespace:
+def _strategies(sliced) -> SimpleNamespace:
     """The hypothesis strategies, for `data.draw`."""
     return SimpleNamespace(frames=FRAMES, streams=streams(), sliced=sliced)

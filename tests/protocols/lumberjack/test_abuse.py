@@ -10,7 +10,6 @@ import pytest
 from gateway.protocols.lumberjack import wire
 from gateway.protocols.lumberjack.events import decode
 from gateway.protocols.lumberjack.session import Session
-from making import Make
 
 _V1, _V2 = b"12"
 _RECEIVED = 1 << 18
@@ -83,7 +82,7 @@ class Metered:
 
 
 @pytest.fixture
-def metered(make_reader: Make, monkeypatch: pytest.MonkeyPatch) -> Metered:
+def metered(make_reader, monkeypatch) -> Metered:
     """With the default limits."""
     found = Metered(
         make_reader(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ pytestmark = pytest.mark.usefixtures("each_way")
 
 
 @pytest.fixture(scope="session")
-def vectors(read_vectors: Callable[[str], Any]) -> list[dict[str, Any]]:
+def vectors(read_vectors) -> list[dict[str, Any]]:
     return read_vectors("lumberjack")
 
 

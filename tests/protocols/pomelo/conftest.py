@@ -226,7 +226,7 @@ def pomelo() -> SimpleNamespace:
 
 
 @pytest.fixture(scope="session")
-def vectors(read_vectors: Vectors) -> Vectors:
+def vectors(read_vectors) -> Vectors:
     """`vectors(name)`: all of tests/vectors/pomelo-NAME.jsonl."""
     return lambda name: read_vectors(f"pomelo-{name}")
 
@@ -258,6 +258,6 @@ def streams(draw: st.DrawFn) -> bytes:
 
 
 @pytest.fixture(scope="session", name="strategies")
-def _strategies(sliced: Any) -> SimpleNamespace:
+def _strategies(sliced) -> SimpleNamespace:
     """The hypothesis strategies, for `data.draw`."""
     return SimpleNamespace(packages=PACKAGES, streams=streams(), sliced=sliced)

@@ -59,7 +59,7 @@ class Shop:
 
 
 @pytest.fixture
-def shop(make_reader: Make) -> Shop:
+def shop(make_reader) -> Shop:
     """With the defaults."""
     return Shop(make_reader)
 

@@ -62,7 +62,7 @@ class Rooms:
 
 
 @pytest.fixture
-def rooms(make_reader: Make, pomelo: Any) -> Rooms:
+def rooms(make_reader, pomelo) -> Rooms:
     """Nobody is in a group."""
     return Rooms(make_reader, pomelo)
 

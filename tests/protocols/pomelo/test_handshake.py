@@ -45,7 +45,7 @@ def _told(handshake: Handshake) -> Any:
 
 
 @pytest.fixture
-def handshaker(pomelo: Any) -> Handshaker:
+def handshaker(pomelo) -> Handshaker:
     """One that has a dictionary and definitions of both sides."""
     return _handshaker(pomelo.definitions)
 

@@ -41,7 +41,7 @@ class Login:
 
 
 @pytest.fixture
-def login(make_reader: Make) -> Login:
+def login(make_reader) -> Login:
     """One client, who has said nothing."""
     return Login(make_reader)
 

@@ -37,7 +37,7 @@ class Crowd:
 
 
 @pytest.fixture
-def crowd(make_reader: Any, pomelo: Any) -> Crowd:
+def crowd(make_reader, pomelo) -> Crowd:
     """Nobody yet."""
     return Crowd(make_reader, pomelo)
 

@@ -14,7 +14,6 @@ from gateway.protocols.pomelo.auth import Admitted
 from gateway.protocols.pomelo.lobby.lobby import Lobby
 from gateway.protocols.pomelo.push.page import page
 from gateway.protocols.pomelo.push.row import kick
-from making import Make
 
 
 def told(reader: Any) -> list[tuple[str, dict[str, Any]]]:
@@ -202,7 +201,7 @@ class Admin:
 
 
 @pytest.fixture
-def crowd(make_reader: Make, pomelo: Any) -> Any:
+def crowd(make_reader, pomelo) -> Any:
     """Five clients: alice, bob, alice, bob, alice."""
     reader = make_reader()
     for number in range(5):

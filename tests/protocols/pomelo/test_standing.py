@@ -42,7 +42,7 @@ class Guilds:
 
 
 @pytest.fixture
-def guilds(make_reader: Make, pomelo: Any, tmp_path: Path) -> Guilds:
+def guilds(make_reader, pomelo, tmp_path) -> Guilds:
     """Nobody is there yet."""
     return Guilds(make_reader, pomelo, tmp_path / "guilds.json")
 

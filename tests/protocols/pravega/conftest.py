@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -224,6 +223,6 @@ def _settings() -> Make:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def places(tmp_path) -> Places:
     """Nothing in them yet."""
     return Places(tmp_path)

@@ -17,7 +17,6 @@ from gateway.protocols.pravega.wire_segments import (
     MergeSegments,
     SegmentsMerged,
 )
-from making import Make
 
 from .conftest import W
 
@@ -61,7 +60,7 @@ def test_a_body_takes_no_more_memory_than_its_bytes(size):
 
 
 @pytest.fixture
-def store(make_store: Make, monkeypatch: pytest.MonkeyPatch) -> Any:
+def store(make_store, monkeypatch) -> Any:
     """Where 50 KB are large, and 10 KB are copied in a turn."""
     monkeypatch.setattr(segments, "_WHOLE_BYTES", 50_000)
     monkeypatch.setattr(assembly, "STEP_BYTES", 10_000)

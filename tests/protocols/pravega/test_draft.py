@@ -66,7 +66,7 @@ class Peer:
 
 
 @pytest.fixture
-def peer(store: Any) -> Peer:
+def peer(store) -> Peer:
     return Peer(store)
 
 

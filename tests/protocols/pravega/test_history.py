@@ -183,7 +183,7 @@ def test_the_first_files_of_all(places):
 
 
 @pytest.fixture
-def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_groups(monkeypatch) -> None:
     """Row groups of a few events."""
     monkeypatch.setattr(columns, "GROUP_ROWS", 4)
 
@@ -251,7 +251,7 @@ def test_who_reads_on(places, monkeypatch):
 
 
 @pytest.fixture
-def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+def decoded(monkeypatch) -> list[tuple[str, int]]:
     """Row groups that were decoded, by file and number."""
     found: list[tuple[str, int]] = []
     decode = history_module._Published._decoded

@@ -47,7 +47,7 @@ class Place:
 
 
 @pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(monkeypatch) -> Place:
     return Place(monkeypatch)
 
 

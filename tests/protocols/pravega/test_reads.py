@@ -47,7 +47,7 @@ class Writer:
 
 
 @pytest.fixture
-def writer(store: Any) -> Writer:
+def writer(store) -> Writer:
     return Writer(store)
 
 

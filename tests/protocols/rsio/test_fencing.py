@@ -35,7 +35,7 @@ from .announcing import (
 
 
 @pytest.fixture
-def sender(gate: Any, read: Any) -> Any:
+def sender(gate, read) -> Any:
     """Makes a sender that has announced an instance of the name `meter`."""
 
     def make(instance: bytes, resumed: int = 0) -> tuple[Wire, list[Any]]:

@@ -45,7 +45,7 @@ class Carrier(asyncio.Protocol):
 
 
 @pytest.fixture
-def port(make_gate: Any) -> Iterator[int]:
+def port(make_gate) -> Iterator[int]:
     """Where a gate listens."""
     gate = make_gate(subscribe=("events", "more"), window=64)
     loop = asyncio.new_event_loop()

@@ -29,7 +29,7 @@ class Breakable:
 
 
 @pytest.fixture(autouse=True)
-def _no_more_than_some_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_more_than_some_turns(monkeypatch) -> None:
     """Where nothing waits in a socket, all that is asked for comes in each."""
     monkeypatch.setattr(publisher, "_MANY", 100_000)
     monkeypatch.setattr(publisher, "_PATIENT", 40_000)

@@ -60,7 +60,7 @@ class Tap:
 
 
 @pytest.fixture
-def tap(gate: Any) -> Tap:
+def tap(gate) -> Tap:
     """A publisher `tap`, on a connection that was greeted."""
     tap = Tap()
     gate.publishers.add("tap", tap)

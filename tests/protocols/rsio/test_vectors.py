@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ _OCTETS = {"data", "instance"}
 
 
 @pytest.fixture(scope="session")
-def vectors(read_vectors: Callable[[str], Any]) -> list[dict[str, Any]]:
+def vectors(read_vectors) -> list[dict[str, Any]]:
     return read_vectors("rsio")
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,7 +30,7 @@ compiled commits in `test_lost_executors.py`."""
 
 
 @pytest.fixture(scope="session", params=sorted(KINDS))
-def sink(request: pytest.FixtureRequest) -> str:
+def sink(request) -> str:
     """The format: each has its tests behind each other, and of two processes most in one."""
     name: str = request.param
     return name
@@ -45,7 +44,7 @@ def server() -> Iterator[SmallS3]:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory, server: SmallS3) -> Iterator[Any]:
+def spark(tmp_path_factory, server) -> Iterator[Any]:
     """One session for both formats, with two more catalogs: of folders, and in SQLite."""
     home = tmp_path_factory.mktemp("catalog")
     more: dict[str, str] = {}
@@ -83,14 +82,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, server: SmallS3) -> Iterator
 
 
 @pytest.fixture
-def world(
-    sink: str,
-    spark: Any,
-    config: SimpleNamespace,
-    logs: Callable[[str], Any],
-    spool: Any,
-    tmp_path: Path,
-) -> World:
+def world(sink, spark, config, logs, spool, tmp_path) -> World:
     config.spark.sink = sink
     config.spark.table = None
     if sink == "iceberg":
@@ -103,12 +95,7 @@ def world(
 
 
 @pytest.fixture
-def beside(
-    world: World,
-    make_config: Callable[[Path], SimpleNamespace],
-    make_spool: Callable[[Path], Any],
-    tmp_path: Path,
-) -> World:
+def beside(world, make_config, make_spool, tmp_path) -> World:
     """Another job on its table, with a data directory, a prefix and a name of its own."""
     data, spark = tmp_path / "beside", world.config.spark
     config = make_config(data)

@@ -21,7 +21,7 @@ pytestmark = MARKS
 
 
 @pytest.fixture
-def old(world: World) -> Path:
+def old(world) -> Path:
     """A lake of Parquet folders with some of the spool's events, moved out of the way."""
     config, sink = world.config, world.config.spark.sink
     world.spool.put("gw", 31, [b'{"message": "m"}', b"{"], flaws={1: "invalid-json"})

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from inboxes import World
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world(tmp_path) -> World:
     return World(tmp_path)

@@ -30,7 +30,7 @@ def server() -> Iterator[SmallS3]:
 
 
 @pytest.fixture
-def in_bucket(config: SimpleNamespace, server: SmallS3) -> SimpleNamespace:
+def in_bucket(config, server) -> SimpleNamespace:
     """The job's configuration, with its spool on that server."""
     config.spool.bucket = BucketUrl("bucket", "prefix")
     config.spool.s3 = options_of(

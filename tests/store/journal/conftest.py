@@ -20,7 +20,7 @@ def origin() -> Origin:
 
 
 @pytest.fixture
-def make(origin: Origin) -> Make[Batch]:
+def make(origin) -> Make[Batch]:
     def make(body: bytes = b"x", count: int = 1, of: Origin = origin) -> Batch:
         return Batch(of, 1_763_700_000_000_000, count, body, len(body))
 
@@ -28,7 +28,7 @@ def make(origin: Origin) -> Make[Batch]:
 
 
 @pytest.fixture
-def directory(tmp_path: Path) -> Path:
+def directory(tmp_path) -> Path:
     path = tmp_path / "journal"
     path.mkdir()
     return path
@@ -40,7 +40,7 @@ def turns() -> QueuedReactor:
 
 
 @pytest.fixture
-def start(directory: Path, turns: Any) -> Iterator[Make[Running]]:
+def start(directory, turns) -> Iterator[Make[Running]]:
     made: list[Running] = []
 
     def start(*, wait: bool = False, **settings: Any) -> Running:

@@ -98,7 +98,7 @@ class World:
 
 
 @pytest.fixture
-def start(directory: Path, turns: Any) -> Iterator[Callable[..., World]]:
+def start(directory, turns) -> Iterator[Callable[..., World]]:
     made: list[World] = []
 
     def start(**settings: Any) -> World:

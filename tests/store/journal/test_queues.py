@@ -67,12 +67,12 @@ class Both:
 
 
 @pytest.fixture
-def make_both(make: Make) -> Callable[[float], Both]:
+def make_both(make) -> Callable[[float], Both]:
     return lambda interval: Both(make, interval)
 
 
 @pytest.fixture
-def both(make_both: Callable[[float], Both]) -> Both:
+def both(make_both) -> Both:
     return make_both(0.002)
 
 

@@ -21,19 +21,19 @@ Start = Callable[..., Recovered]
 
 
 @pytest.fixture
-def begin(directory: Path) -> Begin:
+def begin(directory) -> Begin:
     """A log whose first event has this lsn."""
     return lambda lsn: Log(directory, RealDisk(), lsn, A)
 
 
 @pytest.fixture
-def start(directory: Path) -> Start:
+def start(directory) -> Start:
     """Where events up to lsn *given* were published."""
     return lambda given=0: examine(directory, RealDisk(), given=given).settle().clear()
 
 
 @pytest.fixture
-def three(directory: Path, begin: Begin, make: Make) -> Callable[[int], Path]:
+def three(directory, begin, make) -> Callable[[int], Path]:
     """An open segment of three events, the first of which has this lsn; its path."""
 
     def three(lsn: int) -> Path:
@@ -44,7 +44,7 @@ def three(directory: Path, begin: Begin, make: Make) -> Callable[[int], Path]:
 
 
 @pytest.fixture
-def seal(begin: Begin, make: Make) -> Callable[..., list[Path]]:
+def seal(begin, make) -> Callable[..., list[Path]]:
     """Closed segments of so many events each; their paths."""
 
     def seal(*counts: int) -> list[Path]:

@@ -237,7 +237,7 @@ class Running:
 
 
 @pytest.fixture
-def running(directory: Path, turns: Any) -> Iterator[Running]:
+def running(directory, turns) -> Iterator[Running]:
     running = Running(directory, turns)
     yield running
     running.stop()
@@ -333,7 +333,7 @@ def test_all_of_a_crowd_is_stored_in_order(running, make):
 
 
 @pytest.fixture
-def crowd(running: Running, make: Make) -> list[Flood]:
+def crowd(running, make) -> list[Flood]:
     """Three connections of one address: the first two have all that it may have."""
     crowd = [Flood(running, make, origin(1, name)) for name in "abc"]
     for flood in crowd:

@@ -23,12 +23,12 @@ def disk() -> RealDisk:
 
 
 @pytest.fixture
-def spares(disk: RealDisk) -> Spares:
+def spares(disk) -> Spares:
     return Spares(disk)
 
 
 @pytest.fixture
-def log(directory: Path, disk: RealDisk, spares: Spares) -> Log:
+def log(directory, disk, spares) -> Log:
     return Log(directory, disk, 1, A, spares=spares)
 
 
@@ -36,7 +36,7 @@ Recorded = tuple[RecordingDisk, Spares, Log]
 
 
 @pytest.fixture
-def recorded(directory: Path) -> Recorded:
+def recorded(directory) -> Recorded:
     """On a disk that fails on command."""
     disk = RecordingDisk()
     disk.make_directory(directory)

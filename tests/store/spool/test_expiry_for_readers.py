@@ -34,7 +34,7 @@ class Read:
 
 
 @pytest.fixture
-def read(tmp_path: Path) -> Read:
+def read(tmp_path) -> Read:
     (tmp_path / "archive").mkdir()
     return Read(tmp_path / "consumers")
 
@@ -115,7 +115,7 @@ class Keeping(Retained):
 
 
 @pytest.fixture
-def keeping(tmp_path: Path) -> tuple[World, Keeping]:
+def keeping(tmp_path) -> tuple[World, Keeping]:
     """An archive of five files, and what is kept of them."""
     archive = tmp_path / "archive"
     archive.mkdir()

@@ -57,7 +57,7 @@ def make() -> Iterator[Make[Processes]]:
 
 
 @pytest.fixture
-def sealed(place: Any) -> Make[Segment]:
+def sealed(place) -> Make[Segment]:
     """A segment with one window of these events."""
 
     def made(*events: bytes) -> Segment:

@@ -48,7 +48,7 @@ class Steps(RealDisk):
 
 
 @pytest.fixture(autouse=True)
-def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def _without_pauses(monkeypatch) -> None:
     monkeypatch.setattr(module, "_FIRST_PAUSE_SECONDS", 0.0001)
     monkeypatch.setattr(module, "_LONGEST_PAUSE_SECONDS", 0.001)
 
@@ -85,7 +85,7 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world(tmp_path) -> World:
     return World(tmp_path)
 
 
@@ -434,7 +434,7 @@ class Clock:
 
 
 @pytest.fixture
-def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def lines(monkeypatch) -> Iterator[list[str]]:
     """What the log said."""
     found: list[str] = []
 

@@ -18,7 +18,7 @@ DAY = 86_400.0
 
 
 @pytest.fixture
-def open_folder(tmp_path: Path) -> Make[Folder]:
+def open_folder(tmp_path) -> Make[Folder]:
     """Opens the outbox directory, as a start of the daemon does."""
 
     def opened(
@@ -34,13 +34,13 @@ def open_folder(tmp_path: Path) -> Make[Folder]:
 
 
 @pytest.fixture
-def folder(open_folder: Make[Folder]) -> Folder:
+def folder(open_folder) -> Folder:
     """An empty one that keeps nothing."""
     return open_folder()
 
 
 @pytest.fixture
-def put(tmp_path: Path, folder: Folder) -> Callable[[str, bytes], Path]:
+def put(tmp_path, folder) -> Callable[[str, bytes], Path]:
     """Write a file into it."""
 
     def write(name: str, content: bytes) -> Path:

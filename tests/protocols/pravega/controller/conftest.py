@@ -276,7 +276,7 @@ def service() -> Service:
 
 
 @pytest.fixture
-def peer(service: Service) -> Peer:
+def peer(service) -> Peer:
     """One client of `service`."""
     return service.peer()
 
@@ -288,7 +288,7 @@ def stream_info() -> Make:
 
 
 @pytest.fixture
-def config(stream_info: Make) -> Make:
+def config(stream_info) -> Make:
     """`StreamConfig` of a stream in `sc`."""
 
     def make(stream: str = "st", segments: int = 1, *tags: str) -> Any:
@@ -303,7 +303,7 @@ def config(stream_info: Make) -> Make:
 
 
 @pytest.fixture
-def stream(peer: Peer, config: Make) -> Peer:
+def stream(peer, config) -> Peer:
     """A client of `service`, who has made `sc/st` with two segments."""
     assert peer.status("createScope", new("ScopeInfo", scope="sc")) == 0
     assert peer.status("createStream", config("st", 2)) == 0
@@ -311,6 +311,6 @@ def stream(peer: Peer, config: Make) -> Peer:
 
 
 @pytest.fixture
-def scaled(stream: Peer) -> Scaled:
+def scaled(stream) -> Scaled:
     """`sc/st`, and who scales it."""
     return Scaled(stream)

@@ -64,7 +64,7 @@ SENT: dict[type[codec.Message], str] = {
 
 
 @pytest.fixture
-def ruled(make_service: Make) -> Any:
+def ruled(make_service) -> Any:
     """A controller that knows all of them, and goes by the rules."""
     service = make_service(users=dict.fromkeys(EVERYBODY, "secret"))
     service.controller.access.configure(RULES)
@@ -72,7 +72,7 @@ def ruled(make_service: Make) -> Any:
 
 
 @pytest.fixture
-def warnings(logged: list[dict[str, Any]]) -> Callable[[], list[str]]:
+def warnings(logged) -> Callable[[], list[str]]:
     """What the log has of denials."""
     return lambda: [
         formatEvent(event) for event in logged if event["log_level"].name == "warn"
@@ -183,7 +183,7 @@ class Client:
 
 
 @pytest.fixture
-def client(pravega_settings: Callable[[], Any]) -> Make[Client]:
+def client(pravega_settings) -> Make[Client]:
     """`client(service, certificate)`: one that has said Hello."""
 
     def make(service: Any, principal: str | None = None) -> Client:
@@ -444,7 +444,7 @@ def test_a_list_takes_turns(ruled):
 
 
 @pytest.fixture
-def certified(make_service: Make) -> Any:
+def certified(make_service) -> Any:
     """A controller without passwords: clients are who their certificates say."""
     service = make_service()
     rules = [

@@ -57,7 +57,7 @@ class Written:
 
 
 @pytest.fixture
-def written(stream: Any) -> Written:
+def written(stream) -> Written:
     """Two segments, of the keys below and above a half."""
     return Written(stream)
 

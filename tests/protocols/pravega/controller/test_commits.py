@@ -20,7 +20,6 @@ from .scaled import (
     E2,
     E3,
     STARTED,
-    Scaled,
     Writers,
     begun,
     event,
@@ -33,7 +32,7 @@ NO_TRANSACTION = 3
 
 
 @pytest.fixture
-def writers(scaled: Scaled) -> Writers:
+def writers(scaled) -> Writers:
     return Writers(scaled)
 
 

@@ -75,7 +75,7 @@ class Txn:
 
 
 @pytest.fixture
-def txn(stream: Any) -> Txn:
+def txn(stream) -> Txn:
     """A transaction of `sc/st`, which has two segments."""
     return Txn(stream)
 

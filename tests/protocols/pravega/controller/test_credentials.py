@@ -12,7 +12,6 @@ import pytest
 from gateway.protocols.pravega.controller.grpc import Code
 from gateway.protocols.pravega.controller.tokens import DelegationTokens
 from gateway.protocols.pravega.need import Need
-from making import Make
 from pravega_messages import new
 
 SEGMENT = "sc/st/0.#epoch.0"
@@ -24,7 +23,7 @@ def basic(name: str, password: str) -> str:
 
 
 @pytest.fixture
-def guarded(make_service: Make) -> Any:
+def guarded(make_service) -> Any:
     """A controller with a user and a bearer's token."""
     return make_service(
         users={"ann": "s3cret:ä"}, tokens={"bot": "t0ken"}, token_lifetime=600.0
@@ -78,7 +77,7 @@ def test_those_who_may_not(guarded, authorization):
 
 
 @pytest.fixture
-def guess(guarded: Any) -> Callable[[], Any]:
+def guess(guarded) -> Callable[[], Any]:
     """Makes a client with a wrong password, whose answers wait for 5 s."""
 
     def make() -> Any:

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from making import Make
 from pravega_messages import new
 
 
 @pytest.fixture
-def group(stream_info: Make) -> Any:
+def group(stream_info) -> Any:
     """A configuration of group `g`, which reads `sc/st` and tells how far."""
     begin = new("StreamCut", stream_info=stream_info(), cut={0: 0, 1: 0})
     return new(

@@ -80,7 +80,7 @@ class World:
 
 
 @pytest.fixture
-def world(stream: Any, stream_info: Make) -> World:
+def world(stream, stream_info) -> World:
     return World(stream, stream_info)
 
 
@@ -218,7 +218,7 @@ def test_a_subscriber_that_never_comes_back(world):
 
 
 @pytest.fixture
-def by_default(make_service: Make) -> Any:
+def by_default(make_service) -> Any:
     """A controller that truncates by time what has no policy."""
     return make_service(stream_retention=10 * HOUR)
 

@@ -63,7 +63,7 @@ class Timed:
 
 
 @pytest.fixture
-def timed(stream: Any) -> Timed:
+def timed(stream) -> Timed:
     return Timed(stream)
 
 
