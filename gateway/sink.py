@@ -59,7 +59,7 @@ class Kind(ABC):
     extra: ClassVar[str] = "spark"
     """`pip install 'gateway[…]'` brings what it needs."""
     abilities: ClassVar[frozenset[Ability]]
-    trigger: ClassVar[str] = "1s"
+    trigger: ClassVar[str] = "2s"
     """`spark.trigger`, where the configuration says none."""
 
     def misfits(self, spark: Spark) -> Iterator[tuple[Place, str]]:

@@ -411,7 +411,7 @@ class Spark(Section):
 
     master: Text = Field(default="local[2]", description="Where Spark runs")
     trigger: Annotated[float, Time("0s", "24h")] = Field(
-        default=1.0,
+        default=2.0,
         description="A micro-batch at most this often (time); delta, iceberg: 1m",
     )
     sink: SinkName = Field(

@@ -22,6 +22,7 @@ from gateway.spark.run.failure import Failed, in_words, lacking, reason
 from gateway.spark.run.health import Health
 from gateway.spark.run.running import Job
 from gateway.spark.source import spool_of
+from gateway.store.names import parse_file_name
 from gateway.store.readers.lake import INTERNAL
 from gateway.store.system.lock import Lock, Locked, lock, lock_directory
 
@@ -37,6 +38,9 @@ Start = Callable[["SparkSession", Path], "StreamingQuery"]
 _LOOK = 0.2  # seconds between looks at the queries
 _TEND = 1.0
 _SAY = 2.0
+_LITTLE = (
+    1_000_000  # events: about as many cost the same with either of Java's compilers
+)
 _PATIENCE = 30.0  # for the Java of a killed job to be gone
 
 
@@ -155,7 +159,8 @@ def _work(
         report({"state": "starting"})
         if spark is None:
             health.say(doing="starting Java")
-            spark = mine = session.of(config)
+            brief = available_now and _is_little(config)
+            spark = mine = session.of(config, brief=brief)
             if stop.is_set():
                 report(_stopped(config))
                 return
@@ -179,6 +184,14 @@ def _work(
     finally:
         if mine is not None:
             _quietly(mine.stop)
+
+
+def _is_little(config: Any) -> bool:
+    """Whether the spool has so few events that compiling for them costs more than it saves."""
+    if config.spool.bucket is not None:
+        return False
+    names = (parse_file_name(path.name) for path in spool_of(config).glob("*"))
+    return sum(file.events for file in names if file is not None) <= _LITTLE
 
 
 @contextlib.contextmanager

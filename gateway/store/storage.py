@@ -278,6 +278,7 @@ class OpenedStorage:
             settings.spool,
             self.reactor,
             acknowledge_when_published=settings.acknowledge_when_published,
+            before_batches=settings.spool.has_job and settings.spool.bucket is None,
             on_sealed=self.backlog.add,
             on_fatal=callbacks.fatal,
             on_durable=callbacks.durable,

@@ -350,9 +350,7 @@ def test_a_disk_that_was_set_back_is_told_by_the_word_of_before(tmp_path):
     assert [(one.first, one.last) for one in report.holes["gw"]] == [(8, 20)]
 
 
-def test_a_machine_that_was_resumed_beside_it_takes_nothing_from_it(
-    tmp_path: Path,
-) -> None:
+def test_a_machine_that_was_resumed_beside_it_takes_nothing_from_it(tmp_path):
     """It went on from an earlier lsn when its clocks parted, and the first one still speaks."""
     bucket, now = MemoryBucket(), time.time()
     table(tmp_path, "a", ("aaaa", range(1, 21)), ("bbbb", range(8, 10)))

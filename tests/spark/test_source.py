@@ -91,8 +91,9 @@ def test_many_small_files_are_limited_by_number(tmp_path, monkeypatch):
     ]
 
 
-def test_the_configuration_has_the_last_word():
+def test_the_configuration_has_the_last_word(monkeypatch):
     """`spark.conf` overrides what we set, and Java's options are put together."""
+    monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
     chosen = session.settings(
         SimpleNamespace(
             master="local[3]",
@@ -109,9 +110,32 @@ def test_the_configuration_has_the_last_word():
     assert chosen["spark.sql.parquet.compression.codec"] == "snappy"
     java = chosen["spark.driver.extraJavaOptions"].split()
     assert java[0].endswith("log4j2.properties")
-    assert java[1:] == ["-XX:-DontCompileHugeMethods", "-Xss4m"]
+    assert java[1:] == ["-XX:-DontCompileHugeMethods", "-XX:+UseSerialGC", "-Xss4m"]
     assert chosen["spark.executor.extraJavaOptions"] == java[1]
     assert session.SAFETY.items() <= chosen.items()
+
+
+@pytest.mark.parametrize(
+    ("master", "memory", "own", "submitted", "taken"),
+    [
+        ("local[2]", "512m", "", "", True),
+        ("local[2]", "1999m", "-Xss4m", "", True),
+        ("local[2]", "3g", "", "", False),
+        ("local[2]", "4096m", "", "", False),
+        ("spark://host:7077", "1g", "", "", False),
+        ("local[2]", "1g", "-XX:+UseZGC", "", False),
+        ("local[2]", "1g", "", "-XX:+UseG1GC", False),
+    ],
+)
+def test_a_small_heap_has_the_collector_for_it(
+    monkeypatch, master, memory, own, submitted, taken
+):
+    """But Java does not begin with two: one that the user names stands alone."""
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", submitted)
+    conf = {"spark.driver.extraJavaOptions": own}
+    spark = SimpleNamespace(master=master, driver_memory=memory, ui=False, conf=conf)
+    java = session.settings(spark)["spark.driver.extraJavaOptions"].split()
+    assert ("-XX:+UseSerialGC" in java) is taken
 
 
 def test_spark_submit_has_its_say():

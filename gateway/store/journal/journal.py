@@ -105,6 +105,8 @@ class Journal:
     _clock: Callable[[], float] = time.monotonic
     _wall_clock: Callable[[], float] = time.time
     _acknowledge_when_published: bool = field(default=False, kw_only=True)
+    _before_batches: bool = field(default=False, kw_only=True)
+    """Whether a job on this machine takes the files, which should be there when it looks."""
     _threads: Threads = field(factory=RealThreads, kw_only=True)
     copies: SharedDict[int, Batch] = field(factory=SharedDict, kw_only=True)
     """Batches that wait for their file, by lsn: a disk that does not give them back loses
@@ -594,14 +596,18 @@ class Journal:
         interval = rolls.roll_interval * self.roll_factor
         if self._acknowledge_when_published:
             interval -= self._lead.of(interval)
-        left = interval - self._log.age
+        age = self._log.age
+        left = interval - age
+        if self._before_batches:
+            now = self._wall_clock()
+            left = min(left, self._lead.before_batch(now - age, interval) - now)
         return 0.0 if left <= 0.0 else max(left, 0.001)
 
     def _seal(self) -> None:
         self._pass_on_abandoned()
         sealed = self._log.seal()
         if sealed is not None:
-            if self._acknowledge_when_published and sealed.events:
+            if sealed.events:
                 self._lead.sealed(sealed.last_lsn, self._clock())
             self._on_sealed(sealed)
 

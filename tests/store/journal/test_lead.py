@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
+from hypothesis import given
+from hypothesis.strategies import floats
 
 from gateway.store.journal import Journal, Log
 from gateway.store.journal.lead import Lead
@@ -52,6 +56,24 @@ def test_while_a_file_is_not_there():
     assert lead.of(10) == 0
     lead.published(6, 103.0)
     assert lead.of(10) == 3
+
+
+@given(
+    begun=floats(1.7e9, 1.8e9),
+    interval=floats(0.01, 3600.0),
+    took=floats(0.0, 100.0),
+)
+def test_a_file_is_there_before_a_batch(
+    begun: float, interval: float, took: float
+) -> None:
+    """Sealed after it began, by the interval at most, and in time for a multiple of it."""
+    lead = Lead()
+    lead.sealed(1, 0.0)
+    lead.published(1, took)
+    at = lead.before_batch(begun, interval)
+    assert begun - 1e-6 <= at <= begun + interval + 1e-6
+    batch = math.ceil(at / interval + 1e-9) * interval
+    assert batch - at == pytest.approx(min(took + 0.1, interval / 2), abs=1e-5)
 
 
 @pytest.mark.parametrize(("waits", "age"), [(True, 7.0), (False, 10.0)])
