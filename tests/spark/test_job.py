@@ -111,6 +111,25 @@ def test_windows_add_up(run_once, spool, config, table_rows):
     }
 
 
+@pytest.mark.long
+def test_events_of_thousands_of_hours_and_hosts(
+    run_once, spool, config, lake_events, table_rows
+):
+    """Folders go by the day of arrival, so late and wrong timestamps make no more files."""
+    events = [
+        {"@timestamp": 1_600_000_000 + 3600 * one, "host": f"h-{one}"}
+        for one in (number % 3000 for number in range(5000))
+    ]
+    spool.put("gw", 1, [json.dumps(one).encode() for one in events])
+    run_once()
+    assert lake_events() == spool.produced
+    lake = config.data_dir / "lake/events"
+    assert len([*lake.rglob("*.parquet")]) <= 2
+    rows = table_rows(lake, "event_time", "host")
+    assert len({row["event_time"] for row in rows}) == 3000
+    assert len({row["host"] for row in rows}) == 3000
+
+
 def test_stats_are_those_of_the_rows(run_once, spool, config, table_rows):
     """However wrong a clock is and whatever is lost: events, bytes and flaws add up to
     those of the tables."""
