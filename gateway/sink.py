@@ -46,6 +46,7 @@ Ability = Literal[
     "maintain",  # `gateway spark maintain`
     "partitions",  # others than protocol and date (spark.partition_by)
     "shared",  # several jobs write one table (spark.job)
+    "tables",  # rules say which table takes an event (spark.tables)
     "rows",  # its rows are read without Spark: the audit counts them
     "variant",  # spark.body may be VARIANT
 ]
@@ -71,6 +72,9 @@ class Kind(ABC):
         if kept and "expire" not in self.abilities:
             needed = ", ".join(able("expire"))
             yield ("retention", next(iter(kept))), f"needs spark.sink: {needed}"
+        if spark.tables and "tables" not in self.abilities:
+            needed = " or ".join(able("tables"))
+            yield ("tables",), f"needs spark.sink: {needed}, not {spark.sink}"
         if spark.body != "json" and "variant" not in self.abilities:
             why = "few of its readers open a table with VARIANT"
             yield ("body",), f"must be json with spark.sink: {spark.sink}; {why}"
@@ -124,10 +128,15 @@ class Kind(ABC):
         raise NotImplementedError(self.name)
 
     def backfill(
-        self, config: Any, spark: Any, disk: LakeDisk, names: Collection[str]
+        self,
+        config: Any,
+        spark: Any,
+        disk: LakeDisk,
+        names: Collection[str],
+        tables: Collection[str] = (),
     ) -> Iterator[Rewritten]:
         """Make columns of rows that are in the tables: those of *names*, or those that the
-        tables lack.
+        tables lack; of *tables* alone, where some are named.
 
         Raises `gateway.spark.commit.partition.Busy`, `gateway.spark.commit.ledger.Broken`,
         OSError, and what Spark raises.

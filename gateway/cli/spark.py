@@ -113,7 +113,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="delete: which rows, as a condition over the columns of the tables")  # fmt: skip
     add("--reason", metavar="TEXT", help="delete: why; the audit says so each time")
     add("--table", dest="tables", action="append", default=[], metavar="NAME",
-        help="delete: only rows of this one (default: of all)")  # fmt: skip
+        help="backfill, delete: only rows of this one (default: of all)")  # fmt: skip
     add("--dry-run", action="store_true",
         help="delete: count by place what would go, and change nothing")  # fmt: skip
     add("--purge", action="store_true",
@@ -135,13 +135,15 @@ def run(args: argparse.Namespace) -> int:
         (args.before is not None, "--before is", "compact"),
         (settled, "--batch, --written and --missing are", "settle"),
         (
-            args.where or args.reason or args.tables or args.dry_run or args.purge,
-            "--where, --reason, --table, --dry-run and --purge are",
+            args.where or args.reason or args.dry_run or args.purge,
+            "--where, --reason, --dry-run and --purge are",
             "delete",
         ),
     ):
         if given and args.action != action:
             raise WrongUse(f"{named} for {action}")
+    if args.tables and args.action not in ("backfill", "delete"):
+        raise WrongUse("--table is for backfill and delete")
     try:
         return _ACTIONS[args.action](args)
     except (Broken, Busy, Locked, BucketError, NoJava, Failed) as why:
@@ -190,19 +192,23 @@ def _compact(args: argparse.Namespace) -> int:
 
 def _backfill(args: argparse.Namespace) -> int:
     config, kind = _able(args, "backfill")
+    if args.tables and "tables" not in kind.abilities:
+        raise WrongUse("--table: all rows are in one table here")
     with _session(config) as spark:
-        for done in kind.backfill(config, spark, Lake(), args.names):
+        tables = _asked_tables(args, config)
+        for done in kind.backfill(config, spark, Lake(), args.names, tables):
             _say(args, str(done), {"done": str(done)})
     return 0
 
 
 def _columns(args: argparse.Namespace) -> int:
+    from gateway.config.tables import columns_of_all
     from gateway.spark.rows import suggestion
 
     if not args.suggest:
         raise WrongUse("columns needs --suggest")
     config = _config(args)
-    survey = suggestion.Survey(config.spark.columns)
+    survey = suggestion.Survey(columns_of_all(config.spark))
     paths = [Path(name) for name in args.names]
     if missing := [path for path in paths if not path.exists()]:
         raise WrongUse(f"{missing[0]}: no such file or folder")
@@ -339,18 +345,19 @@ def _asked(args: argparse.Namespace, config: Config) -> Asked | None:
     reason = (args.reason or "").strip()
     if not reason and not args.dry_run:
         raise WrongUse("--reason: say why: who looks later will want to know")
-    known = _tables_of(config)
-    if strange := [name for name in args.tables if name not in known]:
-        raise WrongUse(f"--table: no {strange[0]}; there is: {', '.join(known)}")
-    return Asked(args.where, reason, tuple(dict.fromkeys(args.tables)))
+    return Asked(args.where, reason, _asked_tables(args, config))
 
 
-def _tables_of(config: Config) -> tuple[str, ...]:
-    """The tables of events, by name."""
+def _asked_tables(args: argparse.Namespace, config: Config) -> tuple[str, ...]:
+    """The tables of --table; none: all.  Raises `WrongUse`."""
     try:
-        return tables_of(config.data_dir / "lake").of_events
+        there = tables_of(config.data_dir / "lake")
     except ValueError as why:
         raise WrongUse(str(why)) from None
+    known = there.with_all(config.spark.tables).of_events
+    if strange := [name for name in args.tables if name not in known]:
+        raise WrongUse(f"--table: no {strange[0]}; there is: {', '.join(known)}")
+    return tuple(dict.fromkeys(args.tables))
 
 
 def _alone(

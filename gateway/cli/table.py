@@ -162,7 +162,8 @@ def _check_name(args: argparse.Namespace, lake: Path) -> None:
     from gateway.store.readers.lake import tables_of
 
     with contextlib.suppress(ValueError):  # the job says what is wrong with the ledger
-        known = tables_of(lake).all
+        config = _data_dir.config_of(args)
+        known = tables_of(lake).with_all(config.spark.tables if config else ()).all
         if args.name not in known:
             raise WrongUse(f"no table {args.name!r}; there is: {', '.join(known)}")
 
@@ -213,12 +214,13 @@ def _of(done: Mapping[str, Mapping[str, Lsns]], file: SpoolFile) -> Lsns:
 
 def _tell_paths(args: argparse.Namespace, lake: Path) -> None:
     """Name paths that many events of late have, and that have no column."""
+    from gateway.config.tables import columns_of_all
     from gateway.spark.rows import suggestion
 
     config = _data_dir.config_of(args)
     if config is None:
         return
-    chosen, there = config.spark.columns, files(lake / EVENTS)
+    chosen, there = columns_of_all(config.spark), files(lake / EVENTS)
     paths = suggestion.without_column(there, chosen, _LOOKED_AT)
     if paths:
         more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""

@@ -42,7 +42,8 @@ TLS, WebSocket and PROXY headers are left out.
       expect: []
 
 A row of `expect` has the columns that matter: payload, flaw, channel, kind, seq,
-content_type, attributes (the keys that are named), protocol, listener.  `only: {kind:
+content_type, attributes (the keys that are named), protocol, listener; with `spark.tables`
+table, the one whose rule takes it.  `only: {kind:
 request}` leaves out all rows but those, in `expect` and `tables`, whichever have that
 column; `with: [--route, area.move]` are options of `gateway send PROTOCOL`, for
 `events`.
@@ -159,6 +160,7 @@ def _read(path: Path) -> Cases:
 def _outcome(case: Case, loaded: Config, folder: Path) -> Outcome | str:
     """The outcome of a case's input, or why it can not be tried."""
     from gateway.cli import _trial
+    from gateway.config.tables import table_of
 
     known = {one.name: one for one in loaded.listeners}
     if case.listener not in known:
@@ -167,10 +169,14 @@ def _outcome(case: Case, loaded: Config, folder: Path) -> Outcome | str:
     try:
         if case.input.events is not None:
             events = [_event(each) for each in case.input.events]
-            return _trial.send_events(listener, events, case.options)
-        return _trial.send_bytes(listener, case.input.data(folder))
+            outcome = _trial.send_events(listener, events, case.options)
+        else:
+            outcome = _trial.send_bytes(listener, case.input.data(folder))
     except (_trial.CanNot, OSError) as why:
         return str(why)
+    for row in outcome.rows if loaded.spark.tables else ():
+        row["table"] = table_of(loaded.spark.tables, row)
+    return outcome
 
 
 def _tables(

@@ -253,10 +253,15 @@ class Column(Section):
         return None
 
 
+def sources_of(given: Column | list[Column]) -> list[Column]:
+    """The sources of a column, of which there may be one."""
+    return given if isinstance(given, list) else [given]
+
+
 def disagreeing(name: str, given: Column | list[Column]) -> Iterator[tuple[Place, str]]:
     """Places and reasons where the sources of a column do not agree."""
     listed = isinstance(given, list)
-    sources = given if isinstance(given, list) else [given]
+    sources = sources_of(given)
     if not sources:
         yield (), "must name at least one source, or be null"
         return

@@ -38,6 +38,7 @@ from gateway.config.fields import (
 )
 from gateway.config.listener import Balancers, Encryption, Listener
 from gateway.config.problems import spell
+from gateway.config.tables import TableByRule, TableName, disagreeing_tables
 from gateway.sdk.endpoint import Endpoint, Systemd, Tcp, conflict
 from gateway.sdk.fields import (
     BELOW_DATA_DIR,
@@ -445,6 +446,10 @@ class Spark(Section):
         default=None,
         description="URL of a registry's REST, whose schemas are fetched there",
     )
+    tables: dict[TableName, TableByRule] = Field(
+        default={},
+        description="Tables by rule: an event belongs to the first that takes it",
+    )
     partition_by: list[Text] = Field(
         default=[*PARTITIONS],
         description="delta, iceberg: partitions of a table that begins",
@@ -507,6 +512,8 @@ class Spark(Section):
             if given is not None:
                 for place, why in disagreeing(name, given):
                     yield ("columns", name, *place), why
+        for place, why in disagreeing_tables(self.tables, self.columns):
+            yield ("tables", *place), why
 
     def _unknown_columns(self) -> Iterator[tuple[Place, str]]:
         there = names(self.columns)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from gateway.sink import Kind
+from gateway.tables import Tables
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +29,7 @@ class _Parquet(Kind):
             "expire",
             "folders",
             "rows",
+            "tables",
             "variant",
         }
     )
@@ -50,20 +53,26 @@ class _Parquet(Kind):
             spool,
             parts.checkpoint,
             parts.disk,
-            write=query.writer(spark, spool, again),
+            write=query.writer(spark, spool, again, alike=not config.spark.tables),
             count=lambda files: stats.count(files, window),
             find_resent=parts.find_resent,
+            tables=list(config.spark.tables),
             done=parts.done,
         )
 
     def backfill(
-        self, config: Any, spark: Any, disk: LakeDisk, names: Collection[str]
+        self,
+        config: Any,
+        spark: Any,
+        disk: LakeDisk,
+        names: Collection[str],
+        tables: Collection[str] = (),
     ) -> Iterator[Rewritten]:
         from gateway.spark.commit import one_sink
         from gateway.spark.later.backfill import Folders
 
         one_sink.claim(config.data_dir / "lake", disk, {"sink": self.name})
-        yield from Folders(spark, config, disk, names).run()
+        yield from Folders(spark, config, disk, names, tables).run()
 
     def rewrite(
         self, config: Any, spark: Any, disk: LakeDisk, make: RowsMade, word: str
@@ -81,7 +90,10 @@ class _Parquet(Kind):
         from gateway.store.readers.lake import tables_of
 
         del told, access
-        for table in tables_of(lake).of_events:
+        known = Tables()
+        with contextlib.suppress(ValueError):  # the audit tells of such a ledger
+            known = tables_of(lake)
+        for table in known.of_events:
             for path in _visible(lake / table):
                 yield path, None
 

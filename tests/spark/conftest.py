@@ -16,6 +16,7 @@ import pytest
 
 from gateway.spark import job
 from gateway.spark.jvm import session
+from gateway.store.readers.lake import tables_of
 from gateway_testkit.daemon import listener
 from played_spark import SparkLogs
 from spools import SpoolFolder, envelope
@@ -32,10 +33,10 @@ def rows_of(folder: Path, *columns: str) -> list[dict[str, Any]]:
 
 
 def events_of(lake: Path) -> Counter[tuple[str, int]]:
-    """How often each (node, lsn) is in events and quarantine."""
+    """How often each (node, lsn) is in the tables of events."""
     return Counter(
         (row["node"], row["lsn"])
-        for name in ("events", "quarantine")
+        for name in tables_of(lake).of_events
         for row in rows_of(lake / name, "node", "lsn")
     )
 
@@ -136,6 +137,7 @@ def configuration(data: Path) -> SimpleNamespace:
             columns={},
             schemas=None,
             schema_registry=None,
+            tables={},
             partition_by=["protocol", "date"],
             bloom_filters=[],
             most_partitions=1000,

@@ -19,11 +19,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 import script
 from deadlines import eventually, run
 from gateway.audit import audit
 from gateway.cli import main
+from gateway.config.tables import TableByRule
 from gateway.spark import reading
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Ledger, Ranges
@@ -38,6 +40,7 @@ from gateway.spark.later.expiry import Expiry, expire, limits
 from gateway.store.directories import Directories
 from gateway.store.names import Life
 from gateway.store.readers.deleted import deletions, folder_of
+from gateway.tables import Tables
 from played_spark import PowerCut
 from programs import Script
 
@@ -280,6 +283,26 @@ def test_days_are_counted_from_their_end():
     kept = SimpleNamespace(events=86_400.0, quarantine=None, stats=10 * 86_400.0)
     now = datetime(2026, 3, 11, 12, tzinfo=UTC)
     assert limits(kept, now) == {"events": date(2026, 3, 10), "stats": date(2026, 3, 1)}
+
+
+def test_each_table_by_rule_has_its_own_retention():
+    """One that says none has that of events, as has one that is no longer configured."""
+    kept = SimpleNamespace(events=86_400.0, quarantine=None, stats=None)
+    rules = TypeAdapter(dict[str, TableByRule]).validate_python(
+        {
+            "orders": {"where": {"path": "a", "equals": 1}, "retention": "10d"},
+            "audit": {"where": {"path": "a", "equals": 2}, "retention": "36500d"},
+            "chat": {"where": {"path": "a", "equals": 3}},
+        }
+    )
+    found = limits(
+        kept, datetime(2026, 3, 11, 12, tzinfo=UTC), Tables((*rules, "gone")), rules
+    )
+    assert found == {
+        "orders": date(2026, 3, 1),
+        "audit": date(1926, 4, 5),
+        **dict.fromkeys(("events", "chat", "gone"), date(2026, 3, 10)),
+    }
 
 
 def test_by_itself_when_a_day_ends():

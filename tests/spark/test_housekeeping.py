@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Ledger
 from gateway.spark.commit.partition import alone
 from gateway.spark.later import compact
 from gateway.spark.run.housekeeping import Housekeeping
@@ -45,10 +46,11 @@ def test_expiry_waits_while_days_are_compacted(tmp_path, monkeypatch):
     monkeypatch.setattr(compact, "compact", compacting)
     retention = SimpleNamespace(events=DAY, quarantine=None, stats=None)
     config = SimpleNamespace(
-        data_dir=tmp_path, spark=SimpleNamespace(retention=retention, compact=True)
+        data_dir=tmp_path,
+        spark=SimpleNamespace(retention=retention, compact=True, tables={}),
     )
     kind: Any = SimpleNamespace(abilities={"compact"})
-    sink: Any = SimpleNamespace(expire=expiring)
+    sink: Any = SimpleNamespace(expire=expiring, ledger=Ledger())
     spark: Any = SimpleNamespace(newSession=None)
     house = Housekeeping(
         config,

@@ -92,10 +92,17 @@ def name(batch: int) -> str:
     return f"events-gw_aaaaaaaaaa-{batch * SIZE + 1:020d}-{(batch + 1) * SIZE:020d}.parquet"
 
 
-def write(batch: int, folder: Path) -> None:
-    """What Spark leaves of a batch: rows, and all that is not rows."""
-    lsns = range(batch * SIZE + 1, (batch + 1) * SIZE + 1)
-    for table, mine in (("events", lsns[1:]), ("quarantine", lsns[:1])):
+def write(
+    batch: int, folder: Path, rule: Callable[[int], str] = lambda lsn: "events"
+) -> None:
+    """What Spark leaves of a batch: rows, and all that is not rows; *rule* says which table an
+    event is for that is fine.
+    """
+    first, *lsns = range(batch * SIZE + 1, (batch + 1) * SIZE + 1)
+    tables = {"quarantine": [first]}
+    for lsn in lsns:
+        tables.setdefault(rule(lsn), []).append(lsn)
+    for table, mine in tables.items():
         for date in ("2026-03-01", "2026-03-02"):
             place = folder / f"table={table}/protocol=lumberjack/date={date}"
             place.mkdir(parents=True)
@@ -118,6 +125,8 @@ class World:
     written: list[int] = field(default_factory=list)
     plans: list[Plan] = field(default_factory=list)
     done: list[Committed] = field(default_factory=list)
+    rule: Callable[[int], str] = lambda lsn: "events"
+    tables: tuple[str, ...] = ()
 
     def sink(self, disk: Lake | None = None, **options: Any) -> ParquetSink:
         using = disk or Fuse()
@@ -125,7 +134,7 @@ class World:
         def tracked(batch: int, folder: Path, plan: Plan) -> None:
             self.written.append(batch)
             self.plans.append(plan)
-            write(batch, folder)
+            write(batch, folder, self.rule)
 
         return ParquetSink(
             self.data / "lake",
@@ -134,6 +143,7 @@ class World:
             using,
             write=tracked,
             done=self.done.append,
+            tables=self.tables,
             **options,
         )
 
@@ -522,3 +532,75 @@ def test_someone_elses_hand_in_the_lake_is_noticed(world):
                 path.unlink()
     with pytest.raises(Broken, match="neither there nor in staging"):
         world.sink().recover()
+
+
+#: Rules before and after a change: one table is added, and one is no longer there.
+BEFORE = ("orders", "clicks")
+AFTER = ("clicks", "chat")
+
+
+def by(tables: tuple[str, ...]) -> Callable[[int], str]:
+    """A rule for each of *tables*, and for what is left."""
+    return lambda lsn: (*tables, "events")[lsn % 3]
+
+
+@pytest.mark.slow
+def test_rules_that_change_between_a_kill_and_the_start(world, lake_events):
+    """Cut off before every single change to the disk: the next start has other rules.
+
+    Each event is in one table once, and a batch is by one set of rules: by that of before, if
+    its manifest was written, whatever the configuration says now.
+    """
+    counter = Fuse()
+    world.rule, world.tables = by(BEFORE), BEFORE
+    world.run(counter, 1)
+    lake, changed = world.data / "lake", set()
+    for cut in range(0, counter.calls, some_of(1, 3)):
+        empty(world)
+        world.rule, world.tables = by(BEFORE), BEFORE
+        with pytest.raises(PowerCut):
+            world.run(Fuse(left=cut), 1)
+        world.rule, world.tables = by(AFTER), AFTER
+        world.run(Fuse(), 2)
+        assert lake_events() == whole(2), f"after a cut at {cut}"
+        ledger = Ledger.load(Lake(), lake / ".gateway" / "events.json")
+        assert set(ledger.tables.by_rule) >= {"clicks", "chat"}
+        changed.add(orders := bool(files(lake, "orders")))
+        first = by(BEFORE) if orders else by(AFTER)
+        for table in ledger.tables.fine:
+            found = {
+                lsn
+                for path in files(lake, table)
+                for lsn in pq.ParquetFile(path).read(["lsn"])["lsn"].to_pylist()
+            }
+            batches = ((first, range(2, 11)), (by(AFTER), range(12, 21)))
+            assert found == {
+                n for rule, some in batches for n in some if rule(n) == table
+            }
+    assert changed == {True, False}
+
+
+def test_a_table_is_known_before_it_has_rows(world):
+    """Who deletes, expires or audits learns its name from the ledger; it stays there once the
+    configuration has it no more.
+    """
+    path = world.data / "lake" / ".gateway" / "events.json"
+    seen: list[tuple[str, ...]] = []
+    world.rule, world.tables = by(BEFORE), BEFORE
+
+    def point(step: str) -> None:
+        seen.append(Ledger.load(Lake(), path).tables.by_rule)
+
+    world.run(Fuse(), 1, point=point)
+    assert set(seen) == {BEFORE}
+    world.rule, world.tables = by(("events", "events")), ()
+    world.run(Fuse(), 2)
+    assert Ledger.load(Lake(), path).tables.by_rule == BEFORE
+
+
+def test_without_rules_the_ledger_is_as_it_was(world):
+    """An older version reads it."""
+    world.run(Fuse(), 1)
+    assert (
+        b"tables" not in (world.data / "lake" / ".gateway" / "events.json").read_bytes()
+    )

@@ -10,13 +10,14 @@ from __future__ import annotations
 import itertools
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 import script
 from deadlines import eventually, run
+from gateway.store.readers.lake import tables_of
 from programs import Script
 from watched_lake import Watch
 
@@ -40,6 +41,7 @@ from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.parquet import ParquetSink
 
 data, batches, deadly, times = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+tables = [one for one in sys.argv[5].split(",") if one]
 SIZE, log = 10, data / "checkpoint" / "events"
 
 def put(name, text):
@@ -51,8 +53,11 @@ def name(batch):
     return f"events-gw_aaaaaaaaaa-{batch * SIZE + 1:020d}-{(batch + 1) * SIZE:020d}.parquet"
 
 def write(batch, folder, plan):
-    lsns = list(range(batch * SIZE + 1, (batch + 1) * SIZE + 1))
-    for table, mine in (("events", lsns[1:]), ("quarantine", lsns[:1])):
+    first, *lsns = range(batch * SIZE + 1, (batch + 1) * SIZE + 1)
+    by = {"quarantine": [first]}
+    for lsn in lsns:
+        by.setdefault([*tables, "events"][lsn % (len(tables) + 1)], []).append(lsn)
+    for table, mine in by.items():
         for day in ("2026-03-01", "2026-03-02"):
             place = folder / f"table={table}/protocol=lumberjack/date={day}"
             place.mkdir(parents=True)
@@ -78,7 +83,7 @@ def point(step):
 if not (log / "metadata").exists():
     put("metadata", json.dumps({"id": "0badcafe-0000-4000-8000-000000000001"}))
 checkpoint = Checkpoint(log, Lake())
-sink = ParquetSink(data / "lake", data / "spool", checkpoint, Lake(), write=write, point=point,
+sink = ParquetSink(data / "lake", data / "spool", checkpoint, Lake(), write=write, point=point, tables=tables,
             count=lambda files: stats.count(files, timedelta(minutes=1)))
 sink.recover()
 for batch in range(checkpoint.committed + 1, batches):
@@ -185,9 +190,14 @@ def compacting(tmp_path: Path) -> Iterator[Compacting]:
     made.end()
 
 
-def job(data: Path, batches: int, deadly: str, times: int) -> int:
-    """Up to so many batches, killed the *times*th time that it is at a point."""
-    return run(*script.words(JOB, data, batches, deadly, times)).returncode
+def job(
+    data: Path, batches: int, deadly: str, times: int, tables: Iterable[str] = ()
+) -> int:
+    """Up to so many batches, killed the *times*th time that it is at a point; *tables* are
+    those by rule.
+    """
+    words = script.words(JOB, data, batches, deadly, times, ",".join(tables))
+    return run(*words).returncode
 
 
 @pytest.mark.slow
@@ -218,3 +228,41 @@ def test_killed_at_every_point(tmp_path, watch, compacting, lake_events, table_r
     counted = sum(row["events"] for row in table_rows(lake / "stats"))
     assert counted == len(everything)
     assert watch.looks[-1] == len(everything) - (batches + 1)
+
+
+#: What each start finds in the configuration: a table is added, taken out, put elsewhere.
+RULES = (("orders", "clicks"), ("orders", "clicks", "chat"), ("chat", "orders"), ())
+DEATHS = [("begun", 1), ("decided", 1), ("named", 3), ("published", 1)]
+
+
+@pytest.mark.parametrize(
+    "deaths",
+    [
+        DEATHS,
+        pytest.param(
+            [*DEATHS, *((point, n) for point in POINTS for n in (1, 2))],
+            marks=pytest.mark.long,
+        ),
+    ],
+    ids=["few", "all"],
+)
+def test_killed_with_tables_by_rule(tmp_path, lake_events, table_rows, deaths):
+    """Each start has other rules: every event is in one table once, and the counts of a table
+    are its rows.
+    """
+    batches, rules = 0, itertools.cycle(RULES)
+    for point, times in deaths:
+        batches += 2
+        died = job(tmp_path, batches, point, times, next(rules))
+        assert died == -signal.SIGKILL, point
+    assert job(tmp_path, batches + 1, "never", 1, next(rules)) == 0
+    lake = tmp_path / "lake"
+    size = (batches + 1) * SIZE
+    assert lake_events(lake) == Counter(("gw", lsn) for lsn in range(1, size + 1))
+    counted: Counter[str] = Counter()
+    for row in table_rows(lake / "stats"):
+        counted[row["table"]] += row["events"]
+    names = tables_of(lake)
+    assert set(names.by_rule) == {"orders", "clicks", "chat"}
+    there = {name: len(table_rows(lake / name, "lsn")) for name in names.of_events}
+    assert counted == there

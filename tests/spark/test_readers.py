@@ -20,6 +20,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from gateway.config.tables import TableByRule
 from gateway.spark import job
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.later.compact import compact
@@ -179,6 +180,11 @@ def lake(
     address = {"protocol": "pravega", "channel": "shop/orders/0.#epoch.0"}
     spool.put("gw", 101, [b'{"x": 1}'], received_at=at, **address)
     job.run(config, spark, available_now=True)
+    bills = {"where": {"field": "channel", "matches": "^shop/bills/"}}
+    config.spark.tables = {"bills": TableByRule.model_validate(bills)}
+    address["channel"] = "shop/bills/0.#epoch.0"
+    spool.put("gw", 102, [b'{"x": 2}'], received_at=at, **address)
+    job.run(config, spark, available_now=True)
     if request.param == "compacted":
         done = list(
             compact(data / "lake", Lake(), before=INSTANT.date() + dt.timedelta(1))
@@ -224,7 +230,9 @@ def _unwrapped(value: Any) -> Any:
 @pytest.fixture(scope="module")
 def of_spark(lake: Path, spark: Any) -> dict[str, list[dict[str, Any]]]:
     """The rows of each table, as Spark reads them."""
-    return {table: _spark(lake, table, spark) for table in ("events", "quarantine")}
+    return {
+        table: _spark(lake, table, spark) for table in ("events", "bills", "quarantine")
+    }
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -259,10 +267,19 @@ def test_what_was_sent_is_there(of_spark):
 
 
 @pytest.mark.parametrize("reader", READERS)
+def test_a_daily_query_of_a_table_by_rule(reader, lake, spark):
+    """It is a table as `events` is, and in no other."""
+    bills, events = (READERS[reader](lake, one, spark) for one in ("bills", "events"))
+    days = [(row["lsn"], plain(row["date"]), row["stream"]) for row in bills]
+    assert days == [(102, "2026-03-01", "bills")]
+    assert {plain(row["stream"]) for row in events} == {None, "orders"}
+
+
+@pytest.mark.parametrize("reader", READERS)
 def test_counts_add_up_for_everyone(reader, lake, spark):
     """`stats`, too, in every reader."""
     rows = READERS[reader](lake, "stats", spark)
-    assert sum(row["events"] for row in rows) == len(PAYLOADS) + 1
+    assert sum(row["events"] for row in rows) == len(PAYLOADS) + 2
     assert sum(row["flawed"] for row in rows) == 2
     assert {plain(row["window_start"]) for row in rows} == {"2026-03-01T12:00:00"}
 

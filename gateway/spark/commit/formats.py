@@ -290,10 +290,16 @@ class Format(Kind):
         yield from events.purge()
 
     def backfill(
-        self, config: Any, spark: Any, disk: LakeDisk, names: Collection[str]
+        self,
+        config: Any,
+        spark: Any,
+        disk: LakeDisk,
+        names: Collection[str],
+        tables: Collection[str] = (),
     ) -> Iterator[Rewritten]:
         from gateway.spark.later import backfill
 
+        del tables  # there is one
         self.check(spark)
         events, _ = self.tables(config, spark)
         self._claim(config, disk, events)

@@ -26,7 +26,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date
@@ -47,7 +47,7 @@ from gateway.store.lsns import Lsns
 from gateway.store.names import Life
 from gateway.store.node.incarnation import Record
 from gateway.store.readers.lake import INTERNAL
-from gateway.tables import QUARANTINE, STATS
+from gateway.tables import QUARANTINE, STATS, Tables
 
 if TYPE_CHECKING:
     from gateway.spark.later.days import Rewritten
@@ -141,12 +141,14 @@ class ParquetSink(Sink):
 
     *write* puts a batch into a folder as table=…/protocol=…/date=…/*.parquet;
     *count* makes rows of `stats` of the files; *find_resent* says which events in
-    them were there before.
+    them were there before.  *tables* are those by rule that *write* may put rows into: the
+    ledger names each before it has any.
     """
 
     _write: Callable[[Any, Path, Plan], None]
     _count: Callable[[list[tuple[str, Path]]], Counted] | None = None
     _find_resent: Callable[[list[Path]], Ranges] | None = None
+    _tables: Sequence[str] = ()
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
@@ -169,6 +171,9 @@ class ParquetSink(Sink):
             if self._disk.exists(manifest):
                 self._publish(json.loads(self._disk.read(manifest)))
             self._disk.remove_tree(self._staging / name)
+        known = self.ledger.tables.with_all(self._tables)
+        if known != self.ledger.tables:
+            self._write_down(replace(self.ledger, tables=known))
         self.failure = None
         self._check_behind()
 
@@ -250,9 +255,13 @@ class ParquetSink(Sink):
             moves.append(self._numbered(path, folder, staged, len(moves)))
         self._point("synced")
         if self._count is not None:
-            moved = {goal: staged / number for number, goal in moves}
+            # With the table where there are several of events that are fine.
+            depth = slice(0 if self.ledger.tables.by_rule else 1, 2)
             counted = self._count(
-                [(Path(goal).parts[1], path) for goal, path in moved.items()]
+                [
+                    ("/".join(goal.split("/")[depth]), staged / number)
+                    for number, goal in moves
+                ]
             )
             total.misfits = counted.misfits
             for partition, table in sorted(counted.tables.items()):
@@ -316,7 +325,7 @@ class ParquetSink(Sink):
     def _any_rows(self) -> bool:
         return any(
             path.suffix == ".parquet"
-            for table in self.ledger.tables.of_events
+            for table in Tables(tuple(self._tables)).of_events
             for path in self._disk.tree(self._lake / table)
         )
 

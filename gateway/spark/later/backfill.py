@@ -189,7 +189,10 @@ def overwrite_days(
 
 
 class Folders:
-    """The tables of `spark.sink: parquet`.  *names* are columns that are made anew in all files."""
+    """The tables of `spark.sink: parquet`, or those of *tables*.
+
+    *names* are columns that are made anew in all files.
+    """
 
     def __init__(
         self,
@@ -197,6 +200,7 @@ class Folders:
         config: Any,
         disk: LakeDisk,
         names: Collection[str] = (),
+        tables: Collection[str] = (),
     ) -> None:
         # Its settings are those of the rows at hand, and the job has others.
         self._spark = spark.newSession()
@@ -205,6 +209,7 @@ class Folders:
         self._body = config.spark.body
         self._columns = Columns.of(config.spark)
         self._names = frozenset(names)
+        self._tables = frozenset(tables)
         self.types = layout(self._spark, self._body, self._columns)
         self._known: dict[tuple[Path, int], frozenset[str]] = {}
 
@@ -218,6 +223,11 @@ class Folders:
         check_names(self._names, self._columns, before)
         changing = self._changing(before)
         with ExitStack() as held:
+            if changing and self._tables:
+                raise Broken(
+                    f"{', '.join(changing)}: a column has one type in all tables; make it"
+                    " anew in all of them, without --table"
+                )
             if changing:
                 # A job that runs has the old types in hand, and writes files of them.
                 try:
@@ -238,7 +248,9 @@ class Folders:
         """Fill one day, or all; raises the same as `run`."""
         yield from rewrite(
             *(self._lake, self._disk, self._fill),
-            wanted=lambda _, one: day is None or one == day,
+            wanted=lambda table, one: (
+                day in (None, one) and (not self._tables or table in self._tables)
+            ),
             stop=stop,
         )
 
@@ -260,10 +272,14 @@ class Folders:
             return None
         staged, rows = day.begin(going), 0
         for group in partition.by_columns(going):
-            anew = odd[group[0]]
+            anew, columns = odd[group[0]], self._columns.of_table(day.table)
 
-            def make(rows: DataFrame, anew: Collection[str] = anew) -> DataFrame:
-                return filled(rows, self._body, self._columns, anew)
+            def make(
+                rows: DataFrame,
+                anew: Collection[str] = anew,
+                columns: Columns = columns,
+            ) -> DataFrame:
+                return filled(rows, self._body, columns, anew)
 
             count = write_by_spark(self._spark, day, group, staged, make, "backfill")
             before = sum(pq.read_metadata(path).num_rows for path in group)

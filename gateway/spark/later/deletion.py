@@ -226,6 +226,8 @@ def find(config: Any, spark: Any, asked: Asked, committed: Ranges) -> Found:
     for place, files in _sources(locations, committed).items():
         for incarnation, some in _by_incarnation(files).items():
             rows = _envelope(config, spark, some, incarnation).where(asked.condition)
+            if asked.tables:
+                rows = rows.where(f.col(tables.TABLE).isin(*asked.tables))
             names = rows.select("node", f.lit(incarnation).alias("incarnation"), "lsn")
             found.add(place, tables.ranges(names))
     if kept := sorted(locations.retained.glob("*/kept-*.parquet")):
@@ -381,13 +383,14 @@ def _counts(
 ) -> Iterator[tuple[str, pa.Table]]:
     """Counts that are taken back, by folder of `stats`, of days that are still counted there."""
     found: dict[str, list[pa.Table]] = defaultdict(list)
-    columns = [*NAMES, *stats.COUNTED]
+    columns, tables = [*NAMES, *stats.COUNTED], tables_of(lake)
     for path, rows in masked(
-        files_of(lake, *tables_of(lake).of_events), Wanted(events), columns
+        files_of(lake, *tables.of_events), Wanted(events), columns
     ):
         protocol, day = path.parent.parent.name, path.parent
         width = _width(lake / STATS / protocol / day.name) or window
-        for date, counts in stats.taken_back(rows, width).items():
+        table = path.relative_to(lake).parts[0] if tables.by_rule else ""
+        for date, counts in stats.taken_back(rows, width, table).items():
             found[f"{STATS}/{protocol}/{date}"].append(counts)
     for folder, counts in sorted(found.items()):
         if any(visible(lake / folder)):

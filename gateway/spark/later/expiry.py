@@ -24,19 +24,29 @@ from gateway.spark.later.deleted_ranges import events_in
 from gateway.spark.run.background import BackgroundTask, Work
 from gateway.store.lsns import Lsns
 from gateway.store.readers.deleted import EXPIRED, Deletion, load, save
-from gateway.tables import STATS, Tables
+from gateway.tables import EVENTS, STATS, Tables
 
 
-def limits(retention: Any, now: datetime) -> dict[str, date]:
+def limits(
+    retention: Any,
+    now: datetime,
+    tables: Tables = Tables(),  # noqa: B008 - it is never changed
+    rules: Mapping[str, Any] | None = None,
+) -> dict[str, date]:
     """The first day that stays, by table; *retention* is the configuration's section.
 
-    A day goes once its last event is as old as that.
+    A day goes once its last event is as old as that.  A table by rule says its own, by *rules*,
+    or has that of events.
     """
-    return {
-        table: (now - timedelta(seconds=seconds)).date()
-        for table in Tables().all
-        if (seconds := getattr(retention, table)) is not None
-    }
+    found = {}
+    for table in tables.all:
+        seconds = getattr(retention, EVENTS if table in tables.by_rule else table)
+        rule = (rules or {}).get(table)
+        if rule is not None and rule.retention is not None:
+            seconds = rule.retention
+        if seconds is not None:
+            found[table] = (now - timedelta(seconds=seconds)).date()
+    return found
 
 
 def expire(
@@ -105,8 +115,12 @@ class Expiry(BackgroundTask):
         failed: Callable[[Exception], None],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
+        tables: Callable[[], Tables] = Tables,
+        rules: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__("expiry", done, failed, clock)
+        self._tables = tables
+        self._rules = rules
         self._work = work
         self._retention = retention
         self._now = now
@@ -114,7 +128,7 @@ class Expiry(BackgroundTask):
 
     def due(self, *, again: bool) -> Work | None:
         """Begin if more is too old than the last time, or at the start."""
-        wanted = limits(self._retention, self._now())
+        wanted = limits(self._retention, self._now(), self._tables(), self._rules)
         if wanted == self._began_with and not again:
             return None
         self._began_with = wanted

@@ -12,13 +12,14 @@ rewrite of days.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gateway.spark.bucket.copies import put_back
@@ -142,10 +143,11 @@ def _collect(
     lake: Path, staged: Path, disk: LakeDisk, window: timedelta
 ) -> tuple[Requeued, list[tuple[str, str]]]:
     """Number and sync what Spark has written; (number, goal) of each file."""
-    sequence = Ledger.load(disk, lake / INTERNAL / "events.json").sequence
+    ledger = Ledger.load(disk, lake / INTERNAL / "events.json")
+    sequence, by_rule = ledger.sequence, ledger.tables.by_rule
     name = f"part-{sequence:010d}-requeue{secrets.token_hex(4)}"
     moves: list[tuple[str, str]] = []
-    fine: list[tuple[str, Path]] = []
+    fine: list[tuple[str, str, Path]] = []
     total = 0
 
     def add(path: Path, folder: str) -> None:
@@ -164,14 +166,46 @@ def _collect(
         total += count
         add(path, "/".join(inside[:-1]).removeprefix("table="))
         if inside[0] != f"table={QUARANTINE}":
-            fine.append((inside[1], staged / moves[-1][0]))
-    flawless = sum(pq.read_metadata(path).num_rows for _, path in fine)
-    for partition, table in stats.count(fine, window).tables.items() if fine else ():
+            table = inside[0].removeprefix("table=")
+            fine.append((table, inside[1], staged / moves[-1][0]))
+    flawless = sum(pq.read_metadata(path).num_rows for *_, path in fine)
+    for partition, table in _counts(fine, window, by_table=bool(by_rule)):
         path = staged / "stats.parquet"
-        pq.write_table(_flawed_no_more(table), path, compression="zstd")
+        pq.write_table(table, path, compression="zstd")
         add(path, f"{STATS}/{partition}")
     disk.sync_directory(staged)
     return Requeued(total, flawless), moves
+
+
+def _counts(
+    fine: Sequence[tuple[str, str, Path]], window: timedelta, *, by_table: bool
+) -> Iterator[tuple[str, pa.Table]]:
+    """Counts for files that are in no quarantine any more, by folder."""
+    if not fine:
+        return
+    plain = stats.count([(place, path) for _, place, path in fine], window)
+    if not by_table:
+        for folder, table in plain.tables.items():
+            yield folder, _flawed_no_more(table)
+        return
+    files = [(f"{table}/{place}", path) for table, place, path in fine]
+    for folder, table in stats.count(files, window).tables.items():
+        names = pa.array([QUARANTINE] * len(plain.tables[folder]), pa.string())
+        gone = _negative(plain.tables[folder]).append_column("table", names)
+        yield folder, stats.fold([table, gone])
+
+
+def _negative(counted: pa.Table) -> pa.Table:
+    """Counts that take these events back, which were flawed."""
+    gone = counted
+    for name, of in (
+        ("events", "events"),
+        ("payload_bytes", "payload_bytes"),
+        ("flawed", "events"),
+    ):
+        at = counted.schema.get_field_index(name)
+        gone = gone.set_column(at, name, pc.negate(counted[of]))
+    return gone
 
 
 def _flawed_no_more(counted: pa.Table) -> pa.Table:

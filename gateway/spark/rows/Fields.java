@@ -20,7 +20,8 @@ import org.apache.spark.unsafe.types.UTF8String;
 /**
  * Payload to row: the text, null if it is not UTF-8, then a value for each path, then
  * for each path that is an instant its microseconds since 1970, null if Spark must read it,
- * then, where it is asked for, a hash of what the payload says.
+ * then, where it is asked for, a hash of what the payload says, then, where there are rules,
+ * a number whose bit N says that all conditions of rule N hold.
  */
 public final class Fields implements UDF1 {
 
@@ -28,19 +29,33 @@ public final class Fields implements UDF1 {
     private final int[] depths;
     private final int[] instants;
     private final boolean contents;
+    /** Of each condition its rule, its path, and what the value is to be. */
+    private final int columns;
+    private final int[] rules;
+    private final int[] looked;
+    private final Is[] wanted;
     private transient Keys root;
     /** Where the slots of each path begin, and where those of the last one end. */
     private transient int[] slots;
 
     /**
      * Asks for a value by each path.  *keys* are those of all paths, *depths* says how
-     * many each path has.  The paths with the numbers *instants* are of instants.
+     * many each path has.  The paths with the numbers *instants* are of instants, and
+     * those behind the first *columns* are asked for by rules alone.  A rule has the conditions that name it in *rules*, each of the path in *looked*.
      */
-    public Fields(String[] keys, int[] depths, int[] instants, Boolean contents) {
+    public Fields(String[] keys, int[] depths, int[] instants, Boolean contents,
+            Integer columns, int[] rules, int[] looked, String[] wanted, boolean[] expressions) throws Exception {
         this.keys = keys;
         this.depths = depths;
         this.instants = instants;
         this.contents = contents.booleanValue();
+        this.columns = columns.intValue();
+        this.rules = rules;
+        this.looked = looked;
+        this.wanted = new Is[wanted.length];
+        for (int n = 0; n < wanted.length; n++) {
+            this.wanted[n] = new Is(wanted[n], Boolean.valueOf(expressions[n]));
+        }
     }
 
     public Object call(Object payload) {
@@ -49,7 +64,8 @@ public final class Fields implements UDF1 {
         }
         byte[] bytes = (byte[]) payload;
         int values = 1 + depths.length + instants.length;
-        Object[] row = new Object[contents ? values + 1 : values];
+        int size = contents ? values + 1 : values;
+        Object[] row = new Object[rules.length > 0 ? size + 1 : size];
         if (isText(bytes)) {
             row[0] = UTF8String.fromBytes(bytes);
             find(bytes, row);
@@ -67,7 +83,8 @@ public final class Fields implements UDF1 {
         int[] begins = slots;
         int paths = depths.length;
         Object[] found = new Object[begins[paths]];
-        Find scan = new Find(bytes, found);
+        byte[] kinds = rules.length > 0 ? new byte[begins[paths]] : null;
+        Find scan = new Find(bytes, found, kinds);
         try {
             scan.document(root);
         } catch (IndexOutOfBoundsException why) {
@@ -86,6 +103,36 @@ public final class Fields implements UDF1 {
             Object text = row[1 + instants[n]];
             row[1 + paths + n] = text == null ? null : Instants.micros((UTF8String) text);
         }
+        if (kinds != null) {
+            row[row.length - 1] = Long.valueOf(judged(begins, found, kinds));
+        }
+    }
+
+    private long judged(int[] begins, Object[] found, byte[] kinds) {
+        long holds = -1L;
+        for (int n = 0; n < rules.length; n++) {
+            long mine = 1L << rules[n];
+            if ((holds & mine) != 0 && !holds(n, begins, found, kinds)) {
+                holds &= ~mine;
+            }
+        }
+        return holds;
+    }
+
+    /** Of a list one of its elements; an object is no value. */
+    private boolean holds(int n, int[] begins, Object[] found, byte[] kinds) {
+        int end = begins[looked[n] + 1];
+        for (int slot = begins[looked[n]]; slot < end; slot++) {
+            if (found[slot] == null || kinds[slot] == '{') {
+                continue;
+            }
+            UTF8String value = (UTF8String) found[slot];
+            if (kinds[slot] != '[') {
+                return wanted[n].of(value);
+            }
+            return new Find(value.getBytes(), null, null).any(wanted[n]);
+        }
+        return false;
     }
 
     private static boolean isText(byte[] bytes) {
@@ -113,7 +160,7 @@ public final class Fields implements UDF1 {
         int from = 0;
         for (int n = 0; n < depths.length; n++) {
             begins[n + 1] = begins[n] + (1 << depths[n] - 1);
-            add(all, from, from + depths[n], begins[n]);
+            add(all, from, from + depths[n], begins[n], n < columns);
             from += depths[n];
         }
         all.close();
@@ -125,10 +172,11 @@ public final class Fields implements UDF1 {
      * The keys from *from* to *to* below an object, in each way that dots may join some
      * that follow each other: the shortest first keys have the first slots.
      */
-    private void add(Keys above, int from, int to, int slot) {
+    private void add(Keys above, int from, int to, int slot, boolean column) {
+        above.through |= column;
         String name = keys[from];
         for (int next = from + 1; next < to; next++) {
-            add(above.add(name), next, to, slot);
+            add(above.add(name), next, to, slot, column);
             slot += 1 << to - next - 1;
             name = name + '.' + keys[next];
         }
@@ -139,10 +187,39 @@ public final class Fields implements UDF1 {
     private static final class Find extends Scan {
 
         private final Object[] found;
+        /** How the value in each slot begins; null: nobody asks. */
+        private final byte[] kinds;
 
-        Find(byte[] bytes, Object[] found) {
+        Find(byte[] bytes, Object[] found, byte[] kinds) {
             super(bytes);
             this.found = found;
+            this.kinds = kinds;
+        }
+
+        /** Whether one of a list without blanks, that is no list and no object, is it. */
+        boolean any(Is wanted) {
+            at = 1;
+            if (bytes[at] == ']') {
+                return false;
+            }
+            do {
+                int from = at;
+                byte first = bytes[at];
+                if (first == '"') {
+                    at++;
+                    boolean plain = string();
+                    if (wanted.of(plain ? slice(from + 1, at - 1) : unescaped(from + 1, at - 1))) {
+                        return true;
+                    }
+                } else {
+                    skip();
+                    if (first != '{' && first != '[' && first != 'n'
+                            && wanted.of(slice(from, at))) {
+                        return true;
+                    }
+                }
+            } while (bytes[at++] == ',');
+            return false;
         }
 
         /** An object, or the first of a list of objects. */
@@ -202,31 +279,37 @@ public final class Fields implements UDF1 {
                 }
             }
             byte first = bytes[at];
+            int from = at;
             if (first == '{' && asked.names.length > 0) {
                 at++;
                 object(asked);
+                if (asked.ends.length > 0 && !asked.through) {
+                    put(asked, compact(from, at), first);
+                }
                 return;
             }
-            int from = at;
             if (first == '"') {
                 at++;
                 boolean plain = string();
                 if (asked.ends.length > 0) {
-                    put(asked, plain ? slice(from + 1, at - 1) : unescaped(from + 1, at - 1));
+                    put(asked, plain ? slice(from + 1, at - 1) : unescaped(from + 1, at - 1), first);
                 }
                 return;
             }
             skip();
             if (asked.ends.length > 0 && first != 'n') {
                 boolean nested = first == '{' || first == '[';
-                put(asked, nested ? compact(from, at) : slice(from, at));
+                put(asked, nested ? compact(from, at) : slice(from, at), first);
             }
         }
 
-        private void put(Keys asked, UTF8String value) {
+        private void put(Keys asked, UTF8String value, byte first) {
             int[] ends = asked.ends;
             for (int n = 0; n < ends.length; n++) {
                 found[ends[n]] = value;
+                if (kinds != null) {
+                    kinds[ends[n]] = first;
+                }
             }
         }
 

@@ -15,6 +15,8 @@ public final class Keys {
     private int[][] lengths;
     /** Where the value goes; none: only what is below is asked for. */
     public int[] ends = new int[0];
+    /** A column is asked for below, so that an object here is no value. */
+    public boolean through;
     /** All slots from here on, which a key that comes again clears. */
     public int[] slots;
 

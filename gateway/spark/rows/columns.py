@@ -11,14 +11,18 @@ comes last and is never part of SQL: it may be that of a step (`text`) or SQL's 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gateway.config.columns import EVENT_TIME, PATHS, USUAL, keys
-from gateway.spark.rows.fields import CONTENTS, field, micros
+from gateway.spark.rows.fields import CONTENTS, RULES, Asked, Wanted, field, micros
 from gateway.spark.rows.framed import Schemas
 from gateway.spark.rows.times import bounded, day, instant
+from gateway.tables import EVENTS, QUARANTINE
+
+if TYPE_CHECKING:
+    from gateway.config.tables import Condition, TableByRule
 
 __all__ = ["DEFAULTS", "ENVELOPE", "EVENT_TIME", "Columns", "Source"]
 
@@ -49,13 +53,15 @@ class Source:
     """The value where no path leads to one."""
     protocol: str | None = None
     listener: str | None = None
+    table: str | None = None
 
     @property
     def condition(self) -> str | None:
         """The condition of its events, in SQL; None: all."""
         parts = [
-            f"{name} = {literal(value)}"
+            f"`{name}` = {literal(value)}"
             for name, value in (
+                ("table", self.table),
                 ("protocol", self.protocol),
                 ("listener", self.listener),
             )
@@ -123,9 +129,13 @@ class Columns:
         chosen: Mapping[str, Any] | None = None,
         doubles: Literal["contents", "place"] | None = None,
         schemas: Schemas | None = None,
+        tables: Mapping[str, TableByRule] | None = None,
+        of_table: str = "",
     ) -> None:
         """The defaults with those of `spark.columns`: `{name: Source(s) or None}`.
 
+        *tables* by rule have columns of their own.  Rows are in the table that their rule says, or
+        in *of_table*.
         With *doubles* there is one more column, by which doubles are told.  It is a hash of where a
         shipper read the event, and of all that it says or of its message.
         """
@@ -133,6 +143,8 @@ class Columns:
         """The schemas of Avro and Protobuf events, if there are such."""
         self.contents = doubles == "contents"
         """Whether all that an event says is hashed."""
+        self._given = chosen, doubles, schemas, tables
+        self._of_table = of_table
         self._place = dict(_PLACE) if doubles else {}
         self._sources: dict[str, list[Source]] = {
             name: [source] for name, source in DEFAULTS.items()
@@ -140,14 +152,26 @@ class Columns:
         self._envelope = dict(ENVELOPE)
         for name, given in (chosen or {}).items():
             self._choose(name, given)
-        self.paths = list(
-            dict.fromkeys(
-                path
-                for sources in [*self._sources.values(), list(self._place.values())]
-                for source in sources
-                for path in source.paths
-            )
+        self._rules = dict(tables or {})
+        for table, one in reversed(self._rules.items()):
+            for name, given in one.columns.items():
+                self._add(name, table, given)
+        of_columns = (
+            path
+            for sources in [*self._sources.values(), list(self._place.values())]
+            for source in sources
+            for path in source.paths
         )
+        of_rules = (
+            condition.path
+            for table in self._rules.values()
+            for condition in table.conditions
+            if condition.path is not None
+        )
+        self.paths = list(dict.fromkeys(of_columns))
+        self.count = len(self.paths)
+        """How many of the paths columns have; rules have the others."""
+        self.paths += [one for one in dict.fromkeys(of_rules) if one not in self.paths]
         """The wanted paths of the JSON."""
         self.keys = [keys(path) for path in self.paths]
         """The keys that lead to each."""
@@ -169,7 +193,8 @@ class Columns:
     def of(cls, settings: Any) -> Columns:
         """The columns that the section `spark` of a configuration asks for."""
         by = settings.deduplicate_by if settings.deduplicate else None
-        return cls(settings.columns, by, Schemas.of(settings))
+        schemas = Schemas.of(settings)
+        return cls(settings.columns, by, schemas, settings.tables)
 
     def _choose(self, name: str, given: Any) -> None:
         self._envelope.pop(name, None)
@@ -182,6 +207,52 @@ class Columns:
         if all(one.condition for one in sources):
             sources += usual
         self._sources[name] = sources
+
+    def _add(self, name: str, table: str, given: Any) -> None:
+        """Add a column of a *table*; other tables have theirs, or null."""
+        mine = [replace(source_of(one), table=table) for one in _listed(given)]
+        if name == EVENT_TIME:
+            mine = [replace(one, type="timestamp", default=None) for one in mine]
+        self._sources[name] = [*mine, *self._sources.get(name, [])]
+
+    def of_table(self, name: str) -> Columns:
+        """The same columns, for rows that are in the table *name*, whatever rules say."""
+        return Columns(*self._given, of_table=name)
+
+    def asked(self) -> list[Asked]:
+        """The conditions of rules that are about the JSON."""
+        return [
+            Asked(rule, self.paths.index(one.path), _wanted(one))
+            for rule, table in enumerate(self._rules.values())
+            for one in table.conditions
+            if one.path is not None and not self._of_table
+        ]
+
+    def rules(self, judge: Callable[[Wanted], str]) -> dict[str, str]:
+        """The rules by table, as conditions over `j`.
+
+        *judge* gives the name of a function of a text.
+        """
+        found = {}
+        for rule, (name, table) in enumerate(self._rules.items()):
+            terms = [_holds(one, judge) for one in table.conditions if one.path is None]
+            if len(terms) < len(table.conditions):
+                terms.append(f"shiftright(j.{RULES}, {rule}) & 1 = 1")
+            found[name] = " AND ".join(terms)
+        return found
+
+    def table(self, judge: Callable[[Wanted], str]) -> str | None:
+        """The expression of a row's table, over `j`; None: there are no rules."""
+        if self._of_table:
+            return literal(self._of_table)
+        cases = "".join(
+            f" WHEN {rule} THEN {literal(name)}"
+            for name, rule in self.rules(judge).items()
+        )
+        fine = f"CASE{cases} ELSE '{EVENTS}' END" if cases else None
+        return (
+            fine and f"CASE WHEN flaw IS NOT NULL THEN '{QUARANTINE}' ELSE {fine} END"
+        )
 
     def raw(self) -> dict[str, str]:
         """Expressions over `j`, the values of `paths`: each column's text, as `raw_NAME`."""
@@ -324,6 +395,20 @@ def _list(raw: str, kind: str) -> str:
             f"transform(array({found}), l -> CASE WHEN NOT {odd} THEN {fine} END)[0]"
         )
     return f"CASE WHEN {raw} IS NOT NULL THEN {found} END"
+
+
+def _wanted(one: Condition) -> Wanted:
+    if one.matches is not None:
+        return Wanted(one.matches, expression=True)
+    return Wanted(one.text or "", expression=False)
+
+
+def _holds(one: Condition, judge: Callable[[Wanted], str]) -> str:
+    """A condition of the envelope."""
+    value = one.field or f"attributes[{literal(one.attribute)}]"
+    if one.matches is None:
+        return f"{value} = {literal(one.text)}"
+    return f"{judge(_wanted(one))}({value})"
 
 
 def source_of(given: Any) -> Source:

@@ -1,8 +1,8 @@
 """Rows of `lake/stats`: how many events a batch brought, per window and address.
 
 They are counted in the files that Spark has made of the batch and are published with
-them.  So at any instant the sum of `events` is the number of rows of `events` and
-`quarantine`; a window has a row for each batch that brought events of it.
+them.  So at any instant the sum of `events` is the number of rows of all tables of events;
+where there are some by rule, column `table` tells them apart.  A window has a row for each batch that brought events of it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 _ROWS = 1 << 16
+_TABLE = "table"
 _KEYS = ["window_start", "window_end", "listener", "channel"]
 _SUMS = ["events", "payload_bytes", "flawed"]
 _INSTANT = pa.timestamp("us", tz="UTC")
@@ -47,16 +48,20 @@ class Counted:
 
 
 def count(files: Iterable[tuple[str, Path]], window: timedelta) -> Counted:
-    """Count staged files, given as (protocol=… folder, path)."""
+    """Count staged files, given as (folder, path).
+
+    A folder is protocol=…, or TABLE/protocol=… where the tables are told apart.
+    """
     width = window // timedelta(microseconds=1)
     parts: dict[str, list[pa.Table]] = {}
     misfits = 0
-    for protocol, path in files:
+    for folder, path in files:
+        table, _, protocol = folder.rpartition("/")
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(_ROWS, columns=_READ, use_threads=False):
                 rows = pa.table(batch)
                 misfits += len(rows) - rows["misfits"].null_count
-                parts.setdefault(protocol, []).append(_grouped(rows, width))
+                parts.setdefault(protocol, []).append(_grouped(rows, width, table))
     tables = {
         f"{protocol}/{date}": table
         for protocol, tables in parts.items()
@@ -65,9 +70,13 @@ def count(files: Iterable[tuple[str, Path]], window: timedelta) -> Counted:
     return Counted(tables, misfits)
 
 
-def taken_back(rows: pa.Table, window: timedelta) -> dict[str, pa.Table]:
-    """Counts that take back those of *rows* of a table, by folder below `protocol=…`."""
-    counted = _grouped(rows, window // timedelta(microseconds=1))
+def taken_back(
+    rows: pa.Table, window: timedelta, table: str = ""
+) -> dict[str, pa.Table]:
+    """Counts that take back those of *rows*, by folder below `protocol=…`; *table* is theirs,
+    where tables are told apart.
+    """
+    counted = _grouped(rows, window // timedelta(microseconds=1), table)
     for name in _SUMS:
         at = counted.schema.get_field_index(name)
         counted = counted.set_column(at, name, pc.negate(counted[name]))
@@ -77,23 +86,26 @@ def taken_back(rows: pa.Table, window: timedelta) -> dict[str, pa.Table]:
 def fold(tables: Iterable[pa.Table]) -> pa.Table:
     """One row for each window, listener and channel, with the sums."""
     rows = pa.concat_tables(tables)
-    grouped = rows.group_by(_KEYS, use_threads=False).aggregate(
+    by_table = _TABLE in rows.column_names
+    keys = [*_KEYS, _TABLE] if by_table else _KEYS
+    schema = _SCHEMA.append(pa.field(_TABLE, pa.string())) if by_table else _SCHEMA
+    grouped = rows.group_by(keys, use_threads=False).aggregate(
         [(name, "sum") for name in _SUMS]
     )
     return (
         grouped.rename_columns(
             [name.removesuffix("_sum") for name in grouped.column_names]
         )
-        .select(_SCHEMA.names)
-        .cast(_SCHEMA)
+        .select(schema.names)
+        .cast(schema)
     )
 
 
-def _grouped(rows: pa.Table, width: int) -> pa.Table:
+def _grouped(rows: pa.Table, width: int, table: str) -> pa.Table:
     at = rows["received_at"].cast(_INSTANT).cast(pa.int64())
     # pyarrow divides towards zero; instants before 1970 do not arrive.
     start = pc.multiply(pc.divide(at, width), width)
-    rows = pa.table(
+    counts = pa.table(
         {
             "window_start": start.cast(_INSTANT),
             "window_end": pc.add(start, width).cast(_INSTANT),
@@ -104,7 +116,11 @@ def _grouped(rows: pa.Table, width: int) -> pa.Table:
             "flawed": rows["flaw"].is_valid().cast(pa.int64()),
         }
     )
-    return fold([rows])
+    if table:
+        counts = counts.append_column(
+            _TABLE, pa.array([table] * len(rows), pa.string())
+        )
+    return fold([counts])
 
 
 def _by_date(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
@@ -21,16 +22,19 @@ from gateway.spark.commit.ledger import Ranges
 from gateway.spark.files.not_taken import RESENT
 from gateway.spark.rows import framed
 from gateway.spark.rows.columns import EVENT_TIME, Columns
-from gateway.spark.rows.fields import TEXT, function
+from gateway.spark.rows.fields import TEXT, function, judge
 from gateway.store.names import Life, SpoolFile
 from gateway.tables import EVENTS, QUARANTINE
 
+TABLE = "table"
 #: The sink writes one folder level for each, the table first.
-PARTITIONS = ("table", "protocol", "date")
+PARTITIONS = (TABLE, "protocol", "date")
+_WITHOUT_RULES = f"CASE WHEN flaw IS NULL THEN '{EVENTS}' ELSE '{QUARANTINE}' END"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-_JSON = (
+#: Whether the payload says that it is JSON.
+JSON = (
     "(content_type = 'application/json' OR content_type LIKE '%+json'"
     " OR content_type LIKE 'application/json;%')"
 )
@@ -55,29 +59,33 @@ def events(
     incarnation = (
         f.col("incarnation") if named else f.expr("cast(NULL AS string) AS incarnation")
     )
+    spark = stream.sparkSession
     find = function(
-        stream.sparkSession, made.keys, made.instants, contents=made.contents
+        *(spark, made.keys, made.instants),
+        contents=made.contents,
+        rules=made.asked(),
+        columns=made.count,
     )
     text = (
-        f"CASE WHEN {_JSON} THEN j.{TEXT} WHEN content_type LIKE 'text/%'"
+        f"CASE WHEN {JSON} THEN j.{TEXT} WHEN content_type LIKE 'text/%'"
         " THEN try_validate_utf8(cast(payload AS string)) END"
     )
-    values, misfits = f"CASE WHEN {_JSON} THEN {find}(payload) END", made.misfits()
+    values, misfits = f"CASE WHEN {JSON} THEN {find}(payload) END", made.misfits()
     if made.schemas:
-        decode = framed.function(stream.sparkSession, made.schemas)
+        decode = framed.function(spark, made.schemas)
         value = f"{find}({decode}(payload, content_type, channel))"
-        may_be = f"({framed.FRAMED} AND NOT {_JSON})"
-        values = (
-            f"CASE WHEN {_JSON} THEN {find}(payload) WHEN {may_be} THEN {value} END"
-        )
+        may_be = f"({framed.FRAMED} AND NOT {JSON})"
+        values = f"CASE WHEN {JSON} THEN {find}(payload) WHEN {may_be} THEN {value} END"
         misfits = f"CASE WHEN {may_be} AND j IS NULL THEN 'body' ELSE {misfits} END"
     found = stream.withColumn("j", f.expr(values))
     found = found.withColumns(
         {"text": f.expr(text), "payload_bytes": f.expr("length(payload)")}
     )
+    if ruled := made.table(partial(judge, spark)):
+        found = found.withColumn(TABLE, f.expr(ruled))
     if body != "json":
         found = _with_variant(found)
-    held = "variant" if body == "variant" else f"CASE WHEN {_JSON} THEN text END"
+    held = "variant" if body == "variant" else f"CASE WHEN {JSON} THEN text END"
     payload = f"CASE WHEN flaw IS NOT NULL OR ({held}) IS NULL THEN payload END"
     found = found.withColumn("payload", f.expr(payload))
     # Each step is used more than once by the next; Spark keeps such steps apart.
@@ -95,9 +103,7 @@ def events(
         "payload_bytes",
         f.expr(misfits).alias("misfits"),
         *([f.expr(place).alias("place")] if (place := made.place()) else []),
-        f.expr(f"CASE WHEN flaw IS NULL THEN '{EVENTS}' ELSE '{QUARANTINE}' END").alias(
-            "table"
-        ),
+        f.expr(f"`{TABLE}`" if ruled else _WITHOUT_RULES).alias(TABLE),
         "protocol",
         f.expr("cast(received_at AS date)").alias("date"),
         *carried,
@@ -129,7 +135,7 @@ def _columns(made: Columns) -> list[Column]:
 def _bodies(body: str) -> list[Column | str]:
     if body == "variant":
         return [f.expr("variant").alias("body"), "payload"]
-    text = f.expr(f"CASE WHEN flaw IS NULL AND {_JSON} THEN text END").alias("body")
+    text = f.expr(f"CASE WHEN flaw IS NULL AND {JSON} THEN text END").alias("body")
     both = [f.col("variant").alias("body_variant")] if body == "both" else []
     return [text, "payload", *both]
 
@@ -142,7 +148,7 @@ def _with_variant(stream: DataFrame) -> DataFrame:
     what comes second was the text one value.
     """
     mark = secrets.randbelow(2**62) + 2**60
-    pair = f"CASE WHEN {_JSON} THEN try_parse_json('[' || text || ',{mark}]') END"
+    pair = f"CASE WHEN {JSON} THEN try_parse_json('[' || text || ',{mark}]') END"
     first = (
         f"CASE WHEN try_variant_get(pair, '$[1]', 'bigint') = {mark}"
         " THEN try_variant_get(pair, '$[0]', 'variant') END"
@@ -156,7 +162,7 @@ def is_json(rows: DataFrame) -> Column:
     mark = secrets.randbelow(2**62) + 2**60
     pair = f"try_parse_json('[' || {text} || ',{mark}]')"
     found = (
-        f"{_JSON} AND ltrim({text}) LIKE '{{%'"
+        f"{JSON} AND ltrim({text}) LIKE '{{%'"
         f" AND try_variant_get({pair}, '$[1]', 'bigint') = {mark}"
     )
     return f.expr(f"coalesce({found}, false)")

@@ -57,6 +57,8 @@ class Housekeeping:
             lambda done: _log.info("expired (spark.retention): %s", done),
             lambda why: _log.warning("could not remove what has expired: %s", why),
             lambda: datetime.fromtimestamp(clock(), UTC),
+            tables=lambda: sink.ledger.tables,
+            rules=config.spark.tables,
         )
         asked = kind.abilities if config.spark.compact else frozenset()
         compacts, maintains = "compact" in asked, "maintain" in asked

@@ -20,7 +20,8 @@ from attrs import define
 
 from gateway.spark.commit.ledger import Broken
 from gateway.spark.commit.sink import Plan, Sink
-from gateway.spark.files import alike, heap, known_files, s3a
+from gateway.spark.files import heap, known_files, s3a
+from gateway.spark.files.alike import folder_of
 from gateway.spark.rows import tables
 from gateway.spark.rows.columns import Columns
 from gateway.spark.run.checkpoint import Checkpoint
@@ -262,15 +263,20 @@ def whole_reader(config: Any, spark: SparkSession) -> Callable[[Plan], DataFrame
 
 
 def writer(
-    spark: SparkSession, spool: Path, read: Callable[[Plan], DataFrame]
+    spark: SparkSession,
+    spool: Path,
+    read: Callable[[Plan], DataFrame],
+    *,
+    alike: bool = True,
 ) -> Callable[[DataFrame, Path, Plan], None]:
     """The writer of a batch: a file for each partition of a table, unless it is large.
 
     The rows are those of the stream.  But they are *read* again
     where two incarnations of a node are in one batch, which those do not tell apart.  So they
-    are where some are large, for which the stream has no settings.
+    are where some are large, for which the stream has no settings.  *alike*: rows of a batch
+    may be known to be of one folder before they are made.
     """
-    in_utc = spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    known = alike and spark.conf.get("spark.sql.session.timeZone") == "UTC"
 
     def write(rows: DataFrame, folder: Path, plan: Plan) -> None:
         if plan.row_bytes > _LARGE_BYTES or len(tables.layers(plan.files)) > 1:
@@ -280,7 +286,7 @@ def writer(
         tasks = _tasks(spark, spool, plan)
         if plan.resent:
             fresh = tables.resent(fresh, plan.resent)
-        elif in_utc and (one := alike.folder_of(spool, plan.files)) is not None:
+        elif known and (one := folder_of(spool, plan.files)) is not None:
             whole = fresh.drop(*tables.PARTITIONS).coalesce(tasks)
             whole.write.parquet(url(folder / one))
             return

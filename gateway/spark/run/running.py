@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gateway.config.tables import columns_of_all
 from gateway.figures.reported import MOST_PATHS
 from gateway.sink import kind_of
 from gateway.spark.bucket.inbox import Inbox
@@ -335,7 +336,7 @@ class Job:
             return
         newest = max(waiting, key=lambda file: file.last)
         found = suggestion.without_column(
-            [self._spool / newest.name], self._config.spark.columns, _LOOKED_AT
+            [self._spool / newest.name], columns_of_all(self._config.spark), _LOOKED_AT
         )
         self._health.note(paths=found[:MOST_PATHS], more_paths=len(found[MOST_PATHS:]))
         self._looked = time.monotonic()
