@@ -17,6 +17,7 @@ start.  Then the whole job reads the files from a spool as a backlog.
                                               delta or iceberg, maintained as the job does it;
                                               with a Spark that their jars fit
     python bench/spark.py --case nodes        the files of ten nodes, beside those of one
+    python bench/spark.py --case by-rule      three tables by rule, beside one
     python bench/spark.py --case sinks        tables of Delta and Iceberg, beside Parquet;
                                               with a Spark that their jars fit
 
@@ -49,10 +50,12 @@ from _history import many_names, spool_names, year
 from _machine import machine
 from _nodes import costs_of, spread
 from _report import Claim, Report, arguments, main, workplace
+from pydantic import TypeAdapter
 from pyspark.sql import functions as f
 from pyspark.sql.streaming import StreamingQueryListener
 
 from gateway.config import Config
+from gateway.config.tables import TableByRule
 from gateway.event import SCHEMA
 from gateway.sink import kind_of
 from gateway.spark import job
@@ -268,7 +271,7 @@ class Bench:
             job.run(self.at(data), self.spark, available_now=True)
         return time.monotonic() - begin
 
-    def job(self, source: str) -> None:
+    def job(self, source: str, **options: Any) -> None:
         """The whole job, from a spool *source* to tables of its own."""
         self._jobs += 1
         data = self.home / f"run-{self._jobs}"
@@ -276,7 +279,7 @@ class Bench:
         table = {}
         if self.options.sink == "iceberg":
             table = {"table": f"lake.gateway.events_{self._jobs}"}
-        job.run(self.at(data, **table), self.spark, available_now=True)
+        job.run(self.at(data, **table, **options), self.spark, available_now=True)
         shutil.rmtree(data)
 
     def jobs(self, *sources: str) -> dict[str, Cost]:
@@ -618,6 +621,37 @@ def one_sink(report: Report, bench: Bench) -> None:
     report.add("wall", cost.wall, "s")
 
 
+def by_rule(report: Report, bench: Bench) -> None:
+    """The job with three tables by rule, beside that with one."""
+    rules = TypeAdapter(dict[str, TableByRule]).validate_python(
+        {
+            "tens": {"where": {"path": "host.name", "matches": "^web-1"}},
+            "second": {"where": [{"path": "agent.name", "equals": "web-2"}]},
+            "third": {
+                "where": {
+                    "path": "log.file.path",
+                    "equals": "/var/log/nginx/access-3.log",
+                },
+                "columns": {"ecs": {"path": "ecs.version"}},
+            },
+        }
+    )
+    cases = {
+        f"{source}, {name}": partial(bench.job, source, tables=tables)
+        for name, tables in (("one", {}), ("three", rules))
+        for source in ("small", "spool")
+    }
+    cost = bench.costs(cases)
+    each = {}
+    for name in ("one", "three"):
+        cpu = cost[f"spool, {name}"].cpu - cost[f"small, {name}"].cpu
+        each[name] = cpu / bench.events * 1e6
+        word = "one table" if name == "one" else "three tables by rule"
+        report.add(f"job, {word}: CPU of an event", each[name], "µs")
+    claim = "CPU of an event, with three tables by rule, times with one"
+    report.claims.append(Claim(claim, each["three"] / each["one"], "x", 1.15))
+
+
 def sinks(report: Report, bench: Bench) -> None:
     """The job with each sink, in a process of its own: a session has one's jars."""
     cost = costs_of(("parquet", "delta", "iceberg"), bench.options, report.notes)
@@ -636,10 +670,11 @@ CASES = {
     "today": today,
     "nodes": nodes,
     "sinks": sinks,
+    "by-rule": by_rule,
 }
 PARTS = {"sink": one_sink, "month": month}
 """Of cases, or with a sink of their own."""
-MANY_EVENTS = {"speed", "nodes", "sink"}
+MANY_EVENTS = {"speed", "nodes", "sink", "by-rule"}
 """Those that read `--events`."""
 
 
