@@ -77,25 +77,6 @@ def test_a_big_window_arrives(start):
     assert payloads(daemon.rows()) == messages(20_000)
 
 
-def test_text_of_all_kinds_arrives_unchanged(start):
-    """Whatever the script, escaped or not: the bytes are the client's."""
-    sent = [
-        json.dumps({"message": text}, ensure_ascii=False).encode()
-        for text in ("żółw", "日本語のログ", "🐢🚀", "\u2028 \u0000", "", '"\\')
-    ]
-    daemon = start()
-    with PyLogBeatClient(*daemon.address()) as client:
-        client.send(sent)
-        client.send([json.dumps({"message": "żółw"})])
-    daemon.settled()
-    rows = daemon.rows()
-    assert [row["payload"] for row in rows] == [
-        *sent,
-        b'{"message": "\\u017c\\u00f3\\u0142w"}',
-    ]
-    assert {row["flaw"] for row in rows} == {None}
-
-
 def test_events_that_are_no_json_are_acknowledged_and_kept(start):
     """A poison event does not make its sender loop; it is stored with its flaw."""
     sent = [b"{nope", b"", b'{"m":"\xff\xfe"}', b'{"fine":true}']
@@ -108,31 +89,6 @@ def test_events_that_are_no_json_are_acknowledged_and_kept(start):
     assert [row["flaw"] for row in rows] == [
         "invalid-json", "empty", "invalid-utf8", None
     ]  # fmt: skip
-
-
-def test_an_empty_window_is_acknowledged(start):
-    """`send([])` returns, and the connection goes on."""
-    daemon = start()
-    with PyLogBeatClient(*daemon.address()) as client:
-        client.send([])
-        client.send(messages(1))
-    daemon.settled()
-    assert payloads(daemon.rows()) == messages(1)
-
-
-def test_tls_is_recorded(start, authority):
-    """A client that verifies our certificate gets through; its events say TLSv1.3."""
-    pair = authority.issue("gateway.example")
-    daemon = start(listeners=[listener("beats", "lumberjack", tls=tls(pair))])
-    with PyLogBeatClient(
-        *daemon.address(), ssl_enable=True, ca_certs=str(authority.ca)
-    ) as client:
-        client.send(messages(3000))
-    daemon.settled()
-    rows = daemon.rows()
-    assert payloads(rows) == messages(3000)
-    assert {row["attributes"]["tls"] for row in rows} == {"TLSv1.3"}
-    assert {row["principal"] for row in rows} == {None}
 
 
 def test_a_client_certificate_names_the_principal(start, authority):

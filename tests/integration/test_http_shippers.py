@@ -25,30 +25,8 @@ pytestmark = pytest.mark.skipif(
     reason="gateway-bulk and gateway-otlp are not installed",
 )
 
-EXPORTER = """
-const [kind, host, count] = process.argv.slice(2);
-const {LoggerProvider, BatchLogRecordProcessor} = require("@opentelemetry/sdk-logs");
-const {OTLPLogExporter} = require(`@opentelemetry/exporter-logs-otlp-${kind}`);
-const exporter = new OTLPLogExporter({
-  url: `http://${host}/v1/logs`, headers: {Authorization: "Bearer s3cret"},
-  compression: kind === "proto" ? "gzip" : "none",
-});
-const provider = new LoggerProvider({processors: [new BatchLogRecordProcessor({exporter})]});
-const logger = provider.getLogger("shop.cart");
-for (let n = 0; n < +count; n++) logger.emit({severityText: "WARN", body: `late: ${n}`});
-provider.shutdown().then(() => console.log("shut down"));
-"""
-BULK = """
-const [host, count] = process.argv.slice(2);
-const {Client} = require("@elastic/elasticsearch");
-const client = new Client(
-  {node: `http://${host}`, auth: {apiKey: "s3cret"}, compression: true});
-const documents = [...Array(+count).keys()].map(n => ({message: `late: ${n}`}));
-client.helpers.bulk({
-  datasource: documents, concurrency: 1, flushBytes: 20000,
-  onDocument: one => ({create: {_index: "shop", _id: one.message}}),
-}).then(done => console.log(JSON.stringify(done)));
-"""
+EXPORTER = Path(__file__).with_name("otlp_exporter.js").read_text()
+BULK = Path(__file__).with_name("elasticsearch_bulk.js").read_text()
 COLLECTOR = Path(__file__).parents[2] / "bench" / "_collector"
 COUNT = 1000
 

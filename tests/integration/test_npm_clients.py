@@ -10,47 +10,9 @@ from daemons import listener, tls
 
 pytestmark = pytest.mark.needs_npm
 
-# One `W 20` per connection, then bare v1 `D` frames for ever.  It takes any 'A' for an
-# acknowledgement, and dies of one that is not v1.
-PROTOCOL_PROGRAM = """
-const lumberjack = require("lumberjack-protocol");
-const fs = require("fs");
-const [port, ca, frames] = process.argv.slice(2);
-const options = {host: "localhost", port: +port, ca: [fs.readFileSync(ca)]};
-const client = lumberjack.client(options, {windowSize: 20, reconnect: 200});
-let connections = 0, lost = null;
-client.on("dropped", count => { console.error("dropped", count); process.exit(3); });
-client.on("disconnect", why => { lost = why || lost; });
-client.on("connect", () => {
-  if (++connections > 1) { console.error("disconnected", lost); process.exit(4); }
-  const socket = client._socket;
-  let sent = 0;
-  const more = () =>
-    client.writeDataFrame({line: `line ${sent++}`, offset: String(sent)});
-  socket.on("ack", seq => {
-    console.log(seq);
-    if (seq === +frames) process.exit(0);
-    while (sent < +frames && sent < seq + 20) more();
-  });
-  for (let n = 0; n < 20; n++) more();
-});
-setTimeout(() => { console.error("no acknowledgement", lost); process.exit(5); }, 600000);
-"""
+PROTOCOL_PROGRAM = Path(__file__).with_name("lumberjack_protocol.js").read_text()
 
-# A window per event once connected, all before that in one; reads no acknowledgement.
-# It half-closes and stays until we close: who hangs up at once resets the connection.
-CLIENT_PROGRAM = """
-const Client = require("lumberjack-client");
-const [port, events] = process.argv.slice(2);
-const client = new Client({host: "127.0.0.1", port: +port}, false);
-for (let n = 0; n < +events / 2; n++) client.log({message: `line ${n}`});
-client.socket.on("connect", () => setImmediate(() => {
-  for (let n = +events / 2; n < +events; n++) client.log({message: `line ${n}`});
-  client.socket.removeAllListeners("close");
-  client.socket.on("close", () => process.exit(0)).resume().end();
-}));
-setTimeout(() => process.exit(5), 600000);
-"""
+CLIENT_PROGRAM = Path(__file__).with_name("lumberjack_client.js").read_text()
 
 
 @pytest.mark.smoke
@@ -77,22 +39,7 @@ def test_lumberjack_protocol_gets_an_ack_that_it_believes(npm, start, authority)
 
 # As the page has it, but for the address; then an event now and then, and each `A`.
 PAGE = Path(__file__).parents[2] / "docs" / "clients" / "npm-lumberjack.md"
-SLOWLY = """
-let connections = 0, sent = 1;
-client.on("connect", () => {
-  if (++connections > 1) { console.error("disconnected"); process.exit(4); }
-  client._socket.on("ack", seq => {
-    console.log(seq);
-    if (seq === 20) process.exit(0);
-    if (seq === sent) more();
-  });
-});
-function more() {
-  for (let n = 0; n < 5 && sent < 20; n++)
-    client.writeDataFrame({line: `line ${++sent}`});
-}
-setTimeout(() => { console.error("no acknowledgement"); process.exit(5); }, 600000);
-"""
+SLOWLY = Path(__file__).with_name("lumberjack_slowly.js").read_text()
 
 
 def test_the_settings_of_the_page_for_lumberjack_protocol(npm, start, authority):

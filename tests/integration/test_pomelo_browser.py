@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,37 +24,13 @@ console.log(JSON.stringify([
 ].map(file => fs.readFileSync(path.join(__dirname, "node_modules", file), "utf8"))));
 """
 
-# What the client expects of its page; it knows ws:// only.
-AROUND = """
-var module = {exports: {}};
-function EventEmitter() {}
-EventEmitter.prototype.on = function (name, act) {
-  (this.acts = this.acts || {})[name] = act;
-};
-EventEmitter.prototype.emit = function (name, ...said) {
-  if (this.acts && this.acts[name]) this.acts[name](...said);
-};
-const Secure = WebSocket;
-WebSocket = function (url) { return new Secure(url.replace(/^ws:/, "wss:")); };
-"""
+AROUND = Path(__file__).with_name("pomelo_around.js").read_text()
 
 # Between the sources; `decodeStr` is called, and missing there.
 EMPTY = "module = {exports: {}};"
 PROTOBUF = "window.protobuf = module.exports; protobuf.decodeStr = protobuf.decode;"
 
-# Says back what it shows: then it is known that it shows it.
-PAGE = """
-const score = document.getElementById("score");
-pomelo.on("onScore", body => {
-  score.textContent = `${body.name}: ${body.points}`;
-  pomelo.notify("page.shows", {text: score.innerText});
-});
-pomelo.init({host: "127.0.0.1", port: PORT, user: {uid: "alice"}}, () => {
-  pomelo.request("area.player.move", {x: 1, y: -2}, answer => {
-    pomelo.notify("page.answered", answer);
-  });
-});
-"""
+PAGE = Path(__file__).with_name("pomelo_page.js").read_text()
 
 
 def test_a_page_sends_and_shows_a_push(npm, start, browse, server_pair, tmp_path):

@@ -1,6 +1,7 @@
 """Published Pomelo clients that put the high group of an id first."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -10,22 +11,7 @@ pytestmark = pytest.mark.needs_npm
 
 _REQUESTS = 520
 
-# Its first id is 1.  Prints the number that each answer's callback was given for.
-PROGRAM = """
-const fs = require("fs");
-for (const level of ["log", "debug", "info", "error"]) console[level] = () => {};
-const Pomelo = require("pomelo-client-websocket");
-const [port, requests] = process.argv.slice(2);
-const client = new Pomelo();
-let answered = 0;
-client.init({host: "127.0.0.1", port: +port, user: {uid: "alice"}}, () => {
-  for (let n = 1; n <= +requests; n++) client.request("a.b.c", {n}, body => {
-    fs.writeSync(1, JSON.stringify([n, body]) + "\\n");
-    if (++answered === +requests) process.exit(0);
-  });
-});
-setTimeout(() => { process.exit(5); }, 120000);
-"""
+PROGRAM = Path(__file__).with_name("pomelo_ids.js").read_text()
 
 
 def test_every_request_is_answered(npm, start):

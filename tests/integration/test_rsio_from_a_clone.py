@@ -42,54 +42,9 @@ host, port = sys.argv[2].rsplit("/", 1)[1].split(":")
 asyncio.run(main(sys.argv[1], host, int(port)))
 """
 
-JAVASCRIPT = """
-import { Rsio } from 'rsio-client';
+JAVASCRIPT = Path(__file__).with_name("rsio_clone.mjs").read_text()
 
-const [role, where] = process.argv.slice(2);
-if (role === 'send') {
-  const sender = Rsio.at(where, { name: 'js' }).sender();
-  for (let n = 0; n < COUNT; n += 1) await sender.send(`{"n":${n}}`);
-  await sender.close();
-} else {
-  for await (const each of Rsio.at(where).subscribe(`events?from=1&to=${COUNT}`)) {
-    console.log(new TextDecoder().decode(each));
-  }
-}
-"""
-
-JAVA = """
-import gateway.rsio.*;
-import java.nio.ByteBuffer;
-import java.nio.charset.StandardCharsets;
-import java.util.concurrent.*;
-import org.reactivestreams.*;
-
-public class Program {
-    public static void main(String[] words) throws Exception {
-        if (words[0].equals("send")) {
-            SubmissionPublisher<ByteBuffer> numbers = new SubmissionPublisher<>();
-            Sender sender = Rsio.at(words[1]).name("jvm").sender("events");
-            numbers.subscribe(FlowAdapters.toFlowSubscriber(sender));
-            for (int n = 0; n < COUNT; n++) {
-                numbers.submit(ByteBuffer.wrap(("{\\"n\\":" + n + "}").getBytes()));
-            }
-            numbers.close();
-            sender.stored().toCompletableFuture().join();
-            return;
-        }
-        CountDownLatch ended = new CountDownLatch(1);
-        Rsio.at(words[1]).publisher("events?from=1&to=" + COUNT).subscribe(new Subscriber<>() {
-            public void onSubscribe(Subscription given) { given.request(COUNT); }
-            public void onNext(ByteBuffer each) {
-                System.out.println(StandardCharsets.UTF_8.decode(each));
-            }
-            public void onError(Throwable why) { System.err.println(why); ended.countDown(); }
-            public void onComplete() { ended.countDown(); }
-        });
-        ended.await();
-    }
-}
-"""
+JAVA = Path(__file__).with_name("RsioClone.java").read_text()
 
 
 @pytest.fixture
@@ -145,10 +100,10 @@ def on_the_jvm(home: Path) -> list[str]:
     )
     copy = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
     programs.ask_registry("mvn", "-B", "-q", copy, cwd=home)
-    (home / "Program.java").write_text(JAVA.replace("COUNT", str(COUNT)))
+    (home / "RsioClone.java").write_text(JAVA.replace("COUNT", str(COUNT)))
     jars = f"{home}/target/dependency/*"
-    do(home, f"javac -cp '{jars}' Program.java")
-    return ["java", "-Xmx256m", "-cp", f"{jars}:{home}", "Program"]
+    do(home, f"javac -cp '{jars}' RsioClone.java")
+    return ["java", "-Xmx256m", "-cp", f"{jars}:{home}", "RsioClone"]
 
 
 @pytest.mark.slow
