@@ -48,7 +48,7 @@ def ask(
     return _complete.run(args, lake, lambda: NOW, lambda _: keep(lake, NOW, YESTERDAY))
 
 
-def test_yesterday_is_complete(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_yesterday_is_complete(lake, capsys):
     """By the ledger, in UTC; and so is each day before the first one that was said."""
     keep(lake, NOW - 20, YESTERDAY)
     assert ask(lake) == 0
@@ -57,7 +57,7 @@ def test_yesterday_is_complete(lake: Path, capsys: pytest.CaptureFixture[str]) -
     assert ask(lake, day=date(2026, 11, 29)) == 1
 
 
-def test_who_holds_it_is_named(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_who_holds_it_is_named(lake, capsys):
     """And since when; for programs, too."""
     held = {"node": "shop-17", "incarnation": A, "why": "is silent since 07:12"}
     keep(lake, NOW - 7200, held_by=[held])
@@ -76,18 +76,14 @@ def test_who_holds_it_is_named(lake: Path, capsys: pytest.CaptureFixture[str]) -
     }
 
 
-def test_a_job_that_is_down_is_named(
-    lake: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_that_is_down_is_named(lake, capsys):
     """It says nothing any more, or was stopped."""
     keep(lake, None, state="stopped")
     assert ask(lake) == 1
     assert "the Spark job does not run (stopped)" in capsys.readouterr().out
 
 
-def test_another_job_of_the_table_counts(
-    lake: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_job_of_the_table_counts(lake, capsys):
     """The table's moment is the least; a day is complete where all jobs have said so."""
     keep(lake, NOW - 20, YESTERDAY)
     other = Completeness(int((NOW - 90_000) * 1e6)).saying([YESTERDAY.toordinal() - 1])
@@ -101,13 +97,13 @@ def test_another_job_of_the_table_counts(
     assert "job south has not said that it is complete, yet" in out
 
 
-def test_it_waits(lake: Path) -> None:
+def test_it_waits(lake):
     """For a scheduler; until it is."""
     keep(lake, NOW - 7200)
     assert ask(lake, wait=True) == 0
 
 
-def test_where_there_are_no_tables(lake: Path) -> None:
+def test_where_there_are_no_tables(lake):
     """Status 2."""
     with pytest.raises(WrongUse, match="no tables"):
         ask(lake)

@@ -321,7 +321,7 @@ def rename(edge: Daemon, name: str) -> None:
 
 
 @pytest.mark.slow
-def test_two_edges_whose_names_were_swapped_and_put_back(tmp_path: Path) -> None:
+def test_two_edges_whose_names_were_swapped_and_put_back(tmp_path):
     """What each acknowledged under the other's name while the hub was away comes there, and
     nobody misses anything.
     """
@@ -345,7 +345,7 @@ def test_two_edges_whose_names_were_swapped_and_put_back(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_an_old_disk_that_is_found_again(tmp_path: Path) -> None:
+def test_an_old_disk_that_is_found_again(tmp_path):
     """Its edge was rebuilt meanwhile: it hands over its 700 events, and none is missed."""
     region = Region(tmp_path)
     edge, old = region.edge("edge"), tmp_path / "old"

@@ -366,9 +366,7 @@ _SEEDS = 20
     PLANTED,
     ids=[plant.__name__ for plant, *_ in PLANTED],
 )
-def test_what_is_planted_is_named(
-    monkeypatch: pytest.MonkeyPatch, plant: Plant, first: int, sentence: str
-) -> None:
+def test_what_is_planted_is_named(monkeypatch, plant, first, sentence):
     """Of a few seeds, one ends with the sentence for this fault."""
     plant(monkeypatch)
     assert any(
@@ -384,9 +382,7 @@ def test_what_is_planted_is_named(
         (125, "a lsn was given again, as a start removed what told of it"),
     ],
 )
-def test_a_disk_that_rots_often(
-    monkeypatch: pytest.MonkeyPatch, seed: int, once: str
-) -> None:
+def test_a_disk_that_rots_often(monkeypatch, seed, once):
     """What a file is waited for is in it, or told as lost."""
     answer_when_published(monkeypatch)
     assert simulate(seed, keep=0).broken is None, once

@@ -24,21 +24,19 @@ def wrong(kinds: tuple[str, ...], seeds: int) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize(
     "kinds", [(), *((kind,) for kind in KINDS), KINDS], ids="-".join
 )
-def test_no_event_is_doubled_or_missed(kinds: tuple[str, ...]) -> None:
+def test_no_event_is_doubled_or_missed(kinds):
     """Of a directory that was neither lost nor set back."""
     assert wrong(kinds, SEEDS) == []
 
 
-def test_pasts_do_part() -> None:
+def test_pasts_do_part():
     """Or this would show nothing."""
     assert sum(play(seed, ("forks",)).forked for seed in range(20)) > 20
     assert not sum(play(seed, ("versions",)).forked for seed in range(20))
 
 
 @pytest.mark.parametrize("kind", ["forks", "torn"])
-def test_whoever_believes_names_loses_events(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whoever_believes_names_loses_events(kind, monkeypatch):
     """What has one name is not compared: as it was."""
 
     def same(mine: object, committed: object, known: object, life: object) -> object:
@@ -48,9 +46,7 @@ def test_whoever_believes_names_loses_events(
     assert any(missing for *_, missing, _ in wrong((kind,), 30))
 
 
-def test_whoever_forgets_what_is_derived_doubles_events(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_whoever_forgets_what_is_derived_doubles_events(monkeypatch):
     """A past that has a name of its own comes again under the first one, cut otherwise."""
 
     def alone(files: object, ledger: object, said: object) -> object:

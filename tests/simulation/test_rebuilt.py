@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -25,9 +24,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
-def test_what_senders_heard_is_there_or_said_to_be_missing(
-    group: int, tmp_path: Path
-) -> None:
+def test_what_senders_heard_is_there_or_said_to_be_missing(group, tmp_path):
     """Whatever is lost of a machine, and whoever tidies the bucket up."""
     broken = {
         seed: outcome.broken
@@ -37,7 +34,7 @@ def test_what_senders_heard_is_there_or_said_to_be_missing(
     assert not broken
 
 
-def test_one_seed_has_one_history(tmp_path: Path) -> None:
+def test_one_seed_has_one_history(tmp_path):
     """Step by step."""
     one, other = (rebuild(3, tmp_path / name).history for name in ("one", "other"))
     assert one == other
@@ -74,12 +71,7 @@ def vouch_for_everybody(patch: pytest.MonkeyPatch) -> None:
     ],
     ids=lambda one: getattr(one, "__name__", ""),
 )
-def test_what_breaks_the_promise_is_found(
-    plant: Plant,
-    seeds: tuple[int, ...],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_breaks_the_promise_is_found(plant, seeds, tmp_path, monkeypatch):
     """Each fault that was reported, planted again, is caught by one of these seeds.  A change
     of the store may give them other histories: then look for new ones.
     """

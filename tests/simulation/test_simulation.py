@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ GROUPS = -(-int(os.environ.get("SEEDS", "100")) // GROUP)
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
-def test_no_seed_breaks_a_promise(group: int) -> None:
+def test_no_seed_breaks_a_promise(group):
     """Whatever happens to it, in whatever order, every promise is kept."""
     broken = {
         seed: outcome.broken
@@ -51,7 +50,7 @@ def digest(seed: int, hash_seed: str) -> str:
     return done.stdout
 
 
-def test_one_seed_has_one_history() -> None:
+def test_one_seed_has_one_history():
     """Byte by byte, in every process; another seed has another."""
     first = digest(7, "1")
     assert first == digest(7, "2")
@@ -110,11 +109,7 @@ def forget_who_began(patch: pytest.MonkeyPatch) -> None:
         (forget_who_began, 14),
     ],
 )
-def test_what_breaks_a_promise_is_found(
-    monkeypatch: pytest.MonkeyPatch,
-    break_it: Callable[[pytest.MonkeyPatch], None],
-    first: int,
-) -> None:
+def test_what_breaks_a_promise_is_found(monkeypatch, break_it, first):
     """A gateway, or a disk, that does not do what it says is caught by a few seeds: by the
     first, until seeds come to do something else.
     """

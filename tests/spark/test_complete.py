@@ -139,7 +139,7 @@ def playing(tmp_path: Path) -> Playing:
     return Playing(tmp_path)
 
 
-def test_a_day_gets_its_mark_once(playing: Playing) -> None:
+def test_a_day_gets_its_mark_once(playing):
     """When all that came on it is there, and nothing else may come."""
     playing.says("gw", 0)
     playing.take("gw", 1, 5, MIDNIGHT - 60)
@@ -172,7 +172,7 @@ def test_a_day_gets_its_mark_once(playing: Playing) -> None:
     assert sequence == ledger.sequence
 
 
-def test_a_gateway_that_was_cut_off_over_midnight_holds_it(playing: Playing) -> None:
+def test_a_gateway_that_was_cut_off_over_midnight_holds_it(playing):
     """For an hour, and an edge for two days: each is named, and the mark comes once."""
     for node in ("gw", "shop"):
         playing.says(node, 0)
@@ -199,9 +199,7 @@ def test_a_gateway_that_was_cut_off_over_midnight_holds_it(playing: Playing) -> 
     assert playing.mark(days[-1])["taken_back"] == 0
 
 
-def test_what_comes_late_takes_the_mark_back(
-    playing: Playing, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_comes_late_takes_the_mark_back(playing, caplog):
     """Before its rows are there; it is told, and the mark comes again when nothing else is to."""
     playing.says("gw", 0)
     playing.take("gw", 1, 2, MIDNIGHT - 60)
@@ -226,7 +224,7 @@ def test_what_comes_late_takes_the_mark_back(
     assert playing.mark()["taken_back"] == 1
 
 
-def test_a_crash_keeps_no_mark_back(playing: Playing) -> None:
+def test_a_crash_keeps_no_mark_back(playing):
     """The ledger has said it."""
     playing.says("gw", 0)
     playing.take("gw", 1, 2, MIDNIGHT - 60)
@@ -242,7 +240,7 @@ def test_a_crash_keeps_no_mark_back(playing: Playing) -> None:
     assert playing.marks == ["_COMPLETE-2026-11-28"]
 
 
-def test_a_job_that_was_down_at_midnight_says_it_later(playing: Playing) -> None:
+def test_a_job_that_was_down_at_midnight_says_it_later(playing):
     """For what waits it is not complete; and what it had found is not forgotten."""
     playing.says("gw", 0)
     playing.take("gw", 1, 2, MIDNIGHT - 60)
@@ -259,7 +257,7 @@ def test_a_job_that_was_down_at_midnight_says_it_later(playing: Playing) -> None
     assert "_COMPLETE-2026-11-28" in playing.marks
 
 
-def test_retention_takes_none_back(playing: Playing) -> None:
+def test_retention_takes_none_back(playing):
     """A file of that day that is fetched again brings nothing."""
     playing.says("gw", 0)
     playing.take("gw", 1, 2, MIDNIGHT - 60)
@@ -274,7 +272,7 @@ def test_retention_takes_none_back(playing: Playing) -> None:
     assert playing.sink.ledger.complete.has(YESTERDAY)
 
 
-def test_poison_and_a_lost_disk_hold_it(playing: Playing) -> None:
+def test_poison_and_a_lost_disk_hold_it(playing):
     """Until it is accepted."""
     playing.says("gw", 0)
     playing.look()
@@ -298,7 +296,7 @@ def test_poison_and_a_lost_disk_hold_it(playing: Playing) -> None:
     assert playing.look()["complete_day"] == "2026-11-29"
 
 
-def test_a_clock_that_is_wrong_is_told(playing: Playing) -> None:
+def test_a_clock_that_is_wrong_is_told(playing):
     """Two minutes ahead: by the clock of the bucket it says so now."""
     playing.says("gw", 0, at=playing.now + 120)
     assert playing.look()["clocks_off"] == {"gw": 120.0}
@@ -318,7 +316,7 @@ def here(tmp_path: Path) -> tuple[Playing, Incarnation]:
     return playing, this
 
 
-def test_a_spool_that_is_a_directory(here: tuple[Playing, Incarnation]) -> None:
+def test_a_spool_that_is_a_directory(here):
     """By the mark of a gateway beside it, and the words that edges have brought."""
     playing, this = here
     state = playing.data / "state" / "gw"
@@ -340,7 +338,7 @@ def test_a_spool_that_is_a_directory(here: tuple[Playing, Incarnation]) -> None:
     assert found["held_by"][0]["node"] == "shop"
 
 
-def test_it_looks_every_ten_seconds(playing: Playing) -> None:
+def test_it_looks_every_ten_seconds(playing):
     """And not each second."""
     playing.says("gw", 0)
     assert playing.completing.look() is not None

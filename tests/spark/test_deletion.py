@@ -240,9 +240,7 @@ def check_gone(locations: Locations, root: Path, lsns: list[int]) -> None:
     assert verify_chains(Directories.under(root), pause=lambda _: None).whole
 
 
-def test_gone_everywhere(
-    locations: Locations, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_gone_everywhere(locations, tmp_path, capsys):
     """And who asked for it, when, why and what is written down, but not whose it was; a
     second call finds nothing to finish."""
     record = write_down(locations.lake, Lake(), ASKED, Found(wanted(*WANTED)), MINUTE)
@@ -268,7 +266,7 @@ def test_gone_everywhere(
     assert "@" in written.who
 
 
-def test_files_of_the_archive_keep_their_place(locations: Locations) -> None:
+def test_files_of_the_archive_keep_their_place(locations):
     """Names, lsns, channels and the lengths of payloads stay, as readers of streams go by
     them; sender and contents do not. A subscriber of `events` gets no such row."""
     path = locations.archive / name_of(1)
@@ -300,7 +298,7 @@ def test_files_of_the_archive_keep_their_place(locations: Locations) -> None:
     )
 
 
-def test_what_a_stream_keeps_of_another_incarnation_stays(locations: Locations) -> None:
+def test_what_a_stream_keeps_of_another_incarnation_stays(locations):
     """What is retained has the lsns of its own directory: of those that another disk of this
     node gave nothing is deleted here.
     """
@@ -319,7 +317,7 @@ def test_what_a_stream_keeps_of_another_incarnation_stays(locations: Locations) 
 
 
 @pytest.mark.parametrize("gone", [2, 3, 4])
-def test_offsets_of_a_stream_stay(tmp_path: Path, gone: int) -> None:
+def test_offsets_of_a_stream_stay(tmp_path, gone):
     """A Pravega segment has as many bytes as before, zeros where the event was, and all others
     are where they were; in a row that is no whole events, too."""
     from gateway.protocols.pravega.runs import RowGroup
@@ -346,9 +344,7 @@ def test_offsets_of_a_stream_stay(tmp_path: Path, gone: int) -> None:
     assert segment() == before[:begin] + bytes(len(text)) + before[end:]
 
 
-def test_a_footer_of_before_is_not_believed(
-    locations: Locations, tmp_path: Path
-) -> None:
+def test_a_footer_of_before_is_not_believed(locations, tmp_path):
     """Who has read it reads the file that took the place of its own."""
     from gateway.store.finder import Finder
 
@@ -376,9 +372,7 @@ POINTS = (
 
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("times", [1, 2])
-def test_cut_off_anywhere(
-    locations: Locations, tmp_path: Path, point: str, times: int
-) -> None:
+def test_cut_off_anywhere(locations, tmp_path, point, times):
     """Each row is there once or is one that goes, the audit is complete at once, and the next
     call goes on, also where the day was compacted in between."""
     record = write_down(locations.lake, Lake(), ASKED, Found(wanted(*WANTED)), MINUTE)
@@ -406,7 +400,7 @@ def test_cut_off_anywhere(
     assert not any((locations.lake / ".gateway" / "compact").rglob("*.parquet"))
 
 
-def test_a_whole_day_may_go(locations: Locations, tmp_path: Path) -> None:
+def test_a_whole_day_may_go(locations, tmp_path):
     """No file is left of it, and its counts are nothing."""
     lsns = list(range(1, 20))
     record = write_down(locations.lake, Lake(), ASKED, Found(wanted(*lsns)), MINUTE)
@@ -414,7 +408,7 @@ def test_a_whole_day_may_go(locations: Locations, tmp_path: Path) -> None:
     check_gone(locations, tmp_path, lsns)
 
 
-def test_a_second_one_of_the_same_files(locations: Locations, tmp_path: Path) -> None:
+def test_a_second_one_of_the_same_files(locations, tmp_path):
     """The chain is still that of the files as they were published."""
     for lsns in (WANTED[:2], WANTED[2:], [5]):
         record = write_down(locations.lake, Lake(), ASKED, Found(wanted(*lsns)), MINUTE)
@@ -422,7 +416,7 @@ def test_a_second_one_of_the_same_files(locations: Locations, tmp_path: Path) ->
     check_gone(locations, tmp_path, [*WANTED, 5])
 
 
-def test_somebody_else_is_at_it(locations: Locations) -> None:
+def test_somebody_else_is_at_it(locations):
     """Nothing is done then, and what was written down waits."""
     record = write_down(locations.lake, Lake(), ASKED, Found(wanted(3)), MINUTE)
     with alone(locations.lake), pytest.raises(Busy, match="being rewritten already"):
@@ -431,7 +425,7 @@ def test_somebody_else_is_at_it(locations: Locations) -> None:
     assert unfinished(locations.lake) == [record]
 
 
-def test_what_waits_in_the_spool_is_not_done(locations: Locations) -> None:
+def test_what_waits_in_the_spool_is_not_done(locations):
     """Its file comes to the archive later: the next call has that, too."""
     locations.spool.mkdir()
     (locations.archive / name_of(1)).rename(locations.spool / name_of(1))
@@ -443,9 +437,7 @@ def test_what_waits_in_the_spool_is_not_done(locations: Locations) -> None:
     assert b'"line 3"' not in bytes_below(locations.archive).replace(b"\\", b"")
 
 
-def test_a_file_that_comes_again_is_redacted_again(
-    locations: Locations, tmp_path: Path
-) -> None:
+def test_a_file_that_comes_again_is_redacted_again(locations, tmp_path):
     """A hub that has forgotten what it has is sent all of it once more, as it was.  The tables
     have it, so it goes to the archive: the deletion is not finished then, before that.  One
     of another life has other events.
@@ -468,9 +460,7 @@ def test_a_file_that_comes_again_is_redacted_again(
     assert [one.id for one in comes(1)] == [record.id]
 
 
-def test_what_came_again_and_waits_is_told(
-    locations: Locations, settings_file: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_what_came_again_and_waits_is_told(locations, settings_file, tmp_path):
     """Deleted events that a sender brought once more lie in clear until a job takes them."""
     config = load(settings_file(data_dir=tmp_path))
     clear = (locations.archive / name_of(31)).read_bytes()
@@ -490,9 +480,7 @@ def test_what_came_again_and_waits_is_told(
     assert [one.id for one in deletions(locations.lake)] == [record.id]
 
 
-def test_a_batch_that_is_decided_and_not_in_place_comes_first(
-    locations: Locations, tmp_path: Path
-) -> None:
+def test_a_batch_that_is_decided_and_not_in_place_comes_first(locations, tmp_path):
     """Its rows are in no table yet and will be: nothing is looked for, or deleted, before."""
     manifest = locations.lake / ".gateway" / "staging" / "events" / "7" / "manifest"
     manifest.parent.mkdir(parents=True)
@@ -513,7 +501,7 @@ def test_a_batch_that_is_decided_and_not_in_place_comes_first(
     assert carry_out(locations, Lake(), record).done
 
 
-def test_rows_that_hold_a_place_are_not_meant() -> None:
+def test_rows_that_hold_a_place_are_not_meant():
     """What the journal lost stays a loss, and what is redacted is not deleted again."""
     import sqlite3
 
@@ -531,7 +519,7 @@ def test_rows_that_hold_a_place_are_not_meant() -> None:
     assert meant("quarantine") == ["odd"]
 
 
-def test_links_lead_to_the_first_file_in_any_order() -> None:
+def test_links_lead_to_the_first_file_in_any_order():
     """Also where a deletion that was cut off has gone on after a later one."""
     empty = Deletion("", "asked", "", 0.0, "")
     found = [
@@ -542,9 +530,7 @@ def test_links_lead_to_the_first_file_in_any_order() -> None:
         assert digests_before(order) == dict.fromkeys("bcd", "a")
 
 
-def test_an_audit_of_the_chain_reads_deletions_once(
-    locations: Locations, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_audit_of_the_chain_reads_deletions_once(locations, monkeypatch):
     """Not for each file of the archive, of which there may be a hundred thousand."""
     record = write_down(locations.lake, Lake(), ASKED, Found(wanted(3)), MINUTE)
     carry_out(locations, Lake(), record)
@@ -580,7 +566,7 @@ class Bucket:
         self.objects[name] = data
 
 
-def test_copies_in_a_bucket(locations: Locations) -> None:
+def test_copies_in_a_bucket(locations):
     """The objects of its archive, and no others."""
     objects = {
         f"_archive/{p.name}": p.read_bytes() for p in locations.archive.iterdir()
@@ -604,7 +590,7 @@ def test_copies_in_a_bucket(locations: Locations) -> None:
     assert table["flaw"].to_pylist()[2] == "deleted"
 
 
-def test_a_footer_alone_is_not_looked_into(locations: Locations) -> None:
+def test_a_footer_alone_is_not_looked_into(locations):
     """As a cluster's driver has it: it counts as one of the bucket's that are not here."""
     locations.spool.mkdir()
     objects = {
@@ -621,7 +607,7 @@ def test_a_footer_alone_is_not_looked_into(locations: Locations) -> None:
     assert deletion._unseen(there, Ranges()) == 1
 
 
-def test_the_newest_object_of_a_node_is_not_done(locations: Locations) -> None:
+def test_the_newest_object_of_a_node_is_not_done(locations):
     """It stays where it was put though the tables have it, and comes to the archive later."""
     name = name_of(31)
     bucket: Any = Bucket({name: (locations.archive / name).read_bytes()})
@@ -635,9 +621,7 @@ def test_the_newest_object_of_a_node_is_not_done(locations: Locations) -> None:
     assert table["flaw"].to_pylist()[0] == "deleted"
 
 
-def test_what_goes_to_the_archive_at_the_last_look_is_not_done(
-    locations: Locations,
-) -> None:
+def test_what_goes_to_the_archive_at_the_last_look_is_not_done(locations):
     """A job's own thread moves objects meanwhile: whatever it does between two requests, what
     is called done is redacted."""
     name = name_of(31)
@@ -674,7 +658,7 @@ def test_what_goes_to_the_archive_at_the_last_look_is_not_done(
         ("body LIKE '%\nann\n%'", "body LIKE ?"),
     ],
 )
-def test_a_shape_has_no_text_of_the_condition(where: str, shape: str) -> None:
+def test_a_shape_has_no_text_of_the_condition(where, shape):
     """However Spark lets it be spelled."""
     assert Asked(where, "request 4711").shape == shape
 
@@ -706,9 +690,7 @@ carry_out(locations, Lake(), record, point=point)
 """
 
 
-def test_killed_under_the_eyes_of_a_reader(
-    locations: Locations, tmp_path: Path
-) -> None:
+def test_killed_under_the_eyes_of_a_reader(locations, tmp_path):
     """Who looks all the while sees no row twice, and misses none that stays; each kill is
     gone on with by the next call."""
     lsns = [5, 6, 15, 16, 25, 26, 35]
@@ -733,7 +715,7 @@ def test_killed_under_the_eyes_of_a_reader(
         max_size=12,
     )
 )
-def test_conditions_are_true_of_just_these(spans: list[tuple[str, int, int]]) -> None:
+def test_conditions_are_true_of_just_these(spans):
     """However many ranges there are, and however they are cut."""
     import sqlite3
 
@@ -761,13 +743,7 @@ def test_conditions_are_true_of_just_these(spans: list[tuple[str, int, int]]) ->
 
 
 @pytest.mark.spark
-def test_by_a_condition(
-    spark: Any,
-    spool: Any,
-    config: SimpleNamespace,
-    run_once: Callable[[], list[Mapping[str, Any]]],
-    lake_events: Callable[..., Counter[tuple[str, int]]],
-) -> None:
+def test_by_a_condition(spark, spool, config, run_once, lake_events):
     """Found in the tables and in the spool; what waits is left out when it comes; a checkpoint
     and a ledger that are lost bring nothing back.  Nor does what a stream keeps."""
     put_twice(config, spool, run_once)
@@ -810,12 +786,8 @@ def put_twice(config: SimpleNamespace, spool: Any, run_once: Callable[[], Any]) 
 
 @pytest.mark.spark
 def test_a_dry_run_counts_and_changes_nothing(
-    spark: Any,
-    spool: Any,
-    config: SimpleNamespace,
-    run_once: Callable[[], list[Mapping[str, Any]]],
-    lake_events: Callable[..., Counter[tuple[str, int]]],
-) -> None:
+    spark, spool, config, run_once, lake_events
+):
     """In the tables, in the spool and in the archive, or only where it is asked to look."""
     put_twice(config, spool, run_once)
     asked = Asked(OF_ZOE, "case 1")
@@ -832,9 +804,7 @@ def test_a_dry_run_counts_and_changes_nothing(
     assert len(lake_events()) == 4
 
 
-def test_the_command_asks_for_what_it_needs(
-    settings_file: Callable[..., Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_asks_for_what_it_needs(settings_file, capsys):
     """Before anything starts."""
     config = ["--config", str(settings_file())]
     for words, why in (
@@ -852,11 +822,8 @@ def test_the_command_asks_for_what_it_needs(
     "words", [["delete", "--where", "true", "--reason", "x"], ["backfill"]]
 )
 def test_the_command_says_that_spark_or_java_is_not_there(
-    words: list[str],
-    settings_file: Callable[..., Path],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    words, settings_file, monkeypatch, capsys
+):
     """In a line, as the job says it."""
     command = ["spark", *words, "--config", str(settings_file())]
 
@@ -874,13 +841,7 @@ def test_the_command_says_that_spark_or_java_is_not_there(
 
 @pytest.mark.spark
 @pytest.mark.long
-def test_rows_with_variant(
-    spark: Any,
-    spool: Any,
-    config: SimpleNamespace,
-    run_once: Callable[[], list[Mapping[str, Any]]],
-    lake_events: Callable[..., Counter[tuple[str, int]]],
-) -> None:
+def test_rows_with_variant(spark, spool, config, run_once, lake_events):
     """Stay VARIANT for those that read it: Spark writes their file anew."""
     config.spool.s3 = None
     config.spark.body = "variant"

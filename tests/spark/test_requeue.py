@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections import Counter
-from collections.abc import Callable
 from datetime import UTC, date, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -51,14 +48,8 @@ class Fuse(Lake):
     "cut", [None, 2, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 3))]
 )
 def test_rows_that_are_fine_after_all(
-    run_once: Callable[[], object],
-    spark: Any,
-    spool: Any,
-    config: SimpleNamespace,
-    table_rows: Callable[..., list[dict[str, Any]]],
-    lake_events: Callable[..., Counter[tuple[str, int]]],
-    cut: int | None,
-) -> None:
+    run_once, spark, spool, config, table_rows, lake_events, cut
+):
     """They move to `events`, each once, wherever a crash falls; the counts follow; what
     is no JSON stays unless its flaw is accepted."""
     payloads = [b'{"message": "fine"}', b"{nope", b'{"message": "big"}', b"", b"x"]
@@ -92,7 +83,7 @@ def test_rows_that_are_fine_after_all(
     assert lake_events(lake) == spool.produced
 
 
-def test_a_day_of_which_nothing_is_left(tmp_path: Path) -> None:
+def test_a_day_of_which_nothing_is_left(tmp_path):
     """Its folder goes with its last file; a crash may have cut that off."""
     day, goal = tmp_path / "quarantine/protocol=a/date=2026-03-01", "events/b.parquet"
     for folder in (day, tmp_path / "staged", tmp_path / ".gateway"):
@@ -110,12 +101,8 @@ def test_a_day_of_which_nothing_is_left(tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.long
 def test_large_rows_take_little_of_the_heap(
-    run_once: Callable[[], object],
-    spark: Any,
-    spool: Any,
-    config: SimpleNamespace,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    run_once, spark, spool, config, monkeypatch
+):
     """As in the job: what came through that must come through this."""
     monkeypatch.setattr(requeue.heap, "fit", Mock(side_effect=requeue.heap.fit))
     size = 5_000_000
@@ -135,13 +122,8 @@ def test_large_rows_take_little_of_the_heap(
 
 @pytest.mark.spark
 def test_nobody_compacts_or_requeues_meanwhile(
-    run_once: Callable[[], object],
-    spark: Any,
-    spool: Any,
-    config: SimpleNamespace,
-    lake_events: Callable[..., Counter[tuple[str, int]]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    run_once, spark, spool, config, lake_events, monkeypatch
+):
     """Rows that moved into another file while they are read would be there again, and
     what one of two has staged is not the other's to remove."""
     for first in (1, 11):
@@ -174,7 +156,7 @@ def test_nobody_compacts_or_requeues_meanwhile(
     assert lake_events(lake) == spool.produced
 
 
-def test_counts_take_a_flaw_back_and_add_no_event() -> None:
+def test_counts_take_a_flaw_back_and_add_no_event():
     """Whoever sums the rows of a window has each event once, and no flaw of it."""
     at = datetime(2026, 3, 1, tzinfo=UTC)
     keys = {"window_start": [at], "window_end": [at], "listener": ["a"]}
@@ -184,7 +166,7 @@ def test_counts_take_a_flaw_back_and_add_no_event() -> None:
     assert (row["events"], row["payload_bytes"], row["flawed"]) == (0, 0, -3)
 
 
-def test_files_that_were_mended(spool: Any, tmp_path: Path) -> None:
+def test_files_that_were_mended(spool, tmp_path):
     """They go back into the spool; the others stay."""
     good, bad = spool.events("gw", 1, 10), spool.events("gw", 11, 10)
     poison = tmp_path / "poison"
@@ -202,9 +184,7 @@ def test_files_that_were_mended(spool: Any, tmp_path: Path) -> None:
     ]
 
 
-def test_the_command_says_whether_files_stay(
-    spool: Any, settings_file: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_the_command_says_whether_files_stay(spool, settings_file, tmp_path):
     """By its exit status, which a script goes by."""
     file = tmp_path / "data" / "poison" / spool.events("gw", 1, 10).name
     file.parent.mkdir(parents=True)
@@ -219,7 +199,7 @@ def test_the_command_says_whether_files_stay(
     assert not file.exists()
 
 
-def test_a_mended_file_takes_no_other_ones_place(spool: Any, tmp_path: Path) -> None:
+def test_a_mended_file_takes_no_other_ones_place(spool, tmp_path):
     """It was published again, and that file waits for the job."""
     old = spool.put("gw", 1, [b"old"])
     poison = tmp_path / "poison"
@@ -233,7 +213,7 @@ def test_a_mended_file_takes_no_other_ones_place(spool: Any, tmp_path: Path) -> 
     assert requeue.files(poison, spool.path, Lake()) == ([old.name], {})
 
 
-def test_a_mended_file_is_mended_in_the_bucket(spool: Any, tmp_path: Path) -> None:
+def test_a_mended_file_is_mended_in_the_bucket(spool, tmp_path):
     """The tasks of a cluster read that, and the archive gets it."""
     poison, bucket = tmp_path / "poison", MemoryBucket()
     poison.mkdir()

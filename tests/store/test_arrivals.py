@@ -86,9 +86,7 @@ def public(directories: Directories) -> list[str]:
     )
 
 
-def test_a_file_arrives_as_it_was(
-    make: Callable[..., Arrivals], directories: Directories
-) -> None:
+def test_a_file_arrives_as_it_was(make, directories):
     """Under its name, byte for byte; and it is counted."""
     hub, sent = make(), Sent(1)
     assert not hub.has("edge")
@@ -105,7 +103,7 @@ def test_a_file_arrives_as_it_was(
     assert not owners.is_ours("stranger")
 
 
-def test_its_time_is_the_hubs(directories: Directories, told: list[str]) -> None:
+def test_its_time_is_the_hubs(directories, told):
     """The edge's clock may be a month off: a reader goes by when it became public here."""
     hub = Arrivals("hub", directories, RealDisk(), told.append, lambda: 1_700_000_000.5)
     bring(hub, Sent(1))
@@ -114,9 +112,7 @@ def test_its_time_is_the_hubs(directories: Directories, told: list[str]) -> None
 
 @pytest.mark.parametrize("where", ["spool", "archive"])
 @pytest.mark.parametrize("record", [True, False])
-def test_what_is_there_is_not_taken_again(
-    make: Callable[..., Arrivals], directories: Directories, where: str, *, record: bool
-) -> None:
+def test_what_is_there_is_not_taken_again(make, directories, where, *, record):
     """Also if the hub has started again, or its record is lost; that is written anew."""
     bring(make(), Sent(1))
     if where == "archive":
@@ -130,9 +126,7 @@ def test_what_is_there_is_not_taken_again(
 
 
 @pytest.mark.parametrize("where", ["spool", "archive"])
-def test_a_damaged_file_that_is_there_is_brought_again(
-    make: Callable[..., Arrivals], directories: Directories, where: str
-) -> None:
+def test_a_damaged_file_that_is_there_is_brought_again(make, directories, where):
     """It can not say which events it has, and so is not told to be there: what comes takes
     its place.
     """
@@ -148,7 +142,7 @@ def test_a_damaged_file_that_is_there_is_brought_again(
     assert not bring(hub, sent)
 
 
-def test_of_whoever_only_asks_nothing_is_kept(make: Callable[..., Arrivals]) -> None:
+def test_of_whoever_only_asks_nothing_is_kept(make):
     """Any number of names, with no file of theirs here."""
     hub = make()
     for number in range(100):
@@ -159,9 +153,7 @@ def test_of_whoever_only_asks_nothing_is_kept(make: Callable[..., Arrivals]) -> 
     assert [*hub._nodes] == ["edge"]
 
 
-def test_what_is_there_in_part_is_taken(
-    make: Callable[..., Arrivals], directories: Directories
-) -> None:
+def test_what_is_there_in_part_is_taken(make, directories):
     """Files come in any order, and their bounds may be others: what is here is a set."""
     hub = make()
     for sent in (Sent(7), Sent(1), Sent(2, 4), Sent(20, by=B)):
@@ -170,7 +162,7 @@ def test_what_is_there_in_part_is_taken(
     assert len(public(directories)) == 4
 
 
-def test_a_file_of_other_events_is_told(make: Callable[..., Arrivals]) -> None:
+def test_a_file_of_other_events_is_told(make):
     """Under the name of one that is there: with the digest of those that are."""
     hub, sent = make(), Sent(1)
     bring(hub, sent)
@@ -179,9 +171,7 @@ def test_a_file_of_other_events_is_told(make: Callable[..., Arrivals]) -> None:
     assert (why.value.code, why.value.events) == (412, sent.file.events)
 
 
-def test_a_file_that_moves_to_the_archive_meanwhile(
-    directories: Directories, told: list[str]
-) -> None:
+def test_a_file_that_moves_to_the_archive_meanwhile(directories, told):
     """The events that it has are told all the same: the edge may have others."""
     sent = Sent(1)
 
@@ -197,7 +187,7 @@ def test_a_file_that_moves_to_the_archive_meanwhile(
     assert (caught.value.code, caught.value.events) == (412, sent.file.events)
 
 
-def test_a_part_that_can_not_be_read(directories: Directories, told: list[str]) -> None:
+def test_a_part_that_can_not_be_read(directories, told):
     """It goes, and the file comes anew."""
     sent, broken = Sent(1), True
 
@@ -217,9 +207,7 @@ def test_a_part_that_can_not_be_read(directories: Directories, told: list[str]) 
     assert bring(hub, sent)
 
 
-def test_a_part_goes_on_where_it_is(
-    make: Callable[..., Arrivals], directories: Directories
-) -> None:
+def test_a_part_goes_on_where_it_is(make, directories):
     """Over connections, and over a start of the hub; nobody sees it before it is whole."""
     sent, other = Sent(1, 100), Sent(101)
     hub = make()
@@ -239,9 +227,7 @@ def test_a_part_goes_on_where_it_is(
     assert [*directories.spool.glob(".arriving-*")] == []
 
 
-def test_a_part_that_nobody_goes_on_with(
-    make: Callable[..., Arrivals], directories: Directories
-) -> None:
+def test_a_part_that_nobody_goes_on_with(make, directories):
     """It goes after a day, or when many come after it; not while it is being brought."""
     sent = Sent(1, 100)
     hub = make(ahead=0.0)
@@ -261,9 +247,7 @@ def test_a_part_that_nobody_goes_on_with(
     assert len([*directories.spool.glob(".arriving-*")]) == 16
 
 
-def test_a_clock_that_was_wrong(
-    make: Callable[..., Arrivals], directories: Directories
-) -> None:
+def test_a_clock_that_was_wrong(make, directories):
     """What was written, or heard, by a clock that is set back since goes like all else."""
     ahead = 1e8
     hub = Arrivals("hub", directories, RealDisk(), print, lambda: time.time() + ahead)
@@ -278,7 +262,7 @@ def test_a_clock_that_was_wrong(
     assert not hub.comes("edge")
 
 
-def test_two_hubs_in_one_spool(make: Callable[..., Arrivals]) -> None:
+def test_two_hubs_in_one_spool(make):
     """Each would take what the other has half, and put it out of place: the second one is
     refused, and takes its place once the first one is gone.
     """
@@ -292,7 +276,7 @@ def test_two_hubs_in_one_spool(make: Callable[..., Arrivals]) -> None:
     second.open()
 
 
-def test_the_newest_connection_goes_on(make: Callable[..., Arrivals]) -> None:
+def test_the_newest_connection_goes_on(make):
     """What the one before had in hand goes on with it."""
     hub, sent = make(), Sent(1)
     before = hub.bring(sent.file, 0)
@@ -307,9 +291,7 @@ def test_the_newest_connection_goes_on(make: Callable[..., Arrivals]) -> None:
     assert after.finish() == 3
 
 
-def test_bytes_that_are_not_those_announced(
-    make: Callable[..., Arrivals], directories: Directories
-) -> None:
+def test_bytes_that_are_not_those_announced(make, directories):
     """As after a power cut in the middle of a part: it goes, and comes anew."""
     sent = Sent(1)
     hub = make()
@@ -397,13 +379,7 @@ def with_fewer_rows_than_it_says() -> bytes:
         (lambda: Sent(1, by=B).data, "", "does not say that incarnation a"),
     ],
 )
-def test_what_is_no_file_of_that_node(
-    make: Callable[..., Arrivals],
-    directories: Directories,
-    made: Callable[[], bytes],
-    name: str,
-    why: str,
-) -> None:
+def test_what_is_no_file_of_that_node(make, directories, made, name, why):
     """A reader of the spool relies on what a name says: what does not keep to it never gets
     there.
     """
@@ -416,7 +392,7 @@ def test_what_is_no_file_of_that_node(
     assert not list(directories.spool.iterdir())
 
 
-def test_a_digest_of_other_events(make: Callable[..., Arrivals]) -> None:
+def test_a_digest_of_other_events(make):
     """The one that is announced is the one that the file says."""
     sent = Sent(1)
     bringing = make().bring(wrong(sent.data), 0)
@@ -439,9 +415,7 @@ def test_a_digest_of_other_events(make: Callable[..., Arrivals]) -> None:
         (wrong(b"x")._replace(events=""), "without digests"),
     ],
 )
-def test_a_file_that_is_none_from_the_beginning(
-    make: Callable[..., Arrivals], directories: Directories, file: Announced, why: str
-) -> None:
+def test_a_file_that_is_none_from_the_beginning(make, directories, file, why):
     """Nothing is written for it."""
     with pytest.raises(Unwelcome, match=why) as refused:
         make().bring(file, 0)
@@ -459,9 +433,7 @@ def of_a_thousand_groups() -> bytes:
     return sink.getvalue()
 
 
-def test_pages_without_end(
-    make: Callable[..., Arrivals], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pages_without_end(make, monkeypatch):
     """They are counted over all groups, which may all have the same ones."""
     monkeypatch.setattr(arrivals, "MOST_PAGES", 1500)
     data = of_a_thousand_groups()
@@ -471,7 +443,7 @@ def test_pages_without_end(
         bringing.finish()
 
 
-def test_a_large_footer_that_a_gateway_writes(make: Callable[..., Arrivals]) -> None:
+def test_a_large_footer_that_a_gateway_writes(make):
     """As a large segment makes one: with a thousand groups of rows."""
     data, name = of_a_thousand_groups(), file_name("edge", A, 1, 1000)
     assert len(data) > 1 << 20
@@ -480,7 +452,7 @@ def test_a_large_footer_that_a_gateway_writes(make: Callable[..., Arrivals]) -> 
     assert bringing.finish() == 1000
 
 
-def test_more_bytes_than_announced(make: Callable[..., Arrivals]) -> None:
+def test_more_bytes_than_announced(make):
     """They are not written."""
     sent = Sent(1)
     bringing = make().bring(sent.file, 0)
@@ -489,9 +461,7 @@ def test_more_bytes_than_announced(make: Callable[..., Arrivals]) -> None:
 
 
 @pytest.mark.parametrize("node", ["hub", "neighbour"])
-def test_a_node_of_this_machine(
-    make: Callable[..., Arrivals], directories: Directories, node: str
-) -> None:
+def test_a_node_of_this_machine(make, directories, node):
     """It gives its own lsns here, or did."""
     directories.journal_of("neighbour").mkdir(parents=True)
     for do in (lambda: make().known(node), lambda: bring(make(), Sent(1, node=node))):
@@ -500,14 +470,12 @@ def test_a_node_of_this_machine(
         assert why.value.code == 403
 
 
-def test_the_longest_names(make: Callable[..., Arrivals]) -> None:
+def test_the_longest_names(make):
     """Fit into a file system's names, a part's too."""
     assert bring(make(), Sent(1, node="e" * 100))
 
 
-def test_a_damaged_record_is_told(
-    make: Callable[..., Arrivals], directories: Directories, told: list[str]
-) -> None:
+def test_a_damaged_record_is_told(make, directories, told):
     """It says nothing, and all that an edge still has comes again."""
     bring(make(), Sent(1))
     (directories.arrivals / "edge").write_bytes(b"nonsense\n")
@@ -546,7 +514,7 @@ def all_of(disk: RecordingDisk, hub: Arrivals) -> None:
         disk.mark(sent.name)
 
 
-def test_no_power_cut_loses_or_doubles_a_file() -> None:
+def test_no_power_cut_loses_or_doubles_a_file():
     """Whatever a cut leaves of the disk, at each step: what was acknowledged is public; all
     of it is there once when the edge has gone on, with the bytes that were sent; and nothing
     is there that was not whole.
@@ -578,7 +546,7 @@ def test_no_power_cut_loses_or_doubles_a_file() -> None:
     assert looked > 50
 
 
-def test_no_power_cut_after_a_kill_loses_a_file() -> None:
+def test_no_power_cut_after_a_kill_loses_a_file():
     """A gateway that is killed at any step, and starts, tells of no file whose name a cut
     may still take.
     """
@@ -605,9 +573,7 @@ def test_no_power_cut_after_a_kill_loses_a_file() -> None:
 )
 @pytest.mark.parametrize("number", [1, 2, 3])
 @pytest.mark.parametrize("short", [True, False])
-def test_a_disk_that_fails_is_asked_again(
-    call: str, number: int, *, short: bool
-) -> None:
+def test_a_disk_that_fails_is_asked_again(call, number, *, short):
     """Nothing is acknowledged meanwhile, and nothing is lost or doubled."""
     directories = Directories.under(Path("/hub"))
     fault = Fault(number, errno.ENOSPC, calls=frozenset((call,)), short=short)

@@ -47,9 +47,7 @@ def has(bucket: MemoryBucket, *files: Sent) -> bool:
 
 
 @pytest.mark.parametrize("ack", ["journal", "spool"])
-def test_files_go_on_to_the_bucket(
-    tmp_path: Path, bucket: MemoryBucket, ack: str
-) -> None:
+def test_files_go_on_to_the_bucket(tmp_path, bucket, ack):
     """As they came, beside the hub's own; copies are in its archive."""
     node = Node(tmp_path, bucket, ack=ack).start()
     files = Sent(1, 200), Sent(201), Sent(204)
@@ -63,9 +61,7 @@ def test_files_go_on_to_the_bucket(
     node.stop()
 
 
-def test_nobody_is_told_before_it_is_in_the_bucket(
-    tmp_path: Path, bucket: MemoryBucket
-) -> None:
+def test_nobody_is_told_before_it_is_in_the_bucket(tmp_path, bucket):
     """With `ack: spool`: not of a file that was brought, nor of what is here."""
     node = Node(tmp_path, bucket).start()
     bucket.away()
@@ -85,9 +81,7 @@ def test_nobody_is_told_before_it_is_in_the_bucket(
     node.stop()
 
 
-def test_a_file_that_the_disk_gives_no_name(
-    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_the_disk_gives_no_name(tmp_path, bucket, monkeypatch):
     """It comes again, and is on its way to the bucket once it has one."""
     node = Node(tmp_path, bucket).start()
     full = True
@@ -109,7 +103,7 @@ def test_a_file_that_the_disk_gives_no_name(
     node.stop()
 
 
-def test_a_bucket_that_is_away(tmp_path: Path, bucket: MemoryBucket) -> None:
+def test_a_bucket_that_is_away(tmp_path, bucket):
     """With `ack: journal` the hub's disk is what its own senders have: files are told then,
     as far as its spool has room, and go to the bucket later, also after a kill.
     """
@@ -127,7 +121,7 @@ def test_a_bucket_that_is_away(tmp_path: Path, bucket: MemoryBucket) -> None:
     again.stop()
 
 
-def test_a_kill_before_it_is_recorded(tmp_path: Path, bucket: MemoryBucket) -> None:
+def test_a_kill_before_it_is_recorded(tmp_path, bucket):
     """It goes on from the spool, and is known again when it is asked for."""
     node = Node(tmp_path, bucket, ack="journal").start()
     bucket.away()
@@ -143,7 +137,7 @@ def test_a_kill_before_it_is_recorded(tmp_path: Path, bucket: MemoryBucket) -> N
     again.stop()
 
 
-def test_two_hubs_in_one_bucket(tmp_path: Path, bucket: MemoryBucket) -> None:
+def test_two_hubs_in_one_bucket(tmp_path, bucket):
     """What came to both is there once, so that a job has each event once, whichever of them
     has its file first.
     """
@@ -161,7 +155,7 @@ def test_two_hubs_in_one_bucket(tmp_path: Path, bucket: MemoryBucket) -> None:
     other.stop()
 
 
-def test_the_rows_are_the_edges(tmp_path: Path, bucket: MemoryBucket) -> None:
+def test_the_rows_are_the_edges(tmp_path, bucket):
     """What is in the bucket says whose it is; nothing of the hub's name is in it."""
     node = Node(tmp_path, bucket).start()
     bring(node, Sent(1))

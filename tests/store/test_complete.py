@@ -100,7 +100,7 @@ def replace_field(record: NodeRecord, name: str, value: object) -> NodeRecord:
     return msgspec.structs.replace(record, **{name: value})
 
 
-def test_it_is_the_least_of_all() -> None:
+def test_it_is_the_least_of_all():
     """Of two gateways, once what they had then is in the tables; and nothing is known of none."""
     played = Played()
     assert played.look().completeness.through is None
@@ -120,7 +120,7 @@ def test_it_is_the_least_of_all() -> None:
     assert played.through == 510 * S
 
 
-def test_one_that_always_goes_on_is_not_waited_for_in_vain() -> None:
+def test_one_that_always_goes_on_is_not_waited_for_in_vain():
     """Where each word names lsns that are not there yet, the one before counts."""
     played, life = Played(), Life("gw-1", A)
     for turn in range(5):
@@ -131,7 +131,7 @@ def test_one_that_always_goes_on_is_not_waited_for_in_vain() -> None:
     assert played.through >= 502 * S
 
 
-def test_who_goes_on_takes_its_place() -> None:
+def test_who_goes_on_takes_its_place():
     """What the one before had not brought yet holds; then it holds nothing."""
     played = Played()
     one, other = Life("gw", A), Life("gw", B)
@@ -150,7 +150,7 @@ def test_who_goes_on_takes_its_place() -> None:
     assert not [*filter(lambda one: one == A, played.found.completeness.of_lives)]
 
 
-def test_a_silent_one_is_named_until_it_is_decommissioned() -> None:
+def test_a_silent_one_is_named_until_it_is_decommissioned():
     """With since when."""
     played, life = Played(), Life("shop-17", A)
     played.says(Life("gw", B), Through(NOW - S, 0))
@@ -166,7 +166,7 @@ def test_a_silent_one_is_named_until_it_is_decommissioned() -> None:
     assert played.why == {}
 
 
-def test_a_lost_disk_holds_until_it_is_accepted() -> None:
+def test_a_lost_disk_holds_until_it_is_accepted():
     """Another directory has its name, and knows nothing of it."""
     played = Played()
     lost, new = Life("gw", A), Life("gw", C)
@@ -183,7 +183,7 @@ def test_a_lost_disk_holds_until_it_is_accepted() -> None:
     assert played.through == NOW - S
 
 
-def test_a_file_that_can_not_be_read_holds_until_it_is_accepted() -> None:
+def test_a_file_that_can_not_be_read_holds_until_it_is_accepted():
     """It is named."""
     played, life = Played(), Life("gw", A)
     played.says(life, Through(500 * S, 0))
@@ -200,7 +200,7 @@ def test_a_file_that_can_not_be_read_holds_until_it_is_accepted() -> None:
     assert played.through == NOW - S
 
 
-def test_one_that_says_nothing_holds() -> None:
+def test_one_that_says_nothing_holds():
     """Of an earlier version, or where nobody hears it: nothing is known to be complete."""
     played = Played()
     played.says(Life("gw", B), Through(NOW - S, 0))
@@ -214,7 +214,7 @@ def test_one_that_says_nothing_holds() -> None:
     }
 
 
-def test_a_clock_that_is_wrong_is_named() -> None:
+def test_a_clock_that_is_wrong_is_named():
     """More than a minute; and it is never complete through a moment that is to come."""
     played = Played(off=120.0)
     played.says(Life("gw", A), Through(NOW + 120 * S, 0))
@@ -223,7 +223,7 @@ def test_a_clock_that_is_wrong_is_named() -> None:
     assert replace(played, off=59.0).look().clocks == {}
 
 
-def test_days_are_said_once_each() -> None:
+def test_days_are_said_once_each():
     """At first the last one alone; then each; what was taken back once more."""
     first = complete.day_of(MIDNIGHT) - 1
     state = Completeness(MIDNIGHT - 2)
@@ -330,7 +330,7 @@ _NODES = st.sampled_from(("gw-1", "gw-2"))
         max_size=60,
     )
 )
-def test_nothing_is_missing_that_came_before(steps: list[tuple[object, ...]]) -> None:
+def test_nothing_is_missing_that_came_before(steps):
     """Whichever way gateways start, say something, and their files come."""
     world = World()
     for node in ("gw-1", "gw-2"):

@@ -277,7 +277,7 @@ def test_a_lost_journal_is_vouched_for_by_nobody(tmp_path, again):
     assert current(tmp_path).lost == {first.id: 1}
 
 
-def test_a_lost_journal_with_events_that_are_in_no_file(tmp_path: Path) -> None:
+def test_a_lost_journal_with_events_that_are_in_no_file(tmp_path):
     """The mark knows some of them.  What takes their place in the journal does not vouch for
     whoever gave them.
     """

@@ -187,7 +187,7 @@ def hub(tmp_path: Path) -> Hub:
     return Hub(tmp_path)
 
 
-def test_files_come_one_after_the_other(hub: Hub) -> None:
+def test_files_come_one_after_the_other(hub):
     """Each is told to be there when it is, and in the hub's spool as it was in the edge's."""
     edge = hub.connect()
     one, two = Sent(1, 1000), Sent(1001)
@@ -213,7 +213,7 @@ def test_files_come_one_after_the_other(hub: Hub) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 7, 4096])
-def test_requests_come_in_any_slicing(hub: Hub, size: int) -> None:
+def test_requests_come_in_any_slicing(hub, size):
     """One behind the other, without waiting for answers."""
     one, two = Sent(1), Sent(4)
     edge = hub.connect()
@@ -224,7 +224,7 @@ def test_requests_come_in_any_slicing(hub: Hub, size: int) -> None:
     assert hub.files == [one.name, two.name]
 
 
-def test_a_line_that_is_cut_anywhere(hub: Hub) -> None:
+def test_a_line_that_is_cut_anywhere(hub):
     """After any number of bytes: the file goes on where it is, and is there once."""
     for cut in range(0, len(Sent(1, 200).data), 97):
         sent = Sent(1 + 1000 * (cut + 1), 200)
@@ -240,7 +240,7 @@ def test_a_line_that_is_cut_anywhere(hub: Hub) -> None:
         edge.connection.lose()
 
 
-def test_a_line_that_dies_unseen(hub: Hub) -> None:
+def test_a_line_that_dies_unseen(hub):
     """What came of a slow one in ten seconds is kept, though it was never cut here: or one
     that dies again and again would bring the same octets for ever.
     """
@@ -258,7 +258,7 @@ def test_a_line_that_dies_unseen(hub: Hub) -> None:
     assert dead.codes() == [409]
 
 
-def test_what_is_there_is_not_taken_again(hub: Hub) -> None:
+def test_what_is_there_is_not_taken_again(hub):
     """Its sender did not hear that it is; it hears so now, with the digest of the events."""
     sent, other = Sent(1), Sent(1, text="other")
     edge = hub.connect()
@@ -276,7 +276,7 @@ def test_what_is_there_is_not_taken_again(hub: Hub) -> None:
     assert hub.arrivals.files == 1
 
 
-def test_nothing_is_told_before_it_is_durable(hub: Hub) -> None:
+def test_nothing_is_told_before_it_is_durable(hub):
     """While a thread writes, nothing is read, and nothing is said; a line that is lost
     meanwhile leaves a file that is there.
     """
@@ -296,7 +296,7 @@ def test_nothing_is_told_before_it_is_durable(hub: Hub) -> None:
     assert not hub.arrivals._known("edge").hands
 
 
-def test_no_room(hub: Hub) -> None:
+def test_no_room(hub):
     """The edge hears why, and may come again on the same connection."""
     edge, sent = hub.connect(), Sent(1)
     hub.full = "the spool holds 20 GiB"
@@ -315,7 +315,7 @@ def test_no_room(hub: Hub) -> None:
     assert edge.codes() == [200], "that one is there"
 
 
-def test_no_room_in_the_middle_of_a_file(hub: Hub) -> None:
+def test_no_room_in_the_middle_of_a_file(hub):
     """What came is not written before there is: a thousand files that begin where there was
     room for each do not take what the hub has acknowledged its own.
     """
@@ -336,7 +336,7 @@ def test_no_room_in_the_middle_of_a_file(hub: Hub) -> None:
     assert edge.codes() == [201]
 
 
-def test_a_disk_that_is_full(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full(hub, monkeypatch):
     """Nothing is taken, and the edge may come again."""
     edge = hub.connect()
 
@@ -354,7 +354,7 @@ def test_a_disk_that_is_full(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     assert edge.codes() == [201]
 
 
-def test_the_daemon_stops(hub: Hub) -> None:
+def test_the_daemon_stops(hub):
     """At once, or when what is in a thread is over; the edge hears that it may come again."""
     idle = hub.connect()
     idle.get()
@@ -377,7 +377,7 @@ def test_the_daemon_stops(hub: Hub) -> None:
     assert half.connection.closed
 
 
-def test_what_an_incarnation_says_of_itself(hub: Hub) -> None:
+def test_what_an_incarnation_says_of_itself(hub):
     """It is kept; what is no word is not."""
     edge = hub.connect()
     word = encode(NodeRecord(A, 1, 3, 5.0, "journal"))
@@ -397,7 +397,7 @@ def test_what_an_incarnation_says_of_itself(hub: Hub) -> None:
 # Who it is
 
 
-def test_tokens(tmp_path: Path) -> None:
+def test_tokens(tmp_path):
     """Name and token go together, and a name brings its own node alone, unless more are
     configured: never because it came first.
     """
@@ -439,12 +439,12 @@ def test_tokens(tmp_path: Path) -> None:
         ("region", "region", False),
     ],
 )
-def test_who_may_bring_a_node(who: str, node: str, *, may: bool) -> None:
+def test_who_may_bring_a_node(who, node, *, may):
     options = options_of(Options, nodes={"region": ["shop-*", "till-?"]})
     assert may_bring(options, who, node) is may
 
 
-def test_a_token_that_is_taken_away(tmp_path: Path) -> None:
+def test_a_token_that_is_taken_away(tmp_path):
     """Ends the connection that came by it, in the middle of a file, which goes on under
     the new one.
     """
@@ -479,7 +479,7 @@ def _without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_without_threads")
-def test_a_reload_asks_for_tokens_again(tmp_path: Path) -> None:
+def test_a_reload_asks_for_tokens_again(tmp_path):
     """Of who is there: also where none was asked for before, and not of other listeners; and
     of who has come before, and asks for something after it.
     """
@@ -507,7 +507,7 @@ def test_a_reload_asks_for_tokens_again(tmp_path: Path) -> None:
      ("Mon, 23 Feb 2065 05:20:00 GMT", "720.0 h ahead of the one"),
      ("Sat, 24 Jan 2065 05:24:00 GMT", ""), ("", ""), ("yesterday", "")],
 )  # fmt: skip
-def test_a_clock_that_is_a_month_off(hub: Hub, shown: str, said: str) -> None:
+def test_a_clock_that_is_a_month_off(hub, shown, said):
     """It is told at the hub, where days go by it, while that edge is there; one that does
     not say what it shows is not taken for wrong.
     """
@@ -521,7 +521,7 @@ def test_a_clock_that_is_a_month_off(hub: Hub, shown: str, said: str) -> None:
     assert edge.codes() == [200]
 
 
-def test_certificates(tmp_path: Path) -> None:
+def test_certificates(tmp_path):
     """Without tokens the certificate says who it is, whatever it says; a token of another
     name is refused.
     """
@@ -574,7 +574,7 @@ DIGESTS = (
         ("GET /" + "x" * 20000, 431, ""),
     ],
 )
-def test_violations(hub: Hub, request_: str, code: int, why: str) -> None:
+def test_violations(hub, request_, code, why):
     """They are answered with the reason; nothing of it is in the spool."""
     edge = hub.connect()
     line, _, rest = request_.partition("\r\n")
@@ -586,7 +586,7 @@ def test_violations(hub: Hub, request_: str, code: int, why: str) -> None:
     assert hub.files == hub.parts == []
 
 
-def test_requests_that_bring_nothing(tmp_path: Path) -> None:
+def test_requests_that_bring_nothing(tmp_path):
     """Without end they are refused; some are what any edge sends."""
     hub = Hub(tmp_path, control_messages=100)
     edge = hub.connect()
@@ -599,7 +599,7 @@ def test_requests_that_bring_nothing(tmp_path: Path) -> None:
     assert edge.codes()[-1] == 429
 
 
-def test_small_pieces_are_taken_in_turns(hub: Hub) -> None:
+def test_small_pieces_are_taken_in_turns(hub):
     """Many requests in one read are as good, and others are served in between."""
     edge = hub.connect()
     edge.say(b"".join(edge.head("GET", "/nodes/edge") for _ in range(3000)))
@@ -611,7 +611,7 @@ def test_small_pieces_are_taken_in_turns(hub: Hub) -> None:
 
 
 @pytest.mark.usefixtures("_without_threads")
-def test_the_plug_in(tmp_path: Path) -> None:
+def test_the_plug_in(tmp_path):
     """It is served as any protocol is, shows what it took, and has no memory."""
     daemon = FakeDaemon(protocol, tmp_path)
     edge = Edge(daemon.connect(), "edge", "")
@@ -623,7 +623,7 @@ def test_the_plug_in(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_spool_in_a_bucket(hub: Hub) -> None:
+def test_a_spool_in_a_bucket(hub):
     """A file that waits to be there is not told to be there; or, after half a minute, that
     it may be asked for again.
     """
@@ -650,7 +650,7 @@ def test_a_spool_in_a_bucket(hub: Hub) -> None:
 
 
 @pytest.mark.parametrize("proved", [False, True])
-def test_edges_take_turns(hub: Hub, proved: bool) -> None:
+def test_edges_take_turns(hub, proved):
     """By the name that they prove; or else by address, as anybody may say many names."""
     hub.steps = []
 
@@ -671,7 +671,7 @@ def test_edges_take_turns(hub: Hub, proved: bool) -> None:
     assert last == (6 if proved else 5)  # four were in threads, and one was next
 
 
-def test_many_edges_together_hold_little(hub: Hub) -> None:
+def test_many_edges_together_hold_little(hub):
     """The more there are the less of a file is gathered before it is written."""
     edge = hub.connect()
     hub.connections.update(object() for _ in range(1000))  # type: ignore[misc]

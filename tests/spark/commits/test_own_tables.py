@@ -32,7 +32,7 @@ from gateway.store.readers.lake import sink_of
 pytestmark = MARKS
 
 
-def test_columns_of_ones_own(world: World) -> None:
+def test_columns_of_ones_own(world):
     """Called as SQL's own words, and without one that a compaction would sort by."""
     names = ("null", "order", "text", "current_date")
     world.config.spark.columns = {name: Column(path=name) for name in names}
@@ -49,7 +49,7 @@ def test_columns_of_ones_own(world: World) -> None:
 
 
 @pytest.mark.lowest
-def test_rows_of_before_get_the_columns_that_came_later(world: World) -> None:
+def test_rows_of_before_get_the_columns_that_came_later(world):
     """A day a commit, while the job goes on; what else is in these rows stays, the ledger
     is carried on, and the audit is complete.  Columns must be named, and keep their type."""
     world.spool.put(
@@ -95,7 +95,7 @@ def test_rows_of_before_get_the_columns_that_came_later(world: World) -> None:
 
 
 @pytest.mark.lowest
-def test_a_column_that_somebody_widened(world: World) -> None:
+def test_a_column_that_somebody_widened(world):
     """By the format's own promotion: the job goes on beside it and after it, with the type of
     before in spark.columns, and with the new one.  The other way round is told."""
     types = {"n": ("int", "long"), "price": ("decimal(8,2)", "decimal(12,2)")}
@@ -131,7 +131,7 @@ def test_a_column_that_somebody_widened(world: World) -> None:
         job.run(world.config, world.spark, available_now=True)
 
 
-def test_partitions_and_filters_of_ones_own(world: World) -> None:
+def test_partitions_and_filters_of_ones_own(world):
     """As the configuration has them when the table begins; filters also later."""
     asked = world.config.spark
     asked.partition_by = ["date", "host"]
@@ -168,9 +168,7 @@ def scattered(world: World, lsn: int, count: int, differ: int = 9) -> int:
     return lsn + count
 
 
-def test_a_batch_of_many_partitions_is_told_of(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_batch_of_many_partitions_is_told_of(world, caplog):
     """Which key divides the table by what, from where to where; others are not."""
     scattered(world, 1 + 3 * SIZE, 9)
     world.config.spark.most_partitions = 8
@@ -183,7 +181,7 @@ def test_a_batch_of_many_partitions_is_told_of(
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_thousands_of_partitions_fit_the_usual_heap(world: World) -> None:
+def test_thousands_of_partitions_fit_the_usual_heap(world):
     """A file is open for one of them at a time, in a batch of few bytes: 5000 events of 3000
     hours, or values of a column.
     """
@@ -193,7 +191,7 @@ def test_thousands_of_partitions_fit_the_usual_heap(world: World) -> None:
 
 
 @ONLY_DELTA
-def test_delta_files_are_found_by_what_readers_look_for(world: World) -> None:
+def test_delta_files_are_found_by_what_readers_look_for(world):
     """Least and greatest of these columns, and of no others, which cost to find."""
     world.run(1)
     table = Path(world.events().name.removeprefix("file://"))
@@ -207,7 +205,7 @@ def test_delta_files_are_found_by_what_readers_look_for(world: World) -> None:
 PAGE = Path(__file__).parents[3] / "docs/spark.md"
 
 
-def test_the_page_says_how_to_read_them_without_spark(world: World) -> None:
+def test_the_page_says_how_to_read_them_without_spark(world):
     """Each line of it for this format finds all rows."""
     world.run(3)
     section = PAGE.read_text().partition("### Read them without Spark")[2]
@@ -234,7 +232,7 @@ def test_the_page_says_how_to_read_them_without_spark(world: World) -> None:
 
 
 @ONLY_ICEBERG
-def test_the_usual_catalog_knows_views_and_what_others_did(world: World) -> None:
+def test_the_usual_catalog_knows_views_and_what_others_did(world):
     """A view stays in it; the audit reads the files that the table has by now."""
     world.run(3)
     table = world.config.spark.table
@@ -249,7 +247,7 @@ def test_the_usual_catalog_knows_views_and_what_others_did(world: World) -> None
 
 
 @ONLY_ICEBERG
-def test_a_catalog_of_ones_own(world: World) -> None:
+def test_a_catalog_of_ones_own(world):
     """By plain Spark configuration: here folders, as our own were in earlier commits."""
     world.config.spark.table = "folders.company.events"
     job.run(world.config, world.spark, available_now=True)
@@ -259,7 +257,7 @@ def test_a_catalog_of_ones_own(world: World) -> None:
 
 
 @ONLY_ICEBERG
-def test_a_catalog_that_is_away(world: World) -> None:
+def test_a_catalog_that_is_away(world):
     """A start and a batch fail with its reason, and change nothing; once it answers
     again, all goes on."""
     world.config.spark.table = "sqlite.away.events"

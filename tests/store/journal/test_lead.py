@@ -63,9 +63,7 @@ def test_while_a_file_is_not_there():
     interval=floats(0.01, 3600.0),
     took=floats(0.0, 100.0),
 )
-def test_a_file_is_there_before_a_batch(
-    begun: float, interval: float, took: float
-) -> None:
+def test_a_file_is_there_before_a_batch(begun, interval, took):
     """Sealed after it began, by the interval at most, and in time for a multiple of it."""
     lead = Lead()
     lead.sealed(1, 0.0)

@@ -130,7 +130,7 @@ _STEPS = st.one_of(
 
 @settings(max_examples=some_of(200, 60), deadline=None)
 @given(st.integers(0, 1 << 20), st.lists(_STEPS, max_size=40))
-def test_what_comes_later_is_younger(seed: int, steps: list[tuple[str, float]]) -> None:
+def test_what_comes_later_is_younger(seed, steps):
     """Whatever waits for its sync, fails, and whichever way the clock is set; of one incarnation."""
     playing = Playing(seed)
     origins = [Origin("plain", "l", f"s-{at}", "[::1]:9") for at in range(2)]
@@ -156,7 +156,7 @@ def test_what_comes_later_is_younger(seed: int, steps: list[tuple[str, float]]) 
     assert not playing.broken()
 
 
-def test_a_quiet_journal_says_it_too() -> None:
+def test_a_quiet_journal_says_it_too():
     """Every ten seconds, whether anything comes or not."""
     playing = Playing(1)
     assert playing.journal.through == Through(999_999_999_999, 0)
@@ -169,7 +169,7 @@ def test_a_quiet_journal_says_it_too() -> None:
     playing.scheduler.kill()
 
 
-def test_what_waits_for_the_disk_is_not_told() -> None:
+def test_what_waits_for_the_disk_is_not_told():
     """As long as a batch that came before waits, nothing is said of the time since."""
     playing = Playing(1)
     origin = Origin("plain", "l", "s-1", "[::1]:9")
@@ -184,7 +184,7 @@ def test_what_waits_for_the_disk_is_not_told() -> None:
     playing.scheduler.kill()
 
 
-def test_a_clock_that_is_set_back_is_another_incarnations() -> None:
+def test_a_clock_that_is_set_back_is_another_incarnations():
     """What was said of the one before holds; the other one says how far it is by that clock."""
     playing = Playing(1)
     playing.pass_time(EVERY_SECONDS)
