@@ -144,6 +144,7 @@ def _own(site: Site, node: str, reason: str) -> NodeRecord | None:
         "journal",
         exact=True,
         earlier=earlier,
+        begins=tuple(this.began[each] for each in earlier),
         published=marked.published,
         decommissioned=reason,
     )

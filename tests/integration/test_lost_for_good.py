@@ -345,6 +345,35 @@ def test_two_edges_whose_names_were_swapped_and_put_back(tmp_path):
 
 
 @pytest.mark.slow
+def test_two_edges_of_one_image_that_are_renamed(tmp_path):
+    """A machine was copied that had acknowledged 700 events while the hub was away, and one
+    of the two got a name of its own: what each acknowledged is there once.
+    """
+    region = Region(tmp_path)
+    one, two = region.edge("one"), region.edge("two")
+    with region.hub:
+        with one:
+            region.heard("one")
+            send(one, *events(1, 2, 3))
+            region.has(3)
+            region.hub.kill()
+            send(one, *events(*range(700)))
+        shutil.copytree(one.data, two.data)
+        rename(two, "one")
+        with one, two:
+            for edge in (one, two):
+                send(edge, *events(*range(700)))
+            two.terminate()
+            rename(two, "two")
+            two.start()
+            region.hub.start()
+            send(two, *events(4))
+            region.has(3 + 3 * 700 + 1)
+            region.is_complete()
+            assert audit(region.hub)["events"] == 3 + 3 * 700 + 1
+
+
+@pytest.mark.slow
 def test_an_old_disk_that_is_found_again(tmp_path):
     """Its edge was rebuilt meanwhile: it hands over its 700 events, and none is missed."""
     region = Region(tmp_path)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
+from forwarded import Sent
 from gateway.config import model
 from gateway.config.bucket import BucketUrl
 from gateway.store.names import file_name
@@ -231,3 +234,19 @@ def test_without_the_package_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "obstore", None)
     with pytest.raises(Missing, match=r"s3://b/p.*pip install 'gateway\[s3\]'"):
         S3(BucketUrl("b", "p"), model.S3())
+
+
+def test_the_same_events_in_other_bytes_are_there():
+    """As a gateway of another version writes them: they are no other past."""
+    bucket, sent = MemoryBucket(), Sent(1)
+    whole, sink = pq.ParquetFile(io.BytesIO(sent.data)), io.BytesIO()
+    with pq.ParquetWriter(sink, whole.schema_arrow, compression="none") as writer:
+        writer.write_table(whole.read())
+        writer.add_key_value_metadata(
+            {k: v for k, v in whole.metadata.metadata.items() if k.startswith(b"gate")}
+        )
+    assert sink.getvalue() != sent.data
+    assert commit(bucket, sent.name, sent.data)
+    assert not commit(bucket, sent.name, sink.getvalue())
+    with pytest.raises(Conflict):
+        commit(bucket, sent.name, Sent(1, text="other").data)

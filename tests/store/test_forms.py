@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from gateway.spark.commit import closing
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Ledger
 from gateway.store.hub.arrivals import Record
@@ -23,9 +24,10 @@ from gateway.store.node.catalog import look
 from gateway.store.node.expired import Expired
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.node.mark import Mark
-from gateway.store.objects.node_record import NodeRecord
+from gateway.store.objects.node_record import NodeRecord, at_hub
 from gateway.store.readers.consumers import Mark as Read
 from gateway.store.readers.deleted import deletions
+from gateway.store.readers.lake import committed
 from gateway.store.system import statefile
 from whole import EDGE, ITS, Place, starting
 
@@ -81,3 +83,21 @@ def test_what_others_keep_is_read(stored, facts):
     [word] = (stored.data.parent / "bucket").iterdir()
     said = msgspec.json.decode(word.read_bytes(), type=NodeRecord)
     assert (said.incarnation, said.lsn) == (facts["incarnation"], 96)
+
+
+@pytest.mark.parametrize("path", FORMS, ids=[path.name for path in FORMS])
+def test_what_a_hub_and_its_job_keep_is_read(path):
+    """Incarnations that are closed, the sets of lsns that have come, and an edge's record."""
+    a, b, c, d = (letter * 10 for letter in "abcd")
+    lake = path / "hub/lake"
+    ledger = closing.load(lake, Lake())
+    assert [*ledger.committed.closed.files.values()] == [20]
+    known = {by: [*lsns] for by, lsns in committed(lake)["edge"].items()}
+    assert known == {a: [(1, 10)], b: [(11, 20)], c: [(21, 30)]}
+    hub = statefile.look(path / "hub/arrivals/edge", Record)
+    assert hub == Record(c, {a: ((1, 10),), b: ((11, 20),), c: ((21, 23), (27, 30))})
+    [heard] = at_hub(path / "hub/arrivals")
+    assert heard.record is not None
+    assert (heard.node, heard.record.incarnation, heard.record.lsn) == ("edge", c, 30)
+    assert (heard.record.earlier, heard.record.begins) == ((a, b), (1, 11))
+    assert heard.record.left == {f"shop_{d}": ((4, 5),)}

@@ -58,7 +58,10 @@ def test_an_acknowledgement_means_that_the_object_is_there(tmp_path, bucket):
 def test_a_new_disk_begins_anew_under_another_name(tmp_path, bucket):
     """It asks nobody where to begin: its files take no other one's place, and nothing waits."""
     Node(tmp_path / "one", bucket).start().sent(b"a", b"b").stop()
+    before = len(bucket.requests)
     again = Node(tmp_path / "two", bucket)
+    asked = sorted(request for request, _ in bucket.requests[before:])
+    assert asked == ["list", "replace"], "its word, and who else there is"
     assert again.told == []
     again.start().sent(b"c").stop()
     assert again.acknowledged == [1]

@@ -11,7 +11,6 @@ Readers there know the events by name, so it may be done again, after a crash to
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -20,8 +19,8 @@ from gateway.sdk.disk import Disk
 from gateway.store.directories import Directories
 from gateway.store.hub.archiving import to_archive
 from gateway.store.hub.arrivals import Record
-from gateway.store.names import SpoolFile, is_node_name, parse_file_name
-from gateway.store.node.orphans import Orphan, publish_orphans, say_that_it_is_all
+from gateway.store.names import SpoolFile, parse_file_name
+from gateway.store.node.orphans import Orphan, publish_orphans
 from gateway.store.objects.bucket import Bucket, commit
 from gateway.store.objects.node_record import at_hub, hear
 from gateway.store.system.lock import alone_with, lock
@@ -57,10 +56,6 @@ def offer(
         found.orphans = publish_orphans(
             "", source, disk, decoders, by=node, alone_with=alone_with
         )
-        failed = {one.node for one in found.orphans if one.problem is not None}
-        for name in disk.names(source.journal) if disk.exists(source.journal) else ():
-            if is_node_name(name) and name not in failed:
-                say_that_it_is_all(name, node, source, disk, time.time())
         for name in sorted(disk.names(source.spool)):
             if (named := parse_file_name(name)) is not None:
                 _hand_over(named, source, node, target, bucket, disk)

@@ -102,6 +102,7 @@ def say_that_it_is_all(
         return
     mark, _ = Marker(directories.state_of(name), disk).read()
     last = max(this.since - 1, mark.durable)
+    earlier = this.whole[-MOST_EARLIER:]
     record = NodeRecord(
         this.id,
         this.since,
@@ -109,7 +110,8 @@ def say_that_it_is_all(
         now,
         "journal",
         exact=True,
-        earlier=this.whole[-MOST_EARLIER:],
+        earlier=earlier,
+        begins=tuple(this.began[each] for each in earlier),
         published=last,
         decommissioned=f"node {by} has its directory now",
     )
