@@ -732,8 +732,8 @@ def _newest(told: Path) -> str:
     """
     if _METADATA.fullmatch(told.name):
         return str(next(iter(numbered(told.parent, _METADATA)), told))
-    table = told.parents[1]
-    for above in table.parents[1:]:
+    table = told.parent.parent
+    for above in told.parents[3:]:
         if (database := above / _DATABASE).exists():
             space = ".".join(table.parent.relative_to(above).parts)
             return _location(database, space, table.name) or str(told)
