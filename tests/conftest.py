@@ -1,7 +1,5 @@
 """What all tests share: plugins, the order of tests, the log, certificates."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path

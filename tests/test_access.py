@@ -1,7 +1,5 @@
 """Access control of the admin port."""
 
-from __future__ import annotations
-
 import base64
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """Pages have no figures but those that `bench/table.py` wrote into them."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import importlib

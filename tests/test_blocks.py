@@ -1,7 +1,5 @@
 """Each block of code of the pages is run by a test, or it is written down why none can."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The deadlines of our tests: they are kept on a busy machine, and end what hangs."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

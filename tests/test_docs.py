@@ -1,7 +1,5 @@
 """What the pages show can be copied, and where they point there is something."""
 
-from __future__ import annotations
-
 import argparse
 import ast
 import importlib

@@ -1,7 +1,5 @@
 """A double takes what it replaces takes: `tests/plugins/fitting.py`."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from unittest.mock import Mock
 

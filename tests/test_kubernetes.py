@@ -1,7 +1,5 @@
 """The manifests in deploy/kubernetes: by Kubernetes' own schemas, and by our promises."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

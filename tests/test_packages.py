@@ -1,7 +1,5 @@
 """What is shipped around the daemon: image, compose file, locked dependencies, units."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

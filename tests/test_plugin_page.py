@@ -1,8 +1,6 @@
 """docs/plugin.md: its excerpts are the example's code, its other code runs, and no hook,
 no field and no ready test is missing."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

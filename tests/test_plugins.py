@@ -1,8 +1,6 @@
 """How protocols are found: what is installed, and what becomes of packages that are
 broken."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from importlib.metadata import EntryPoint

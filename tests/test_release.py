@@ -1,7 +1,5 @@
 """A release: what it is built of, what keeps it from going out, and that faults are seen."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

@@ -1,7 +1,5 @@
 """The documentation as a site: built strictly, whole, and asking nothing of others."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

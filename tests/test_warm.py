@@ -1,7 +1,5 @@
 """What starts by fork can not be told from what a fresh interpreter runs."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Words of docstrings and pages: what breaks the rules of CONTRIBUTING.md."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

@@ -1,7 +1,5 @@
 """A daemon's status that tests can change, and real HTTP bytes in and out."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace

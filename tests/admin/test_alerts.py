@@ -1,7 +1,5 @@
 """conf/alerts.yml, judged by promtool: what breaks is told in time, and nothing else is."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The admin port under attack: whoever comes is served, nobody can sit there."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The live page's feed: made once for all viewers, and bounded."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The first sentence: whoever reads nothing else knows what stands, and what to do."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A histogram of our own counts as prometheus_client's does."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Histogram, generate_latest

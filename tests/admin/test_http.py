@@ -1,7 +1,5 @@
 """HTTP/1.1 as attackers, proxies and hurried clients speak it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

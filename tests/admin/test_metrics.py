@@ -1,7 +1,5 @@
 """The metrics: their names, their values, their bounds."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Who is connected, and who was turned away."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 from typing import Any

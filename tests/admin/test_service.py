@@ -1,7 +1,5 @@
 """The admin port as a service: binding, saying where, another certificate, closing."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import socket

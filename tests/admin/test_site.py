@@ -1,7 +1,5 @@
 """The admin port's HTTP, byte for byte."""
 
-from __future__ import annotations
-
 import re
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """What a test says of a node's incarnations, in tables, journal and ledger, and what is told."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from datetime import UTC, datetime

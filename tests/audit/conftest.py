@@ -1,7 +1,5 @@
 """The audit of tests does not wait before it looks at a moving system again."""
 
-from __future__ import annotations
-
 import pytest
 
 

@@ -1,7 +1,5 @@
 """What is lost for good is accepted: how it is said, of whom, and that it stays so."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

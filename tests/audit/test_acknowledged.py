@@ -1,7 +1,5 @@
 """Ids of acknowledged events are found wherever the events are."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

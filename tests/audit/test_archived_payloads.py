@@ -1,8 +1,6 @@
 """`--content` finds what a row was sent as, wherever the job has left its file, and whatever
 table has the row."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

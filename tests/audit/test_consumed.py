@@ -2,8 +2,6 @@
 bucket, and what consumers have read of it.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """An event's name is (node, incarnation, lsn): each incarnation accounts for its own lsns, and
 where nobody knows what one acknowledged at its end, the audit does not say complete."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import time

@@ -1,7 +1,5 @@
 """How tables in object storage are reached: what the configuration says of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

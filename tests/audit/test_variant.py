@@ -1,7 +1,5 @@
 """VARIANTs that Spark 4.3 wrote, and their strings."""
 
-from __future__ import annotations
-
 import pytest
 
 from gateway.audit.variant import look_up

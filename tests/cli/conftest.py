@@ -1,7 +1,5 @@
 """Data directories for `gateway` to look into, and listeners for it to send to."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

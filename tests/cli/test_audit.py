@@ -1,7 +1,5 @@
 """`gateway audit` on directories as the gateway and the Spark job leave them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`gateway audit` looks at what files hold, and at the chain that they are."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

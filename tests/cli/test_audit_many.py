@@ -1,7 +1,5 @@
 """`gateway audit` over gateways that have a disk each, and one bucket and one job."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """`gateway audit --note`: what it leaves, and that it ends at its limits."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

@@ -1,7 +1,5 @@
 """`gateway check` and `gateway schema`."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """`gateway completion`, in the shells that are here."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

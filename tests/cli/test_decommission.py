@@ -1,7 +1,5 @@
 """`gateway decommission`: the audit waits no longer for a gateway that is gone."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`gateway doctor`: one line for each look, and an exit status that says if one failed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

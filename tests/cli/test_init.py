@@ -1,7 +1,5 @@
 """`gateway init`: the configuration, the units and the compose file that it writes."""
 
-from __future__ import annotations
-
 import os
 import re
 import resource

@@ -1,7 +1,5 @@
 """Segments that are published and stay: what looks into the journal counts once."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The table of commands, and what happens before and after one."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import re

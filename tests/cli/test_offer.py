@@ -1,7 +1,5 @@
 """`gateway spool offer DIR`: what lies in a data_dir that nobody runs on goes its way."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

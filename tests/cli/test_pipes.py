@@ -1,7 +1,5 @@
 """`gateway COMMAND | head -1`: every command ends, and quietly, when nobody reads on."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 import sys

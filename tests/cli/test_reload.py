@@ -1,7 +1,5 @@
 """`gateway reload`, with an admin port that answers as the test says."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import signal

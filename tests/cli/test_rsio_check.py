@@ -1,7 +1,5 @@
 """`gateway rsio-check`: against our server, something else, and nobody."""
 
-from __future__ import annotations
-
 import json
 import socket
 import ssl

@@ -2,8 +2,6 @@
 tests/integration/test_run.py.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -2,8 +2,6 @@
 up or never answers.  In memory, by a clock of the test's own.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What `gateway send rsio` does beside what all protocols do."""
 
-from __future__ import annotations
-
 import json
 import socket
 

@@ -1,7 +1,5 @@
 """`gateway spool` on files that the publisher wrote, and on files that went bad."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """`gateway status`: its first line, its numbers, its exit status, and whom it asks."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import socket

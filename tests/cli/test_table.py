@@ -1,7 +1,5 @@
 """`gateway table`: the newest rows, and what is said while there are none."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

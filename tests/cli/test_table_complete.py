@@ -1,7 +1,5 @@
 """`gateway table complete`: whether a day is whole, and who holds it."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`gateway tap`: what it subscribes to, and what it shows of that."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import socket

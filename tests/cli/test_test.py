@@ -1,7 +1,5 @@
 """`gateway test`: input through a configuration's listeners, to rows, in memory."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

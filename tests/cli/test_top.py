@@ -1,7 +1,5 @@
 """`gateway top`: what it shows, and how it behaves in a real terminal."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import socket

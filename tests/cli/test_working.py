@@ -1,7 +1,5 @@
 """A word for what takes longer than a second."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import pty

@@ -1,7 +1,5 @@
 """A configuration file of a few lines, and what `load` says of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from textwrap import dedent
 

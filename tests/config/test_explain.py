@@ -1,7 +1,5 @@
 """What is said of a key that is none where it stands."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any, get_args, get_origin

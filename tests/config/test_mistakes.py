@@ -1,7 +1,5 @@
 """What is wrong with a configuration is said, each mistake in its sentence."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

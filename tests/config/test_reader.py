@@ -1,7 +1,5 @@
 """From bytes to plain values, whatever the bytes are."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress

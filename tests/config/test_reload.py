@@ -1,7 +1,5 @@
 """What a reload makes of each key: the types say it, docs/reload.md shows it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

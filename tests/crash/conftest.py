@@ -1,7 +1,5 @@
 """A gateway without threads and network, and what must be true after any crash."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

@@ -1,7 +1,5 @@
 """Every call to the disk fails once, and nothing that was promised is broken by it."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import itertools

@@ -1,7 +1,5 @@
 """A real file system that is full, really, and then has room again."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import subprocess

@@ -6,8 +6,6 @@ the middle of its start too.  What must be true is asked of `gateway audit` and 
 files themselves.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

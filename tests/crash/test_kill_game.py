@@ -5,8 +5,6 @@ something died may be stored or not.  Pushes come from the service, for each spl
 from an outbox whose job repeats its last files after each kill, as Spark does.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -2,8 +2,6 @@
 edge acknowledged is in the bucket once, and the audit of both says so.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

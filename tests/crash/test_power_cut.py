@@ -1,7 +1,5 @@
 """The journal and the spool in every state that a crash may leave them in."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

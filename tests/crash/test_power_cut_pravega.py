@@ -2,8 +2,6 @@
 for their disk: a transaction is in the files whole and once, or can still be ended.
 """
 
-from __future__ import annotations
-
 import struct
 from collections import Counter
 from collections.abc import Callable

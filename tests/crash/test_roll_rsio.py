@@ -6,8 +6,6 @@ others are told, whatever is killed meanwhile, and nothing that a gateway acknow
 any of them is lost or doubled.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

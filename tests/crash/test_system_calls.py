@@ -10,8 +10,6 @@ acknowledged, which may never be more: events of a connection are stored in thei
 Connections are plain TCP, where an acknowledgement can be read off what is sent.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A disk that does not take what it was given ends the daemon, whatever its log does."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Starts a daemon whose network is in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Time goes on evenly for the daemon, whatever is done to the wall clock."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

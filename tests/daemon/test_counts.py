@@ -1,7 +1,5 @@
 """What the daemon counts while it runs, as /metrics has it."""
 
-from __future__ import annotations
-
 import errno
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What freshness is judged by, as a storage and its listeners have it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How far behind the tables are, and whether the job lives."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

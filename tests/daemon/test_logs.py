@@ -1,7 +1,5 @@
 """What the daemon writes to standard error."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """The other gateways of `admin.peers`: asked while somebody looks, and harmless."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,8 +1,6 @@
 """The protocols of one daemon: what the configuration says reaches those it is for, and
 what a plug-in gets wrong costs nobody else."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

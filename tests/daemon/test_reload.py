@@ -1,8 +1,6 @@
 """Reloads of a whole daemon whose network is in memory: what changes, what stays, and that
 nothing changes when anything is wrong."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

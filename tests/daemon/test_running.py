@@ -1,7 +1,5 @@
 """What a daemon says of itself while it can not go on, and as it stops."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the admin port shows of the storage."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The demo of a cluster: its set-up, what it misses, what is killed when; starts nothing."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import SimpleNamespace

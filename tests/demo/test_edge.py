@@ -1,7 +1,5 @@
 """The demo of edges: its set-up, its lines, what goes wrong when; starts no gateway."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Callable, Iterator

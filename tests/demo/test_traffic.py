@@ -1,7 +1,5 @@
 """The demo's questions to the tables: answered from Parquet files, and drawn."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from xml.etree import ElementTree as ET

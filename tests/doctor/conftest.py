@@ -1,7 +1,5 @@
 """Configurations for the doctor, and data directories as a gateway leaves them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

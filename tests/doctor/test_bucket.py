@@ -1,7 +1,5 @@
 """The doctor asks the bucket for all that a spool in it needs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import count
 from typing import Any

@@ -1,7 +1,5 @@
 """The doctor looks at certificates as clients would, before they do."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Callable
 

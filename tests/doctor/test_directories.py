@@ -1,7 +1,5 @@
 """The doctor looks at the data directory, its file system and the room in it."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """The doctor looks at clocks, programs and limits of the machine."""
 
-from __future__ import annotations
-
 import os
 import resource
 from importlib import metadata

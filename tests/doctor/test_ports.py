@@ -1,7 +1,5 @@
 """The doctor looks at ports: free, the daemon's own, or somebody else's."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

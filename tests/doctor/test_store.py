@@ -1,7 +1,5 @@
 """The doctor looks at what lies in the data directory, and changes none of it."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import struct

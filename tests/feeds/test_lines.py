@@ -1,7 +1,5 @@
 """Events as JSON and as Arrow: the same events, from batches and from tables."""
 
-from __future__ import annotations
-
 import base64
 import json
 from datetime import datetime

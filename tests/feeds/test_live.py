@@ -1,7 +1,5 @@
 """Events as they become durable: shared, bounded, and lossy only for who is slow."""
 
-from __future__ import annotations
-
 from itertools import compress, product, repeat
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`/api/tap`: server-sent events, in HTTP as it comes out of the admin port."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every event from a given one on, wherever it lies at that moment."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 from typing import Any

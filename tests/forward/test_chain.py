@@ -2,8 +2,6 @@
 once, under their names, in the same bytes.
 """
 
-from __future__ import annotations
-
 import errno
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An edge and a hub in memory: files go over once, whatever becomes of the line."""
 
-from __future__ import annotations
-
 import errno
 import itertools
 import random

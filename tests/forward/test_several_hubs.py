@@ -2,8 +2,6 @@
 some is told what it lacks.
 """
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

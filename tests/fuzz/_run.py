@@ -1,7 +1,5 @@
 """Runs a fuzz target from a corpus of seeds, under atheris."""
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

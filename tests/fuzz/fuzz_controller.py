@@ -7,8 +7,6 @@ most one `Refusal`; of any message to any method, an answer or a `Failed`; and a
 from the changes that calls have made knows the same scopes, streams and transactions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 

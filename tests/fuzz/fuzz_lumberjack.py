@@ -7,8 +7,6 @@ of which decodes to as many rows as were counted, and at most one `Refusal`; wha
 buffered stays within the limits.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator
 

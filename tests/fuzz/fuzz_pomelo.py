@@ -7,8 +7,6 @@ decodes to as many rows as were counted, replies, and at most one `Refusal` that
 the client why; what is buffered stays within the limits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import atheris

@@ -9,8 +9,6 @@ snapshot taken on the way and the changes, comes to the same state; what is buff
 stays within the limits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import atheris

@@ -7,8 +7,6 @@ What must hold: of any bytes, in any slicing, comes nothing but events and at mo
 were counted, none of them beyond the demand; what is buffered stays within the limits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import atheris

@@ -7,8 +7,6 @@ that has a flaw by the reference, accepts every object that has none, and gives 
 byte around it that it might read unseen.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib.machinery
 import importlib.util

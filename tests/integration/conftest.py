@@ -1,7 +1,5 @@
 """Clients from the npm registry, and sockets that speak Lumberjack."""
 
-from __future__ import annotations
-
 import socket
 import struct
 import subprocess

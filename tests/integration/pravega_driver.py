@@ -9,8 +9,6 @@ Object 0 is the module, -1 what is below, and a positive number is a result that
 no pickle.  *how* is `is`, `kept` (as that object), or `raised`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import os

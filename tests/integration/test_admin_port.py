@@ -1,7 +1,5 @@
 """The admin port by TLS and by a unix socket, as docs/operations.md has it: with curl."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import re

@@ -1,7 +1,5 @@
 """Demand from end to end: a spool that nobody empties reaches the senders' own code."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

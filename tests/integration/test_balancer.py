@@ -1,7 +1,5 @@
 """Gateways behind HAProxy, which chooses by the least connections."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import socket

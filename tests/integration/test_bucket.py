@@ -1,7 +1,5 @@
 """A spool in a bucket: a machine that is lost for good, and a server that is not ours."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """Blocks of docs/clients/, run as they stand but for the gateway's address."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

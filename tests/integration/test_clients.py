@@ -2,8 +2,6 @@
 in the Parquet files, once, in their order, in the right envelope.
 """
 
-from __future__ import annotations
-
 import json
 import ssl
 import sys

@@ -2,8 +2,6 @@
 follow it.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """How the daemon starts, refuses to start, and takes new certificates."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """File descriptors are few and somebody takes them: the disk and the probes have theirs."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 from collections.abc import Iterator

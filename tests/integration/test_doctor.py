@@ -1,7 +1,5 @@
 """`gateway doctor`, and the chain of spool files, beside a daemon that runs."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

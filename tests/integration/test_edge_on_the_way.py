@@ -3,8 +3,6 @@ clock; and while a job of one's own reads what goes over.  What was acknowledged
 once, and nobody starts anything again.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """What an edge needs: no Spark, and no Java."""
 
-from __future__ import annotations
-
 import os
 import sys
 

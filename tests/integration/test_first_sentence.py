@@ -1,7 +1,5 @@
 """Faults made for real, and what somebody knows who reads one line of `gateway status`."""
 
-from __future__ import annotations
-
 import json
 import socket
 import sys

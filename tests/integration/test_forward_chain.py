@@ -2,8 +2,6 @@
 own, and dies meanwhile.
 """
 
-from __future__ import annotations
-
 import sys
 
 from daemons import Daemon, free_port, listener, spawn

@@ -1,7 +1,5 @@
 """examples/game, whole: gateway, service, Spark, and the published client in two tabs."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil

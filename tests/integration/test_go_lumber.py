@@ -8,8 +8,6 @@ A hold means something when the client's timeout passes several times in it.  `m
 has short ones; `make long ONLY=pressure` has Filebeat's 30 s and holds of minutes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -2,8 +2,6 @@
 had not been acknowledged is stored afterwards, because they send it elsewhere.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

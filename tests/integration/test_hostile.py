@@ -2,8 +2,6 @@
 one clear line about each, and a well-behaved client beside them notices nothing.
 """
 
-from __future__ import annotations
-
 import struct
 import threading
 import zlib

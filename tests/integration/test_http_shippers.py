@@ -4,8 +4,6 @@ and OpenTelemetry's Collector.
 The clients for Python, and rsyslog, are in the plug-ins' own tests.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import urllib.request

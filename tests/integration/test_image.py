@@ -1,7 +1,5 @@
 """The image, step by step as the Dockerfile has it, and the container that it starts."""
 
-from __future__ import annotations
-
 import json
 import signal
 import stat

@@ -1,7 +1,5 @@
 """The shell lines of docs/install.md, as they stand; and that no page's lines are left out."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The live page in a real browser, on a real daemon: what somebody sees at night."""
 
-from __future__ import annotations
-
 import json
 import socket
 import struct

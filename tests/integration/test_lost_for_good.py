@@ -2,8 +2,6 @@
 acknowledged, or may have: it never says complete of what nobody can know.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

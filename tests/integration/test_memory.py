@@ -1,7 +1,5 @@
 """What the daemon remembers beside events, over kills, stops and other configurations."""
 
-from __future__ import annotations
-
 import json
 import random
 import threading

@@ -1,7 +1,5 @@
 """What stands between a client and its protocol, on real sockets."""
 
-from __future__ import annotations
-
 import ipaddress
 import json
 import socket

@@ -1,8 +1,6 @@
 """A plug-in from `pip install ./examples/syslog` to rows in the table, where the gateway
 came from its wheel and its source is out of reach."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import shutil

@@ -1,7 +1,5 @@
 """A web page with the browsers' Pomelo client, in a browser, over wss."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

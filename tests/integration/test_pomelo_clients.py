@@ -1,7 +1,5 @@
 """Published Pomelo clients, unchanged, against the real daemon."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Callable

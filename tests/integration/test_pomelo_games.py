@@ -1,7 +1,5 @@
 """Published Pomelo clients in games with definitions of every shape that games have."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The authentication hook with a real daemon and real services: over TCP, a unix socket."""
 
-from __future__ import annotations
-
 import json
 import socket
 import struct

@@ -1,7 +1,5 @@
 """Three real daemons that are one lobby, with a published Pomelo client on each, over TLS."""
 
-from __future__ import annotations
-
 import json
 import ssl
 import urllib.request

@@ -1,7 +1,5 @@
 """Ways from one gateway of a lobby to another: a unix socket, and TLS with an authority."""
 
-from __future__ import annotations
-
 import json
 import socket
 import urllib.request

@@ -1,7 +1,5 @@
 """Published Pomelo clients hear what the handshake's response tells them, over TLS."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

@@ -2,8 +2,6 @@
 retention was quicker.
 """
 
-from __future__ import annotations
-
 import socket
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The published Python client of Pravega, unchanged, against the real daemon."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable

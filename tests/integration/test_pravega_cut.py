@@ -1,7 +1,5 @@
 """`gateway pravega cut` at a daemon: where a stream was at a time, and a truncation to there."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -2,8 +2,6 @@
 producers that come back: every event is stored once.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -4,8 +4,6 @@ What it does, and what must come of each call, is in `java_client/PravegaClient.
 `Samples.java`; here is what must be in the files then.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The README's five minutes: its commands, as they stand, where only the wheel is."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import re

@@ -1,8 +1,6 @@
 """Reloads and restarts while all protocols send: nobody is refused, every event is there
 once."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

@@ -2,8 +2,6 @@
 gateway that is killed meanwhile.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

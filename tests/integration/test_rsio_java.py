@@ -3,8 +3,6 @@
 Its own tests, the TCK of Reactive Streams among them, `make test-clients` runs.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -3,8 +3,6 @@
 Its own tests `make test-clients` runs.
 """
 
-from __future__ import annotations
-
 import http.server
 import json
 import re

@@ -1,7 +1,5 @@
 """The RS.io client for Python (`packages/rsio-client/`), installed from its wheel without the daemon."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import re

@@ -3,8 +3,6 @@
 From nothing to rows it is walked in test_readme.py.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """`gateway send` and `gateway rsio-check` against a daemon as users start it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Gateways of one machine that share ports, each with a node and a directory of its own."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter

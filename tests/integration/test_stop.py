@@ -1,7 +1,5 @@
 """How the daemon stops: what it has taken is answered and published, whoever is impatient."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal

@@ -3,8 +3,6 @@
 `bench/storm.py` does this with 2,200, and beside go-lumber's server.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """The audit of tables in object storage, which others than Spark have written there."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """`gateway tap` beside a daemon, as a user runs it."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -13,8 +13,6 @@ measured once (ten minutes) and kept in .mutants; without that folder it is meas
 Exit status 1 if one is not noticed.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import json

@@ -1,7 +1,5 @@
 """A plugin of pytest's: notes which lines of the gateway each test runs, and runs some of them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which connections are accepted: limits by number, by peer, by file descriptors."""
 
-from __future__ import annotations
-
 import resource
 import socket
 import struct

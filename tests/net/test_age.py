@@ -1,7 +1,5 @@
 """Connections that are as old as `limits.connection_age` lets them be."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

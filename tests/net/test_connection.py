@@ -1,7 +1,5 @@
 """One connection from its first byte to its last, in memory."""
 
-from __future__ import annotations
-
 import os
 import socket
 

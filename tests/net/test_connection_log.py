@@ -1,7 +1,5 @@
 """The log's lines about connections that open and end."""
 
-from __future__ import annotations
-
 import json
 from io import StringIO
 from typing import Any

@@ -1,7 +1,5 @@
 """HTTP, TLS and PROXY are detected; the port's own protocol is never touched."""
 
-from __future__ import annotations
-
 import ssl
 
 import pytest

@@ -1,7 +1,5 @@
 """A protocol whose code raises: its connection ends, and nothing else does."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

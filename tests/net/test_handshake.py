@@ -1,7 +1,5 @@
 """Connection set-up: protocol detection, PROXY headers, and any bytes at all."""
 
-from __future__ import annotations
-
 import socket
 from types import SimpleNamespace
 

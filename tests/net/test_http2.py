@@ -1,7 +1,5 @@
 """A connection over HTTP/2, from its preface to GOAWAY; the package h2 is the client."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """A listener drains: in memory, and with real sockets."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

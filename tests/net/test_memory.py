@@ -1,7 +1,5 @@
 """What peers make us hold is bounded over all listeners, and whoever holds most pays."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

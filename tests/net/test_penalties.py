@@ -1,7 +1,5 @@
 """Guessing tokens and passwords is slow, and mistakes are not."""
 
-from __future__ import annotations
-
 from twisted.internet.task import Clock
 
 from gateway.net import penalties

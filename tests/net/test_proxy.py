@@ -1,7 +1,5 @@
 """PROXY headers, in any slicing."""
 
-from __future__ import annotations
-
 import socket
 import struct
 from contextlib import suppress

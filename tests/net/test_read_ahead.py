@@ -1,7 +1,5 @@
 """Paused connections are read on, in bounded memory, and their peers' ends are seen."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Why a connection is not read: a set of reasons, each of which is enough."""
 
-from __future__ import annotations
-
 import pytest
 
 from gateway.net.memory import MemoryBudget

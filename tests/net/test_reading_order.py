@@ -1,7 +1,5 @@
 """Who reads on while memory is tight: in an order, so that nobody is let go."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

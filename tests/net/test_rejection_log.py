@@ -1,7 +1,5 @@
 """The log stays quiet, and no fault hides another."""
 
-from __future__ import annotations
-
 import itertools
 import re
 

@@ -1,8 +1,6 @@
 """Every way to an RS.io port: the names it has in TLS and WebSocket are offered, and
 nobody has to know them."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from types import SimpleNamespace

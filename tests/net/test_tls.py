@@ -1,7 +1,5 @@
 """TLS against the standard library's client; each workaround has its test."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import ssl

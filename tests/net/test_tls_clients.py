@@ -1,7 +1,5 @@
 """Clients' certificates: whose are taken, under which name, and which are revoked."""
 
-from __future__ import annotations
-
 import time
 from datetime import timedelta
 from pathlib import Path

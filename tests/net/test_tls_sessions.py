@@ -1,7 +1,5 @@
 """Sessions that are resumed, and certificates that are renewed under them."""
 
-from __future__ import annotations
-
 import ssl
 import time
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Connections with much to do are served a turn at a time, and nobody waits for all of it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """What is private of Twisted is there, and does what we use it for."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Peers that do not read what is written to them, and connections that nobody reads."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A connection over WebSocket, from the upgrade to the Close; wsproto is the client."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 from wsproto import ConnectionType, WSConnection

@@ -1,7 +1,5 @@
 """A byte stream in WebSocket frames, against wsproto's client."""
 
-from __future__ import annotations
-
 import random
 import struct
 from itertools import cycle, pairwise

@@ -1,7 +1,5 @@
 """The request for a WebSocket and its response, against wsproto's client."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import pytest

@@ -1,7 +1,5 @@
 """A memory budget of so many bytes, and who let go of what they held of it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import pytest

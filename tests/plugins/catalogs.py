@@ -1,7 +1,5 @@
 """Catalogs of nodes that do not run, for tests that need a line in one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

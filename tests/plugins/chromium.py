@@ -4,8 +4,6 @@
 <- {"id": 1, "result": {…}}\0        and events, which have no id
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -6,8 +6,6 @@ budget is red there, and no failure.
 `CPU_SECONDS=FILE` writes what each test took, as JSON.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -5,8 +5,6 @@ was ready to run and waited for a CPU.  Linux adds such waiting up for each thre
 /proc/PID/task/TID/schedstat; elsewhere every second counts.
 """
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import os

@@ -1,7 +1,5 @@
 """A small disk of a test's own, which is full and hangs as real ones do."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A protocol's listener on doubles, with a connection: what tests of servers begin with."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Blocks of code of the documentation's pages, as readers copy them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

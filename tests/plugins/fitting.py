@@ -5,8 +5,6 @@ double is called, as a failure of whoever calls it, and only if that test passes
 `monkeypatch.setattr` itself fails, and names both.
 """
 
-from __future__ import annotations
-
 import inspect
 import pkgutil
 from collections.abc import Callable

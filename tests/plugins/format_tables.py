@@ -1,7 +1,5 @@
 """Tables of Delta and Iceberg in a test: spool and checkpoint are played, the rest is real."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections import Counter
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Files that an edge has, and forwards."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 

@@ -5,8 +5,6 @@ Python of /usr/local in place of the base image's; everything else is empty.  A 
 has namespaces of its own for mounts, processes, network and host name.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """A job's inbox, whose bucket and whose tables a test plays."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Two incarnations of a node, and names of files that they give."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

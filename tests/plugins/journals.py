@@ -1,7 +1,5 @@
 """A journal with its thread, on a disk that fails when a test says so."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """RS.io implementations of other languages, put to the tests of the kit (`rsio_check`)."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Lives of a gateway in a directory, for the audit: files of the spool, one for each body."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from gateway.event import Batch, Origin, Rows

@@ -1,7 +1,5 @@
 """Segments of a journal that are damaged, and what a start says is lost of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -8,8 +8,6 @@ environment's packages too, but no .pth file among those is run, and an editable
 one.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -7,8 +7,6 @@ number of the process.  The publisher process that a daemon starts with is a for
 daemon, for the same reason: it costs two hundredths of a second instead of half of one.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import json

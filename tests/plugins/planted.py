@@ -3,8 +3,6 @@
 `tests/rsio_check/planted.toml` has them.
 """
 
-from __future__ import annotations
-
 import importlib
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Spark played by a test: the logs of its checkpoint, its batches, and power cuts."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Sequence

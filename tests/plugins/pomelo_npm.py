@@ -1,7 +1,5 @@
 """Published Pomelo clients of npm, and the programs of tests that use them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

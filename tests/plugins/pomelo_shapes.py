@@ -4,8 +4,6 @@ Public games were looked at; names and tags are others here.  `ANSWERS` says wha
 service answers, as its clients must hear it.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NamedTuple
 

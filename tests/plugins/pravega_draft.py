@@ -1,7 +1,5 @@
 """What clients of Pravega's 2016 draft say and read that our own writer does not."""
 
-from __future__ import annotations
-
 import struct
 from typing import NamedTuple
 

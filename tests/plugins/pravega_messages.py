@@ -1,7 +1,5 @@
 """The controller's messages by name, for tests that say what a client sends."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gateway.protocols.pravega.controller import messages

@@ -1,7 +1,5 @@
 """Pravega's segment store over a socket of ours, one request at a time."""
 
-from __future__ import annotations
-
 import socket
 from typing import Any
 

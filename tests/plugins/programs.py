@@ -1,7 +1,5 @@
 """Programs that a test needs: found or skipped, built once, started and ended."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib

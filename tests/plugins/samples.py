@@ -5,8 +5,6 @@
 What is looked at in either is the same, as is what must be true of it.
 """
 
-from __future__ import annotations
-
 import os
 
 __all__ = ["ALL", "some_of"]

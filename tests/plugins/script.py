@@ -5,8 +5,6 @@
 Unlike that it may be a fork of what has imported the gateway: `warm`.
 """
 
-from __future__ import annotations
-
 import sys
 
 

@@ -1,7 +1,5 @@
 """A SeaweedFS of a test's own: a server of somebody else's, with a disk below it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator

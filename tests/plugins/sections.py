@@ -1,7 +1,5 @@
 """The sections of a configuration that the journal takes, of made-up values."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gateway.config import model

@@ -1,7 +1,5 @@
 """A small HTTP server that answers as a test says: a game's service, or a gateway's admin port."""
 
-from __future__ import annotations
-
 import json
 import socketserver
 import ssl

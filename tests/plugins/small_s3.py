@@ -4,8 +4,6 @@ It knows conditional PUTs of both kinds, listings from a name on, ranges, and th
 test sets.
 """
 
-from __future__ import annotations
-
 import hashlib
 import threading
 import time

@@ -1,7 +1,5 @@
 """Spool files without a gateway: what the Spark job reads, made row by row."""
 
-from __future__ import annotations
-
 import io
 import json
 import time

@@ -1,7 +1,5 @@
 """Clients of a listener in memory that speak TLS: who gets in, and who comes again."""
 
-from __future__ import annotations
-
 import ssl
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A socket in memory, as connections of the gateway's network write to it."""
 
-from __future__ import annotations
-
 import os
 
 from twisted.internet.testing import StringTransport

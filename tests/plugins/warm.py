@@ -12,8 +12,6 @@ settings of Python's in its environment.  A test's own program, given to `script
 as well.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json

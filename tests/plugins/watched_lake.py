@@ -8,8 +8,6 @@ part of a spool file, as batches are made of whole ones.  Files that a compactio
 away between listing and opening are listed again, as docs/spark.md says.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

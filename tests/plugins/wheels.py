@@ -1,7 +1,5 @@
 """An environment that has the gateway from its wheel, with its source out of reach."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

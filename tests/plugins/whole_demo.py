@@ -1,7 +1,5 @@
 """`gateway demo`, whole, as a user runs it."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What tests of all protocols share: vectors, streams in pieces, an eager journal."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path

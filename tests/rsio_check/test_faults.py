@@ -1,7 +1,5 @@
 """The kit can fail: a correct small server passes, and each broken one is found out."""
 
-from __future__ import annotations
-
 import pytest
 
 import planted

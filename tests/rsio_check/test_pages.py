@@ -1,7 +1,5 @@
 """The pages name the kit's tests: each MUST of the definition, each rule of the TCK."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

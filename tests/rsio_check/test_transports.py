@@ -1,7 +1,5 @@
 """The kit's connections: sockets, and WebSockets written from RFC 6455."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import socket

@@ -1,7 +1,5 @@
 """The kit's messages against the vectors of docs/rsio-v0.md."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

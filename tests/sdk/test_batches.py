@@ -2,8 +2,6 @@
 makes what it may not costs its own connection.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Many time-outs of the same length on one timer."""
 
-from __future__ import annotations
-
 import pytest
 from twisted.internet.task import Clock
 

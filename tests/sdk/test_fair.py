@@ -1,7 +1,5 @@
 """Clients take turns, however much one of them has put."""
 
-from __future__ import annotations
-
 import pytest
 
 from gateway.sdk.fair import FairQueue

@@ -1,7 +1,5 @@
 """The client side of HTTP/2, against h2's server."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

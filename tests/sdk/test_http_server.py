@@ -1,7 +1,5 @@
 """A protocol in HTTP/1.1 as attackers, proxies and hurried clients speak it."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """How a protocol's own limits are made of a listener's limits and options."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from gateway.protocols.lumberjack.options import Options

@@ -1,7 +1,5 @@
 """What clients show and say of TLS; connections are tested where they are used."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

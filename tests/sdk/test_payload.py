@@ -1,7 +1,5 @@
 """Flaws of JSON payloads."""
 
-from __future__ import annotations
-
 import pytest
 
 from gateway.sdk.payload import DEPTH, all_shallow, flaw_of, flaws_of

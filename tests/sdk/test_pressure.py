@@ -1,7 +1,5 @@
 """Back-pressure: which connections are read, and which one is given up."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

@@ -1,7 +1,5 @@
 """Lines of small files: what they say, damage, and forms that are not known."""
 
-from __future__ import annotations
-
 import google_crc32c
 import msgspec
 import pytest

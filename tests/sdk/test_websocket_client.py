@@ -1,7 +1,5 @@
 """The client side of WebSocket, against wsproto's server."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -2,8 +2,6 @@
 the sentence that names it.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

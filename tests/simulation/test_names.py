@@ -1,7 +1,5 @@
 """Whatever is copied, set back and resumed: what was acknowledged is in the tables once."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import astuple
 

@@ -3,8 +3,6 @@ at once, with a bucket or a hub (`simulation.rebuilt`): what senders heard is in
 was deleted, or the audit says that something is missing.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 

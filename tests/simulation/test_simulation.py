@@ -1,7 +1,5 @@
 """Seeds of the simulation (tests/plugins/simulation) keep every promise, and replay."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A lake to put spool files in, configurations, and the one session of Spark."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter

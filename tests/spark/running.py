@@ -1,7 +1,5 @@
 """The job in a thread of a test's, on the test's Spark session."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace

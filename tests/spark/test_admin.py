@@ -1,7 +1,5 @@
 """The job's own health and metrics, where no gateway sees what it says."""
 
-from __future__ import annotations
-
 import json
 import socket
 import time

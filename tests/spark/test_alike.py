@@ -1,7 +1,5 @@
 """Batches that belong into one folder, and all that only look so."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

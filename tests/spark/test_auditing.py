@@ -1,7 +1,5 @@
 """Audits beside the job: when the next one is, and what becomes of it."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import threading

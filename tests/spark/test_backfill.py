@@ -1,7 +1,5 @@
 """Rows that are in the tables already get the columns that came later."""
 
-from __future__ import annotations
-
 import datetime as dt
 import threading
 from collections import Counter

@@ -1,7 +1,5 @@
 """A query beside the job: how both end, and files for an outbox; without Spark."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import threading

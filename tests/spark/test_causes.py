@@ -1,7 +1,5 @@
 """The cause that is told of a Spark that could not begin, by what Java really said."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """Reading Spark's logs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

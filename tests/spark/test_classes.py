@@ -1,7 +1,5 @@
 """The archive of the classes that Spark needs: its name, who uses it, and one that is made."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

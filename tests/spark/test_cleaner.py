@@ -1,7 +1,5 @@
 """What may leave the spool, and when."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A ledger keeps its size, however often gateways start."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Tables and Spark are played by this file, as in `test_handover.py`; "rows" are t
 events.  Delta's and Iceberg's own tables: `commits/`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Days that are over become few files, while readers and the audit go on."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

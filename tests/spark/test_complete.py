@@ -1,7 +1,5 @@
 """Days that are said to be complete, in the ledger and by marks at the tables' roots."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from datetime import date, timedelta

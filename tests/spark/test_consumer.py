@@ -1,7 +1,5 @@
 """A job of somebody else's that reads what a gateway published: each event once."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

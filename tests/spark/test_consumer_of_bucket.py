@@ -4,8 +4,6 @@ else's answers.
 It needs hadoop-aws, from Maven Central, for a Spark that `make long ONLY=lowest` has.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Events that somebody wants deleted go everywhere, once, under readers and kills."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import itertools

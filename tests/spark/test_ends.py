@@ -1,7 +1,5 @@
 """How a job ends, as whoever started it hears, and whoever looks at it."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from contextlib import nullcontext

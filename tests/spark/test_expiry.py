@@ -1,7 +1,5 @@
 """Days that are too old leave the tables: whole, written down, under readers and kills."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import signal

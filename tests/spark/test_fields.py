@@ -1,7 +1,5 @@
 """Values out of a payload's JSON, against Python's own parser, and whatever breaks."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

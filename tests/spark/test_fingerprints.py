@@ -1,7 +1,5 @@
 """Events that their sender sent twice."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections import deque

@@ -1,7 +1,5 @@
 """Which jars and settings Delta and Iceberg get, and which Spark is refused for them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Columns of Avro and Protobuf events that stood behind a schema registry's header."""
 
-from __future__ import annotations
-
 import base64
 import datetime as dt
 import decimal

@@ -3,8 +3,6 @@
 Spark is played by this file, as in `test_parquet.py`; "rows" are the plan of a batch.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import Counter

@@ -1,7 +1,5 @@
 """What the job reports."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

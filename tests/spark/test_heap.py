@@ -1,7 +1,5 @@
 """Large events in a small heap: they get through, or aside, and never stop the others."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

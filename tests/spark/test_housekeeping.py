@@ -1,7 +1,5 @@
 """Housekeeping beside the batches: its tasks want the same days."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Finding Java."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

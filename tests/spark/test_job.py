@@ -1,7 +1,5 @@
 """The whole job on one Spark session: spool in, tables out."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

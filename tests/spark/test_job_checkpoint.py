@@ -1,7 +1,5 @@
 """The job's checkpoint: lost, renewed, behind the tables, or of a clock that was set back."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import shutil

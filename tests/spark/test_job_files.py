@@ -1,7 +1,5 @@
 """Files that the job can not read, that vanish, or that come again."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable

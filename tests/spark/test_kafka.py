@@ -3,8 +3,6 @@
 It needs a Spark whose connector is on Maven Central: `make long ONLY=lowest` has one.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The leaderboard of examples/game: Spark's count of the table is that of the service."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterator

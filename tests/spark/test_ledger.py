@@ -1,7 +1,5 @@
 """What the sink remembers."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

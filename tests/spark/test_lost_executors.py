@@ -1,7 +1,5 @@
 """Executors of their own processes, and a driver, killed while a batch is under way."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """An event's name is (node, incarnation, lsn): the tables of a node that was rebuilt."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable

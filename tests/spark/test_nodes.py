@@ -1,7 +1,5 @@
 """The nodes of a job: found by their files, drained, and forgotten."""
 
-from __future__ import annotations
-
 import json
 from argparse import ArgumentParser
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Deletions that are ordered while a job runs, without one."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import threading

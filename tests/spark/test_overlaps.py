@@ -1,7 +1,5 @@
 """Two copies of one directory, or of one machine, publish under one incarnation."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import Counter

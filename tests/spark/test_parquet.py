@@ -4,8 +4,6 @@ Spark is played by this file: it writes a batch into staging and, after a crash,
 repeats the last batch that it has not committed.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

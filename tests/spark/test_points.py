@@ -5,8 +5,6 @@ writes files, and after a kill repeats the batch that it has not committed.  Jav
 all are killed in test_lost_executors.py.
 """
 
-from __future__ import annotations
-
 import itertools
 import signal
 from collections import Counter

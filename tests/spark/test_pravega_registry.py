@@ -1,7 +1,5 @@
 """Pravega's schema registry, its server and serializers, unchanged, on the real daemon."""
 
-from __future__ import annotations
-
 import os
 import time
 import urllib.request

@@ -3,8 +3,6 @@
 It is killed in test_lost_executors.py.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

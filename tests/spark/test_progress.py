@@ -1,7 +1,5 @@
 """What the job says on standard error."""
 
-from __future__ import annotations
-
 import logging
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """How many tasks a batch has, and when a query begins anew."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

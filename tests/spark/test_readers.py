@@ -3,8 +3,6 @@
 The table "Readers" in docs/spark.md has a row for each reader here.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import importlib
 import json

@@ -1,7 +1,5 @@
 """The recipes in docs/recipes.md: what they promise, with the real server where it is."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

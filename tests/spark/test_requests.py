@@ -1,7 +1,5 @@
 """What a file in a bucket costs in requests, counted, and what docs/scale.md makes of that."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """What was set aside is put through again."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from datetime import UTC, date, datetime

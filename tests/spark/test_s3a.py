@@ -1,7 +1,5 @@
 """What Spark is told so that it can read a spool in a bucket."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

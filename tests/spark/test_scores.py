@@ -1,7 +1,5 @@
 """The demo's own query: what players did comes back to them as a push."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

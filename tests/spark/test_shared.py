@@ -1,7 +1,5 @@
 """Words of commits in which several jobs have their ledgers."""
 
-from __future__ import annotations
-
 import re
 from types import SimpleNamespace
 from typing import Any

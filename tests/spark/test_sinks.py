@@ -1,7 +1,5 @@
 """Which sink a data_dir has: one for good, because its ledger is with its tables."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -3,8 +3,6 @@
 Each is run as it stands on the page, in the folder that has `lake`.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import pathlib

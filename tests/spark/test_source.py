@@ -1,7 +1,5 @@
 """The stream of a spool directory."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Columns that events of late might have: `gateway spark columns --suggest`."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

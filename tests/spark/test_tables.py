@@ -1,7 +1,5 @@
 """Columns of the tables, and payloads that try to break them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta

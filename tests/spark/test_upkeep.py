@@ -1,7 +1,5 @@
 """Tables of Delta and Iceberg are maintained each hour, beside the job."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Iterator

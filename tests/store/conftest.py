@@ -1,7 +1,5 @@
 """A node that is opened and not started, and what tests do with it."""
 
-from __future__ import annotations
-
 from itertools import cycle
 
 import pytest

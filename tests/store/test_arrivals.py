@@ -1,7 +1,5 @@
 """Files that other gateways bring: each is taken once, whatever happens."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import io

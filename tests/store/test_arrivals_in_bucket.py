@@ -2,8 +2,6 @@
 brings them is told when the hub's own senders would be.
 """
 
-from __future__ import annotations
-
 import errno
 import io
 from pathlib import Path

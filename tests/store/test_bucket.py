@@ -1,7 +1,5 @@
 """Object storage: a name is committed once, whatever happens to requests."""
 
-from __future__ import annotations
-
 import io
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Memory that a burst took goes back to the system."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

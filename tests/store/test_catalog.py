@@ -1,7 +1,5 @@
 """The catalog of a node: its small states, a typed line each."""
 
-from __future__ import annotations
-
 import errno
 from pathlib import Path
 

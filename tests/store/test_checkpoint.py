@@ -1,7 +1,5 @@
 """When a journal segment may go, and what a start makes of state files."""
 
-from __future__ import annotations
-
 import errno
 import sys
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """The moment through which tables are complete, as words, ledger and incarnations tell it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date

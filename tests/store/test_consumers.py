@@ -1,7 +1,5 @@
 """What consumers have read: their marks, and what stays in archive and bucket for them."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The digests in spool files: anybody can compute them again from the files alone."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The operating system behind the door: what the doubles can not show."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

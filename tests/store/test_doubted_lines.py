@@ -1,7 +1,5 @@
 """Lines of the catalog that are damaged or gone: nothing is published twice, nor removed."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Which file holds an event: of names alone, while files move."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

@@ -3,8 +3,6 @@
 `python tests/plugins/whole.py tests/vectors/forms-N` makes those of a new number.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What others than the Spark job read beside the tables: its ledger, and accepted holes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Directories that were copied, moved, lost or put back, and what a start makes of them."""
 
-from __future__ import annotations
-
 import errno
 import json
 import shutil

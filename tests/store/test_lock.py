@@ -1,7 +1,5 @@
 """Waiting for a data directory that a daemon is about to leave."""
 
-from __future__ import annotations
-
 import threading
 
 from gateway.store.system import lock as module

@@ -1,7 +1,5 @@
 """Sets of lsns behave as the sets of numbers that they stand for."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 

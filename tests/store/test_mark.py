@@ -1,7 +1,5 @@
 """The mark: what it says, who may read it, and that it names nothing that was removed."""
 
-from __future__ import annotations
-
 import errno
 from pathlib import Path
 

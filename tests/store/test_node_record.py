@@ -1,7 +1,5 @@
 """What an incarnation says of itself, in a bucket."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gateway.store.names import file_name

@@ -1,7 +1,5 @@
 """What a start finds, before anything runs; and when it must not go on."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -1,7 +1,5 @@
 """A node with a new name publishes what it left under the old one."""
 
-from __future__ import annotations
-
 import shutil
 from contextlib import nullcontext
 from pathlib import Path

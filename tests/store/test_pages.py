@@ -1,7 +1,5 @@
 """How large pages are when they are unpacked, by their headers."""
 
-from __future__ import annotations
-
 import io
 import random
 from types import SimpleNamespace

@@ -5,8 +5,6 @@ A real daemon makes the directory, with events of all four protocols in tables, 
 spool and journal.  Then each case has a copy of it and a start in this process.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

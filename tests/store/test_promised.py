@@ -1,7 +1,5 @@
 """Rows of spool files, and what their names promise."""
 
-from __future__ import annotations
-
 import io
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """The clock by which things are removed for their age, when the one on the wall leaps."""
 
-from __future__ import annotations
-
 import errno
 from functools import partial
 from pathlib import Path

@@ -2,8 +2,6 @@
 the machine's clocks parted: a copy of the disk, or of the machine, may have its first use.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

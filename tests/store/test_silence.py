@@ -1,7 +1,5 @@
 """A process that a slow machine holds up is told from one that hangs."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

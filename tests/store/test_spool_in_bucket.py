@@ -1,7 +1,5 @@
 """A node whose spool is a bucket: what is acknowledged is there, and stays so."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import threading

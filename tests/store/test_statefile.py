@@ -1,7 +1,5 @@
 """Small states that outlive the process."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gateway.store.system.disk import RealDisk

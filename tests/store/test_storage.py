@@ -1,7 +1,5 @@
 """The storage of one node: when senders may be served."""
 
-from __future__ import annotations
-
 import errno
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What of Thrift's compact protocol is read of a stranger's bytes."""
 
-from __future__ import annotations
-
 import pytest
 
 from gateway.store.hub.thrift import STRUCT, Compact, TooMuch

@@ -1,7 +1,5 @@
 """A process that is kept running, in memory: when it is started again, and when not."""
 
-from __future__ import annotations
-
 import errno
 import signal
 from typing import Any

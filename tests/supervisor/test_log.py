@@ -1,7 +1,5 @@
 """One log of several processes, and the line below it."""
 
-from __future__ import annotations
-
 import errno
 import io
 import json

@@ -1,8 +1,6 @@
 """The ready tests for plug-ins: a sound protocol passes them, and for each of them there
 is a fault that it finds."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The doubles keep the promises that servers rely on."""
 
-from __future__ import annotations
-
 import pytest
 
 from gateway.event import Batch

@@ -1,7 +1,5 @@
 """Attacks on Pravega's controller: HTTP/2 frames, and gRPC calls."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any

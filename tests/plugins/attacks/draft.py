@@ -1,7 +1,5 @@
 """Attacks on Pravega's segment store, the draft of 2016."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Attacks on Lumberjack."""
 
-from __future__ import annotations
-
 import random
 import struct
 from typing import Any

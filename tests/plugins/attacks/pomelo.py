@@ -1,7 +1,5 @@
 """Attacks on Pomelo."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import zlib

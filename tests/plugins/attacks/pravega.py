@@ -1,7 +1,5 @@
 """Attacks on Pravega's segment store, wire version 17."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Attacks on Reactive Streams IO."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import zlib

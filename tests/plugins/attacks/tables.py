@@ -3,8 +3,6 @@
 An inflater builds the tables of each block, and makes no byte of it (RFC 1951 §3.2.7).
 """
 
-from __future__ import annotations
-
 import zlib
 
 __all__ = ["blocks", "broken", "stream"]

@@ -1,7 +1,5 @@
 """Runs seeds for a minute, or one of them: see `simulation`."""
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

@@ -4,8 +4,6 @@ They are real files, as OpenSSL reads them by itself.  What is in them is good, 
 in one of a few ways; one that is broken changes nothing of what is served, and is said.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import os

@@ -10,8 +10,6 @@
 Each life has a `Session` of its own: what is left of a dead one can do no more.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import random

@@ -4,8 +4,6 @@ Such a Deferred is logged when it is collected, which may be after the last step
 while somebody holds it.  So all that have failed are looked at when a seed ends.
 """
 
-from __future__ import annotations
-
 import gc
 import weakref
 from collections import Counter

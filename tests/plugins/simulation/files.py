@@ -3,8 +3,6 @@
 The steps on the disk are the same, and so are the rows.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple

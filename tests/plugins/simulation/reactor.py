@@ -4,8 +4,6 @@ What threads ask of it waits in order, calls that are due wait in order of their
 and sockets are read and written as epoll would say, by Twisted's own code.
 """
 
-from __future__ import annotations
-
 import random
 import select
 from collections.abc import Callable

@@ -17,8 +17,6 @@ The judge counts what *senders heard*, not what a journal says:
     what was deleted is gone, and stays so
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import io

@@ -2,8 +2,6 @@
 the hub to which edges bring their files.
 """
 
-from __future__ import annotations
-
 import errno
 import io
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ OpenSSL draws at random what no seed can choose.  So that it changes no length, 
 Ed25519, and certificates have the same names, serial number and dates.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import functools
 from collections.abc import Callable

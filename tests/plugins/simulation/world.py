@@ -1,7 +1,5 @@
 """One seed's world: every step is chosen by its random numbers, and by nothing else."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import hashlib

@@ -1,7 +1,5 @@
 """The streams of the small server: what it publishes, and what it consumes."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Whose files are next at a hub: none waits for another one's backlog."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

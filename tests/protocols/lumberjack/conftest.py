@@ -1,7 +1,5 @@
 """What the Lumberjack tests share: outcomes that can be compared, and real servers."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """What little input can be made to cost: counted for every turn, never timed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The writer on Twisted, against the real reader, without a network."""
 
-from __future__ import annotations
-
 import json
 from itertools import islice
 from typing import Any

@@ -1,7 +1,5 @@
 """Lumberjack keeps what every protocol of the gateway promises."""
 
-from __future__ import annotations
-
 from itertools import count
 
 from gateway.plugins import installed

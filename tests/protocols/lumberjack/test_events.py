@@ -1,7 +1,5 @@
 """What a stored Lumberjack batch decodes to."""
 
-from __future__ import annotations
-
 import json
 import random
 from array import array

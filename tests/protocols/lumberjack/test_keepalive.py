@@ -1,7 +1,5 @@
 """What a writer hears while it waits, and when it is given up."""
 
-from __future__ import annotations
-
 import pytest
 
 from gateway.protocols.lumberjack import wire

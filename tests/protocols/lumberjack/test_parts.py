@@ -1,7 +1,5 @@
 """Writers that pause in the middle of a window, or never do."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """The reader on a connection and a journal: what is written, and when."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Windows: what is a batch, what is acknowledged, what is refused."""
 
-from __future__ import annotations
-
 import random
 import tracemalloc
 

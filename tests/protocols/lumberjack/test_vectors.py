@@ -1,7 +1,5 @@
 """Every stream in tests/vectors/lumberjack.jsonl leads to what its `want` says."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

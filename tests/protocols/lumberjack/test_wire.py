@@ -1,7 +1,5 @@
 """Lumberjack frames: limits, memory, encoding."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import random

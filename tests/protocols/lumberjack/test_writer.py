@@ -1,7 +1,5 @@
 """The writer's side: windows, slow start, what is sent again."""
 
-from __future__ import annotations
-
 import json
 import random
 

@@ -1,7 +1,5 @@
 """Windows of a Lumberjack writer, whole and in part."""
 
-from __future__ import annotations
-
 from gateway.protocols.lumberjack import wire
 
 __all__ = ["KEEPALIVE", "V1", "V2", "part", "window"]

@@ -1,7 +1,5 @@
 """What the Pomelo tests share: clients made of bytes, and real servers."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator

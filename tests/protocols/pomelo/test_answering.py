@@ -1,7 +1,5 @@
 """Answers from a game's own service: put to it once durable, each request answered once."""
 
-from __future__ import annotations
-
 import base64
 import json
 import zlib

@@ -1,7 +1,5 @@
 """Admission: who may connect, and as whom."""
 
-from __future__ import annotations
-
 import sys
 import time
 from typing import Any

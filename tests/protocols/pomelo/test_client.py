@@ -1,7 +1,5 @@
 """The client on a transport: answers, pushes, heartbeats, and how it ends."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

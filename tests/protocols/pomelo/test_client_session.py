@@ -1,7 +1,5 @@
 """The client's side of a connection, against the server's side."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

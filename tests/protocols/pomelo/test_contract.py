@@ -1,7 +1,5 @@
 """Pomelo keeps what every protocol of the gateway promises."""
 
-from __future__ import annotations
-
 import json
 
 from gateway.plugins import installed

@@ -1,7 +1,5 @@
 """Groups of clients: who is in one, who is pushed to, what is left; attributes by index."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

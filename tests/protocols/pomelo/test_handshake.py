@@ -1,7 +1,5 @@
 """What each kind of client is sent in its handshake, and which are refused."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The authentication hook: who is admitted, and what happens when nobody decides."""
 
-from __future__ import annotations
-
 import json
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """pomelo-protobuf, against what the published codec says, and where we are stricter."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import struct

@@ -1,7 +1,5 @@
 """How much a connection, and a user, may send; what becomes of more."""
 
-from __future__ import annotations
-
 import json
 import zlib
 from typing import Any

@@ -1,7 +1,5 @@
 """Pushes reach clients by session, by uid and by attributes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The server on a connection and a journal: what is written, and when."""
 
-from __future__ import annotations
-
 import json
 import os
 from typing import Any

@@ -1,7 +1,5 @@
 """What the listeners of one daemon share."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What becomes of the packages that a client sends: batches, responses, refusals."""
 
-from __future__ import annotations
-
 import json
 import zlib
 from typing import Any

@@ -1,7 +1,5 @@
 """Events of sessions, who is connected, and who has to leave."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

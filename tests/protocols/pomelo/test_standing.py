@@ -1,7 +1,5 @@
 """Groups of users that stand in the options: who comes is in them, who leaves is not."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What one client can make the event loop and the journal do: bounded, by counts."""
 
-from __future__ import annotations
-
 import json
 import random
 import zlib

@@ -1,7 +1,5 @@
 """Packages and messages, against what the published codec says."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from typing import Any

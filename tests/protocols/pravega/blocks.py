@@ -1,7 +1,5 @@
 """Append blocks as a writer sends them, and what a segment holds then."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gateway.protocols.pravega.frames import frame

@@ -1,7 +1,5 @@
 """Where the bytes of streams lie: a journal, a spool and an archive, by hand."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Numbers in the names are those of the list of behaviours in docs/pravega.md.
 """
 
-from __future__ import annotations
-
 import struct
 
 import pytest

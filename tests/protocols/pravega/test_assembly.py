@@ -1,7 +1,5 @@
 """Large merges: their bodies are put together in turns, and are what they would be at once."""
 
-from __future__ import annotations
-
 import tracemalloc
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The container: what outlives connections, and what comes back after a restart."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """Pravega keeps what every protocol of the gateway promises."""
 
-from __future__ import annotations
-
 import struct
 
 from gateway.plugins import installed

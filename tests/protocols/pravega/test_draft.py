@@ -1,7 +1,5 @@
 """The 2016 draft: every message, in any slices, and the reply to it."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import struct

@@ -1,7 +1,5 @@
 """Where events begin and end, counted and split, whole or in pieces."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

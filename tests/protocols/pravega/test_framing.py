@@ -1,7 +1,5 @@
 """Headers of schema registries: taken off the rows, and there again for readers."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Bytes of a channel, read back from the journal, the spool and the archive."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

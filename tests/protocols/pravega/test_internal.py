@@ -1,7 +1,5 @@
 """Internal segments, of reader groups and state synchronizers: kept in the state."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What streams still need of files that leave the archive is kept, and no more."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """Whom the threads that look into files serve first."""
 
-from __future__ import annotations
-
 import random
 import weakref
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The table of calls and commands in docs/pravega.md is complete, and true."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a Pravega service lends its parts."""
 
-from __future__ import annotations
-
 import os
 import threading
 from typing import Any

@@ -1,7 +1,5 @@
 """Values that several threads need."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Event
 

@@ -1,7 +1,5 @@
 """Snapshots are of one moment, however much changes while they are written."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from typing import Any

@@ -1,7 +1,5 @@
 """Keys of key-value tables, in their order, while they come and go."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Transactions and large events: rows all at once when they are merged, or never."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Turns of the segment store: cheap messages delay nobody else for long."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

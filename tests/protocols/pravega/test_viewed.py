@@ -1,7 +1,5 @@
 """Appends whose data are a view of their message, as those of 64 KiB and more are."""
 
-from __future__ import annotations
-
 import pytest
 
 from gateway.protocols.pravega.appends import LARGE

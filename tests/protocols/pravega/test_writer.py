@@ -1,7 +1,5 @@
 """The writer of `gateway send`, in both versions of the protocol, against our server."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A sender of a name that announces its life, message by message; and what is stored of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gateway.event import Origin

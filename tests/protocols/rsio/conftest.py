@@ -1,7 +1,5 @@
 """Fixtures of the RS.io tests: a listener on test doubles, messages in both directions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The client on asyncio, talking to our own server over a socket."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

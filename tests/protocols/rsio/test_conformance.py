@@ -1,7 +1,5 @@
 """The conformance tests of `rsio_check` against our own server, in memory."""
 
-from __future__ import annotations
-
 import pytest
 
 from rsio_check import TESTS, Needs, Outcome, Target, Token, run

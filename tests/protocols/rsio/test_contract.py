@@ -1,7 +1,5 @@
 """RS.io keeps what every protocol of the gateway promises."""
 
-from __future__ import annotations
-
 from gateway.plugins import installed
 from gateway.protocols.rsio import wire
 from gateway.protocols.rsio.limits import Limits

@@ -1,7 +1,5 @@
 """The decoder: any slicing, limits on declared lengths, skipped and buffered bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fencing (extension 7): of the senders with one name the last that began publishes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Fencing with our own clients: fleets of one name, rolling restarts, wrong memories."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

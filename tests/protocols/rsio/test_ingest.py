@@ -1,7 +1,5 @@
 """Ingest: demand follows durability, and named senders resume."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from twisted.internet.defer import fail

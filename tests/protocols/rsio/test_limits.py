@@ -2,8 +2,6 @@
 that is logged.
 """
 
-from __future__ import annotations
-
 import zlib
 from dataclasses import fields
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """What is remembered of senders' lives, over restarts, for years, and by many names."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

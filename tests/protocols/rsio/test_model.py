@@ -5,8 +5,6 @@ both, at once.  The model knows what was asked for and what was sent; the invari
 the rules.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

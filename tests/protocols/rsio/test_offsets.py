@@ -1,7 +1,5 @@
 """Offsets of named senders: claims, eviction, replay and snapshots."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from twisted.internet.defer import Deferred

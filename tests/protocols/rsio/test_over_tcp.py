@@ -1,7 +1,5 @@
 """The conformance tests over a socket, as `gateway rsio-check` runs them."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The kit notices faults of the gateway's own implementation of RS.io, in memory."""
 
-from __future__ import annotations
-
 import pytest
 
 from planted import FAULTS, planted

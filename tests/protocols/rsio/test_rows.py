@@ -1,7 +1,5 @@
 """Rows of a batch are the same, whether the kernel in C makes them or the reference."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -2,8 +2,6 @@
 
 # ruff: noqa: SIM117 - blocks are nested as in the documentation
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

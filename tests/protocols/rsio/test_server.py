@@ -1,7 +1,5 @@
 """The server on test doubles: hello, tokens, keepalive, draining, goodbye."""
 
-from __future__ import annotations
-
 import pytest
 
 from gateway.protocols.rsio import wire

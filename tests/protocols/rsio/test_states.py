@@ -1,7 +1,5 @@
 """The state tables of docs/rsio-v0.md, row by row, held against a session."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

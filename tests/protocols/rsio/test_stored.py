@@ -1,7 +1,5 @@
 """Stored (extension 2): what is on disk is told, apart from demand."""
 
-from __future__ import annotations
-
 from gateway.protocols.rsio import messages, wire
 from gateway.protocols.rsio.client.on_twisted import connect
 from gateway.protocols.rsio.messages import (

@@ -1,7 +1,5 @@
 """Turns: no message, however cheap to send, keeps the event loop from other peers."""
 
-from __future__ import annotations
-
 import random
 import zlib
 from collections.abc import Iterable

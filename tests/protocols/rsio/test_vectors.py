@@ -1,7 +1,5 @@
 """docs/rsio-v0.md, tests/vectors/rsio.jsonl and the code say the same."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """One session for both formats, which needs a Spark that fits their jars: `make long ONLY=lowest` has one."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Tables that begin with the rows of the Parquet folders that a data directory had before."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

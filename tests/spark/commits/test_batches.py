@@ -1,7 +1,5 @@
 """Delta and Iceberg: each event once, whatever is killed, damaged, doubled, compacted."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import shutil

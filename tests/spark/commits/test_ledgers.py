@@ -1,7 +1,5 @@
 """What a table says of its own commits: carried on, lost, set back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

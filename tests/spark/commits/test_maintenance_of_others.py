@@ -1,7 +1,5 @@
 """Others compact the table, delete its rows, change its columns while the job runs."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """Columns, partitions and catalogs as a user wants them."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import pathlib

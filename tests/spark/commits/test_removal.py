@@ -1,7 +1,5 @@
 """Rows that expire or are deleted on purpose, and what counts them."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 from collections import Counter

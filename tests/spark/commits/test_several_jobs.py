@@ -1,7 +1,5 @@
 """Several jobs on one table, and two of one name."""
 
-from __future__ import annotations
-
 from collections import Counter
 from datetime import date
 from typing import Any

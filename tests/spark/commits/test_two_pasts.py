@@ -1,7 +1,5 @@
 """Two copies of one machine, whose events have one name, in a table of a format."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

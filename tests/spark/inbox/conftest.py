@@ -1,7 +1,5 @@
 """A bucket, and a job that has committed what the test says."""
 
-from __future__ import annotations
-
 import pytest
 
 from inboxes import World

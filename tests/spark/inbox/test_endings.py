@@ -1,7 +1,5 @@
 """Endings of incarnations, where requests fail."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gateway.spark.bucket.endings import Endings

@@ -1,7 +1,5 @@
 """Files of a bucket come to the job, once, and go when they are in the tables."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections import Counter

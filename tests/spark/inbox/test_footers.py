@@ -1,7 +1,5 @@
 """Where tasks read the bucket the job has only the footers of its files, and some of them whole."""
 
-from __future__ import annotations
-
 import io
 import random
 

@@ -1,7 +1,5 @@
 """Files of several incarnations of a node, and what those say of themselves."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

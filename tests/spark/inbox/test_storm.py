@@ -2,8 +2,6 @@
 acknowledged is in the tables once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import random

@@ -1,7 +1,5 @@
 """From a bucket to tables, with Spark."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

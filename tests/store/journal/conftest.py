@@ -1,7 +1,5 @@
 """Batches to store, a reactor whose turns are the test's, and journals on it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A start has the disk read what it will read, so much ahead and no more."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Who waits is told why: in the log, on /readyz, in the metrics."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the reactor may rely on: acknowledged means synced, and pressure is shown."""
 
-from __future__ import annotations
-
 import errno
 import math
 import time

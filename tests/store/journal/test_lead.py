@@ -1,7 +1,5 @@
 """`ack: spool`: senders wait about `spool.roll_interval` for their file, not longer."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The end of the open segment is damaged, cut or gone, and the mark knows how far it went."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What comes in one turn of the reactor is one group, and what is durable is told soon."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a start makes of the journal that it finds."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path

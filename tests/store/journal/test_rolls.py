@@ -1,7 +1,5 @@
 """How segments begin and end, what room they ask for, and who is told of their files."""
 
-from __future__ import annotations
-
 import errno
 from dataclasses import replace
 from pathlib import Path

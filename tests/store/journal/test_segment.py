@@ -1,7 +1,5 @@
 """What a segment gives back, whole, torn and damaged."""
 
-from __future__ import annotations
-
 import contextlib
 import struct
 import sys

@@ -1,7 +1,5 @@
 """Nobody waits behind a crowd of one address, and nothing is stored in another order."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """New segments are written over the files of published ones, and nobody is the wiser."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The moment up to which a journal has told all: no event that comes later is as old."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from types import SimpleNamespace

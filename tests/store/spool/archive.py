@@ -1,7 +1,5 @@
 """An archive of a test's, whose clocks the test moves."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

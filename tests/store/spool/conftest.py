@@ -1,7 +1,5 @@
 """A journal directory with sealed segments in it, and a publisher beside it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Whatever a decoder does, its batches are published, and those of others too."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, cycle, takewhile

@@ -1,7 +1,5 @@
 """The archive keeps files for so long, whatever is done to the wall clock."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """What readers and consumers need of the archive stays, or is kept before a file goes."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Iterable, Iterator
 from pathlib import Path

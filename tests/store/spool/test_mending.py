@@ -1,7 +1,5 @@
 """What damaged lines of the catalog are taken for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

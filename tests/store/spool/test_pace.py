@@ -1,7 +1,5 @@
 """What comes follows what leaves: a spool that fills up is never quite full."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Columns: batches whose rows differ among themselves."""
 
-from __future__ import annotations
-
 import io
 import time
 from collections.abc import Iterator

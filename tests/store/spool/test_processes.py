@@ -1,7 +1,5 @@
 """Files are written in processes of their own, which may die, hang or be left alone."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

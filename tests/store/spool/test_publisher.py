@@ -1,7 +1,5 @@
 """One segment becomes one file, once, under the name that its lsns give it."""
 
-from __future__ import annotations
-
 import errno
 import os
 import random

@@ -1,7 +1,5 @@
 """The thread that publishes: in order, again until it works, never past the limits."""
 
-from __future__ import annotations
-
 import errno
 import os
 import threading

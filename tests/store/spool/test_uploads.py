@@ -1,7 +1,5 @@
 """Files of the spool get into a bucket, each once, whatever fails on the way."""
 
-from __future__ import annotations
-
 import errno
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Faults of keepalive, codes, auth, compression and resuming."""
 
-from __future__ import annotations
-
 import zlib
 
 from rsio_check import wire

@@ -1,7 +1,5 @@
 """Faults in what is stored, and in what is said to be."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rsio_check import wire

@@ -1,7 +1,5 @@
 """Faults in telling the lives of a sender apart."""
 
-from __future__ import annotations
-
 from rsio_check import wire
 from small_rsio.faults.table import fault
 from small_rsio.server import Connection, Violated

@@ -1,7 +1,5 @@
 """Faults in reading and writing octets, and in limits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rsio_check import wire

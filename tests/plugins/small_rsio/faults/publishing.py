@@ -1,7 +1,5 @@
 """Faults of a publisher."""
 
-from __future__ import annotations
-
 from rsio_check import wire
 from rsio_check.wire import Message
 from small_rsio.faults.table import fault

@@ -1,7 +1,5 @@
 """Faults of a subscriber, its demand and the elements that it joins."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rsio_check import wire

@@ -1,7 +1,5 @@
 """The table of faults: servers that break one rule each, and the tests that say so."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What the tests of pushes share: an outbox directory, and a way to fill it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

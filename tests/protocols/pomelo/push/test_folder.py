@@ -1,7 +1,5 @@
 """The outbox directory: its files are taken once, and in the order of their names."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import uuid

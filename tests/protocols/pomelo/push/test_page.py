@@ -1,7 +1,5 @@
 """`POST /api/push`: one message to some of the connected clients."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 from typing import Any

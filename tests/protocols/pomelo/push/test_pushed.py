@@ -1,7 +1,5 @@
 """The names of files that were pushed: remembered through kills and power cuts."""
 
-from __future__ import annotations
-
 import errno
 from pathlib import Path
 

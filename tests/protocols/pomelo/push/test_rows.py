@@ -1,7 +1,5 @@
 """What a line, or a row, of an outbox file says."""
 
-from __future__ import annotations
-
 import io
 from decimal import Decimal
 from typing import Any

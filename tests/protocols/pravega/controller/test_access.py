@@ -1,7 +1,5 @@
 """Who may do what, by `options.access`: every call and every wire command."""
 
-from __future__ import annotations
-
 import dataclasses
 import struct
 from base64 import b64encode

@@ -1,7 +1,5 @@
 """Rules of access by themselves: what a pattern matches, and what rules say in sentences."""
 
-from __future__ import annotations
-
 import pytest
 
 from gateway.protocols.pravega.controller.access import (

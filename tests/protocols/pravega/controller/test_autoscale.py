@@ -1,7 +1,5 @@
 """Automatic scaling: what splits segments, what merges them, and what does neither."""
 
-from __future__ import annotations
-
 import struct
 from typing import Any
 

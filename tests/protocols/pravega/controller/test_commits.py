@@ -1,7 +1,5 @@
 """Commits of transactions whose stream was scaled since they began: epochs that they share."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from random import Random
 from typing import Any

@@ -1,7 +1,5 @@
 """Who calls, and with which token they come to the segment store."""
 
-from __future__ import annotations
-
 import json
 from base64 import b64encode, urlsafe_b64decode
 from collections.abc import Callable

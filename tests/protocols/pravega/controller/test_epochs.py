@@ -1,7 +1,5 @@
 """Which segments a stream had when: by examples, and by rules that always hold."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

@@ -1,7 +1,5 @@
 """gRPC's rules over HTTP/2, as its clients see them."""
 
-from __future__ import annotations
-
 import itertools
 from contextlib import suppress
 from typing import Any

@@ -1,7 +1,5 @@
 """Key-value tables, by the calls that Java clients make; `test_requests` has the entries."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

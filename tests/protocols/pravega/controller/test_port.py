@@ -1,7 +1,5 @@
 """The controller behind a real listener: HTTP/2's preface, and TLS with ALPN."""
 
-from __future__ import annotations
-
 import itertools
 import ssl
 from contextlib import suppress

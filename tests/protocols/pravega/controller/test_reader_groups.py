@@ -1,7 +1,5 @@
 """Reader groups of Java clients."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Retention of streams: by time, by size, by what subscribers have read."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Scaling, by the calls that clients make: other segments, and what readers are told."""
 
-from __future__ import annotations
-
 import pytest
 from twisted.logger import capturedLogs
 

@@ -1,7 +1,5 @@
 """Scopes and streams, by the calls that clients make."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Watermarks, of what writers note: never ahead of any that still writes."""
 
-from __future__ import annotations
-
 import struct
 from typing import Any
 

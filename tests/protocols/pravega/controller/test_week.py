@@ -8,8 +8,6 @@ what they drop has left the disk an hour later at the latest.
 `make test` has a day of one, `make long` a whole one; `make long ONLY=weeks` has twenty.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import struct
