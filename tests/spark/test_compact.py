@@ -5,7 +5,6 @@ import json
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,36 +14,18 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from compaction import BEFORE, LAST, SIZE, Fuse, files, put, rows, seen
 from gateway.audit import audit
 from gateway.audit import lake as audited
 from gateway.spark import reading
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.parquet import publishing
 from gateway.spark.commit.partition import Busy, alone, finish
-from gateway.spark.later import compact as compact_module
 from gateway.spark.later.compact import Compactor, compact, compact_open
 from gateway.spark.rows import stats
 from gateway.store.finder import Directories
 from played_spark import PowerCut
 from samples import some_of
-
-BEFORE = date(2026, 3, 2)
-SIZE = 10
-
-
-def rows(batch: int, **more: Any) -> pa.Table:
-    lsns = range(batch * SIZE + 1, (batch + 1) * SIZE + 1)
-    texts = [f'{{"n": {lsn}}}' for lsn in lsns]
-    columns = {"node": ["gw"] * SIZE, "lsn": list(lsns), "body": texts}
-    return pa.table({**columns, **more})
-
-
-def put(lake: Path, batch: int, table: pa.Table, *, day: str = "2026-03-01") -> Path:
-    folder = lake / "events" / "protocol=lumberjack" / f"date={day}"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"part-{batch:010d}-0badcafe-0.parquet"
-    pq.write_table(table, path.with_name(f".{path.name}"))
-    return path.with_name(f".{path.name}").rename(path)
 
 
 def counts(seconds: int) -> pa.Table:
@@ -73,15 +54,6 @@ def lake(tmp_path) -> Path:
         put(made, batch, rows(batch))
     put(made, 20, rows(20), day="2026-03-02")
     return made
-
-
-def seen(lake: Path) -> Counter[int]:
-    found = ds.dataset(lake / "events", partitioning="hive", format="parquet")
-    return Counter(found.to_table(columns=["lsn"])["lsn"].to_pylist())
-
-
-def files(lake: Path, day: str = "2026-03-01") -> list[Path]:
-    return sorted((lake / "events").glob(f"*/date={day}/*"))
 
 
 def test_a_day_becomes_one_file(lake):
@@ -368,37 +340,6 @@ def test_variants_behind_other_files_are_left_alone(lake):
     assert (one.read_bytes(), last.read_bytes()) == before
 
 
-class Fuse(Lake):
-    """Stops before its *left*th change of a name."""
-
-    def __init__(self, left: int, *, exchanges: bool) -> None:
-        self.left = left
-        self.exchanges = exchanges
-
-    def rename(self, old: Path, new: Path) -> None:
-        self._count()
-        super().rename(old, new)
-
-    def remove_tree(self, path: Path) -> None:
-        self._count()
-        super().remove_tree(path)
-
-    def exchange(self, one: Path, other: Path) -> None:
-        self._count()
-        if self.exchanges:
-            super().exchange(one, other)
-            return
-        between = one.with_name(f".{one.name}.between")
-        self.rename(other, between)
-        self.rename(one, other)
-        self.rename(between, one)
-
-    def _count(self) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise PowerCut
-
-
 @pytest.mark.parametrize("exchanges", [True, False])
 @pytest.mark.parametrize("left", range(8))
 def test_a_crash_leaves_the_old_or_the_new(lake, left, exchanges):
@@ -515,150 +456,6 @@ def test_it_begins_when_a_day_is_over(lake):
     assert [one.day[-10:] for one in done] == ["2026-03-01", "2026-03-01"]
     compactor.stop()
     assert failed == []
-
-
-TODAY = date(2026, 3, 1)
-LAST = 1 << 40
-
-
-def test_the_current_day_has_few_files_at_any_hour():
-    """At a batch a second, looked at every five seconds: never more than 200 in a folder,
-    and no row is in more than three files over the day."""
-    names: list[Path] = []
-    most, tiers = 0, Counter[str]()
-    for second in range(86_400):
-        names.append(Path(f"part-{second:010d}-0badcafe-0.parquet"))
-        if second % 5:
-            continue
-        for word, ripe in compact_module._ripe(names, second - 1).items():
-            names = [path for path in names if path not in set(ripe)]
-            newest = ripe[-1].name[: len("part-0123456789")]
-            names.append(Path(f"{newest}-{word}-{len(ripe)}-0-0.parquet"))
-            names.sort()
-            tiers[word] += 1
-        most = max(most, len(names))
-    assert most < 200
-    assert set(tiers) == {"tier1", "tier2"}
-    assert tiers["tier1"] > 86_400 / 200
-
-
-@pytest.fixture
-def few(monkeypatch) -> None:
-    """Six files of a tier are enough, and then three."""
-    monkeypatch.setattr("gateway.spark.later.compact.TIERS", (6, 3))
-
-
-@pytest.mark.usefixtures("few")
-def test_files_of_the_current_day_go_from_tier_to_tier(tmp_path):
-    """Every row once at each look, and each file of a tier is left alone until there are
-    enough; once the day is over they are one, in order."""
-    lake = tmp_path / "lake"
-    (lake / ".gateway").mkdir(parents=True)
-    most = 0
-    for batch in range(60):
-        put(lake, batch, rows(batch))
-        list(compact_open(lake, Lake(), TODAY, upto=batch - 1))
-        most = max(most, len(files(lake)))
-        assert set(seen(lake).values()) == {1}
-    assert len(seen(lake)) == 60 * SIZE
-    assert most <= 7 + 3 + 60 // 18
-    assert len([path for path in files(lake) if "-tier2-" in path.name]) == 3
-    list(compact(lake, Lake(), before=BEFORE))
-    (one,) = files(lake)
-    assert pq.read_table(one)["lsn"].to_pylist() == list(range(1, 601))
-
-
-@pytest.mark.usefixtures("few")
-def test_what_is_not_committed_yet_is_not_rewritten(lake):
-    """The files of a batch may be on their way to their names."""
-    (done,) = compact_open(lake, Lake(), TODAY, upto=8)
-    assert (done.before, done.after, done.rows) == (20, 12, 90)
-    assert not list(compact_open(lake, Lake(), TODAY, upto=12))
-    assert set(seen(lake).values()) == {1}
-
-
-@pytest.mark.usefixtures("few")
-@pytest.mark.parametrize("exchanges", [True, False])
-@pytest.mark.parametrize("left", range(8))
-def test_a_crash_in_the_current_day(lake, left, exchanges):
-    """Leaves the old files or the new ones, and the next time goes on."""
-    before = seen(lake)
-    try:
-        disk = Fuse(left, exchanges=exchanges)
-        list(compact_open(lake, disk, TODAY, upto=LAST))
-    except PowerCut:
-        if exchanges:
-            assert seen(lake) == before
-    list(compact_open(lake, Lake(), TODAY, upto=LAST))
-    assert seen(lake) == before
-    assert len(files(lake)) == 1
-
-
-@pytest.mark.usefixtures("few")
-def test_the_job_looks_at_the_current_day(lake):
-    """As soon as there are enough files, and not only when a day has ended; while somebody
-    else rewrites files it waits for the next look."""
-    now, done, failed = [0.0], list[Any](), list[Exception]()
-    compactor = Compactor(
-        lake,
-        Lake(),
-        done.append,
-        failed.append,
-        today=lambda: date(2026, 3, 2),
-        clock=lambda: now[0],
-        upto=lambda: LAST,
-    )
-
-    def tend() -> None:
-        now[0] += 5
-        compactor.tend()
-        assert compactor._thread is not None
-        compactor._thread.join()
-
-    tend()
-    assert [one.before for one in done] == [20]
-    for batch in range(21, 26):
-        put(lake, batch, rows(batch), day="2026-03-02")
-    with alone(lake):
-        tend()
-    assert len(done) == 1
-    tend()
-    tend()
-    assert [(one.before, one.after) for one in done[1:]] == [(6, 1)]
-    assert failed == []
-
-
-class _Filler:
-    def __init__(self) -> None:
-        self.days: list[date] = []
-
-    def fill_day(self, day: date, stop: Callable[[], bool]) -> Any:
-        self.days.append(day)
-        if len(self.days) == 1:
-            raise OSError(28, "no room")
-        yield f"made in {day}"
-
-
-def test_the_current_day_gets_its_columns_at_the_start(lake):
-    """Once, after what could not be done was tried again: all that comes later has them."""
-    now, done, failed, filler = [0.0], list[Any](), list[Exception](), _Filler()
-    compactor = Compactor(
-        lake,
-        Lake(),
-        done.append,
-        failed.append,
-        lambda: BEFORE,
-        lambda: now[0],
-        filler=lambda: filler,
-    )
-    for _ in range(4):
-        compactor.tend()
-        assert compactor._thread is not None
-        compactor._thread.join()
-        now[0] += 601
-    assert filler.days == [BEFORE] * 2
-    assert done[-1] == "made in 2026-03-02"
-    assert len(failed) == 1
 
 
 def test_the_command(lake, tmp_path, settings_file, capsys):

@@ -2,136 +2,18 @@
 
 import errno
 import sys
-from collections.abc import Callable, Iterable
-from pathlib import Path
-from types import SimpleNamespace
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from twisted.internet.defer import CancelledError, Deferred, fail, succeed
-from twisted.internet.task import Clock
+from twisted.internet.defer import CancelledError, fail, succeed
+from X import hasty
 
-from gateway.event import Batch, Origin, Stored
+from checkpoints import Place
+from gateway.event import Batch
 from gateway.store.checkpoint import Checkpoint, Unreadable, saved_names
-from gateway.store.journal import Log, Segment
-from gateway.store.system.disk import RealDisk
-from gateway.store.system.room import Room
-from incarnations import A, examine
-
-
-class Words:
-    """A memory of the batches that it was told of; tests say when it is durable."""
-
-    def __init__(self) -> None:
-        self.words: list[bytes] = []
-        self.asked: list[tuple[bytes, Deferred[bytes]]] = []
-        self.by_hand = False
-        self.running = False
-
-    def restore(self, data: bytes) -> None:
-        if data == b"strange":
-            raise ValueError("strange indeed")
-        self.words = data.split()
-
-    def replay(self, stored: Stored) -> None:
-        if stored.batch.body == b"poison":
-            raise ValueError("no thanks")
-        if stored.batch.body not in self.words:
-            self.words.append(stored.batch.body)
-
-    def start(self) -> None:
-        self.running = True
-
-    def stop(self) -> None:
-        self.running = False
-
-    def snapshot(self) -> Deferred[bytes]:
-        done: Deferred[bytes] = Deferred()
-        self.asked.append((b" ".join(self.words), done))
-        if not self.by_hand:
-            self.answer()
-        return done
-
-    def answer(self) -> None:
-        data, done = self.asked.pop(0)
-        done.callback(data)
-
-
-class Hasty(Words):
-    """One whose words are not durable yet, perhaps."""
-
-    def rebuilt(self, data: bytes | None, batches: Iterable[Stored]) -> bytes:
-        other = Words()
-        other.restore(data or b"")
-        for stored in batches:
-            other.replay(stored)
-        return b" ".join(other.words)
-
-
-class FailingDisk(RealDisk):
-    """A disk that can not rename for a while."""
-
-    failures = 0
-
-    def rename(self, old: Path, new: Path) -> None:
-        if self.failures:
-            self.failures -= 1
-            raise OSError(errno.ENOSPC, "no room", str(new))
-        super().rename(old, new)
-
-
-class Place:
-    """A journal, and checkpoints of it; *later* collects calls for other threads."""
-
-    def __init__(self, root: Path) -> None:
-        self.disk = FailingDisk()
-        self.journal, self.state = root / "journal", root / "state"
-        self.journal.mkdir()
-        self.state.mkdir()
-        self.log = Log(self.journal, self.disk, 1, A)
-        self.clock = Clock()
-        self.later: list[Callable[[], None]] | None = None
-        self.origin = Origin("plain", "l", "s", "p")
-
-    def sealed(self, *words: bytes, count: int = 1) -> Segment:
-        self.log.commit([Batch(self.origin, 1, count, w, len(w)) for w in words])
-        sealed = self.log.seal()
-        assert sealed is not None
-        return sealed
-
-    def checkpoint(self, *names: str, **settings: Any) -> tuple[Checkpoint, Words]:
-        memories = {name: Words() for name in names or ("words",)}
-        made = Checkpoint(
-            self.state,
-            memories,
-            self.disk,
-            self.clock,
-            self.in_thread,
-            self.remove,
-            **settings,
-        )
-        return made, next(iter(memories.values()))
-
-    def remove(self, sealed: Segment) -> None:
-        self.disk.unlink(sealed.path)
-
-    def in_thread(self, call: Callable[..., Any], *args: Any) -> Deferred[Any]:
-        begun: Deferred[None] = Deferred()
-        if self.later is None:
-            begun.callback(None)
-        else:
-            self.later.append(lambda: begun.callback(None))
-        return begun.addCallback(lambda _: call(*args))
-
-    def running(self, **settings: Any) -> tuple[Checkpoint, Words]:
-        """One that has begun, with nothing to save."""
-        made, words = self.checkpoint(**settings)
-        made.recover([], [])
-        made.start()
-        return made, words
-
-    def segments(self) -> list[str]:
-        return sorted(path.name for path in self.journal.iterdir())
+from gateway.store.journal import Segment
+from incarnations import examine
 
 
 @pytest.fixture
@@ -318,24 +200,6 @@ def test_who_gives_up_by_itself_is_asked_again_later(place):
     assert len(asked) == tries + 1
 
 
-def hasty(place: Place) -> tuple[Checkpoint, Hasty, Room]:
-    """A checkpoint of it that has begun, with a state file; and room on the disk."""
-    memory, room = Hasty(), Room()
-    made = Checkpoint(
-        place.state,
-        {"words": memory},
-        place.disk,
-        place.clock,
-        place.in_thread,
-        place.remove,
-        room=room,
-    )
-    made.recover([], [])
-    made.start()
-    memory.by_hand = True
-    return made, memory, room
-
-
 def saved_words(place: Place) -> list[bytes]:
     checkpoint, words = place.checkpoint()
     checkpoint.recover([], [])
@@ -408,17 +272,6 @@ def _once(remove: Callable[[Segment], None]) -> Callable[[Segment], None]:
     return maybe
 
 
-def test_a_stop_does_not_rebuild(place):
-    """It gives up in its time; the next start reads the journal instead."""
-    checkpoint, _, room = hasty(place)
-    checkpoint.published(place.sealed(b"1"))
-    room.wanted_bytes = 100
-    stopped = checkpoint.stop()
-    place.clock.advance(10)
-    assert stopped.called
-    assert len(place.segments()) == 1
-
-
 @pytest.mark.parametrize(
     ("snapshot", "why"),
     [
@@ -449,99 +302,6 @@ def test_a_memory_that_can_not_start_ends_the_start(place):
         Unreadable, match=r"'odd' fails in memory\.start: SystemExit: 3"
     ):
         checkpoint.start()
-
-
-def test_a_memory_that_can_not_stop_stops_nobody_else(place, logged):
-    """It is told; the stop goes on."""
-    checkpoint, words = place.checkpoint("odd", "fine")
-    checkpoint.recover([], [])
-    checkpoint.start()
-    logged.clear()
-    words.stop = lambda: 1 // 0  # type: ignore[assignment, method-assign, return-value]
-    checkpoint.stop_memories()
-    [fine] = [one for name, one in checkpoint._memories.items() if name == "fine"]
-    assert not fine.running  # type: ignore[attr-defined]
-    assert [event["name"] for event in logged] == ["odd"]
-
-
-def test_stopping_leaves_nothing_to_replay(place):
-    """What is under way is finished, and what came meanwhile is saved as well."""
-    checkpoint, words = place.running()
-    words.by_hand = True
-    checkpoint.published(place.sealed(b"1"))
-    place.clock.advance(60)
-    checkpoint.published(place.sealed(b"2"))
-    checkpoint.stop_memories()
-    assert not words.running
-    ended: list[None] = []
-    checkpoint.stop().addCallback(ended.append)
-    words.answer()
-    assert len(place.segments()) == 1
-    assert not ended
-    words.answer()
-    assert place.segments() == []
-    assert ended == [None]
-    assert not place.clock.getDelayedCalls()
-
-
-def test_stopping_does_not_wait_for_ever(place):
-    """A memory that does not answer costs the next start a replay; that is no failure."""
-    checkpoint, words = place.running()
-    said: list[str] = []
-    checkpoint._log = SimpleNamespace(warn=lambda text, **_: said.append(text))  # type: ignore[assignment]
-    words.by_hand = True
-    checkpoint.published(place.sealed(b"1"))
-    ended: list[None] = []
-    checkpoint.stop().addCallback(ended.append)
-    assert not ended
-    place.clock.advance(10)
-    assert ended == [None]
-    assert len(place.segments()) == 1
-    assert not place.clock.getDelayedCalls()
-    assert (len(said), checkpoint.failed, checkpoint.trouble) == (1, 0, None)
-
-
-def test_stopping_does_not_wait_for_ever_for_what_was_begun(place):
-    """Nor for another attempt behind the one that it has given up."""
-    checkpoint, words = place.running()
-    words.by_hand = True
-    checkpoint.published(place.sealed(b"1"))
-    place.clock.advance(60)
-    ended: list[None] = []
-    checkpoint.stop().addCallback(ended.append)
-    assert not ended
-    place.clock.advance(10)
-    assert ended == [None]
-    assert not place.clock.getDelayedCalls()
-
-
-def test_stopping_saves_once_more(place):
-    """The next start finds a state file and no segment."""
-    checkpoint, words = place.running()
-    words.words = [b"1"]
-    checkpoint.published(place.sealed(b"1"))
-    ended: list[None] = []
-    checkpoint.stop().addCallback(ended.append)
-    assert ended == [None]
-    assert place.segments() == []
-    assert not place.clock.getDelayedCalls()
-    again, words = place.checkpoint()
-    again.recover([], [])
-    assert words.words == [b"1"]
-
-
-def test_stopping_does_not_wait_for_a_sick_disk(place):
-    """What can not be saved is replayed by the next start."""
-    checkpoint, _ = place.running()
-    sealed = place.sealed(b"1")
-    checkpoint.published(sealed)
-    place.disk.failures = 10**9
-    ended: list[None] = []
-    checkpoint.stop().addCallback(ended.append)
-    assert ended == [None]
-    again, words = place.checkpoint()
-    again.recover([sealed], [])
-    assert words.words == [b"1"]
 
 
 def test_no_damage_goes_unseen(place):
