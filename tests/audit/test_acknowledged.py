@@ -35,7 +35,7 @@ def batch(*names: str) -> Batch:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Directories:
+def places(tmp_path) -> Directories:
     places = Directories.under(tmp_path)
     for path in (places.journal / "gw", places.spool, places.lake / "events"):
         path.mkdir(parents=True)

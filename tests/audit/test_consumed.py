@@ -59,7 +59,7 @@ class Kept:
 
 
 @pytest.fixture(params=["archive", "bucket"])
-def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Kept:
+def kept(request, tmp_path) -> Kept:
     return Kept(tmp_path, MemoryBucket() if request.param == "bucket" else None)
 
 

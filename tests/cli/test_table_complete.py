@@ -23,7 +23,7 @@ YESTERDAY = date(2026, 11, 28)
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Path:
+def lake(tmp_path) -> Path:
     return tmp_path / "lake"
 
 

@@ -1,7 +1,5 @@
 """Tables by rule: what a rule takes, what is refused, and where."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

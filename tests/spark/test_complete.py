@@ -133,7 +133,7 @@ class Playing:
 
 
 @pytest.fixture
-def playing(tmp_path: Path) -> Playing:
+def playing(tmp_path) -> Playing:
     return Playing(tmp_path)
 
 
@@ -301,7 +301,7 @@ def test_a_clock_that_is_wrong_is_told(playing):
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> tuple[Playing, Incarnation]:
+def here(tmp_path) -> tuple[Playing, Incarnation]:
     """A gateway's directory, whose job reads its spool."""
     playing = Playing(tmp_path)
     journal = tmp_path / "journal" / "gw"

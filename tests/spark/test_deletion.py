@@ -155,7 +155,7 @@ def name_of(first: int) -> str:
 
 
 @pytest.fixture
-def locations(tmp_path: Path) -> Locations:
+def locations(tmp_path) -> Locations:
     """Four batches in tables and archive, of two days; what a stream keeps of the first."""
     lake, link = tmp_path / "lake", "0" * 64
     committed = Ranges()

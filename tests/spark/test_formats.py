@@ -41,9 +41,7 @@ def settings(spark: SimpleNamespace, version: str) -> dict[str, str]:
         ),
     ],
 )
-def test_a_jar_is_that_of_the_spark(
-    sink: str, spark: str, jar: str, tmp_path: Path
-) -> None:
+def test_a_jar_is_that_of_the_spark(sink, spark, jar, tmp_path):
     """Pinned, and set by the job itself."""
     found = KINDS[sink].settings(asked(sink), tmp_path, spark)
     assert found["spark.jars.packages"].split(",")[0] == jar
@@ -57,16 +55,14 @@ def test_a_jar_is_that_of_the_spark(
         ("iceberg", "4.2.0", "needs Spark 4.1 .* this is 4.2.0: pip install"),
     ],
 )
-def test_another_spark_is_refused_before_it_starts(
-    sink: str, spark: str, words: str
-) -> None:
+def test_another_spark_is_refused_before_it_starts(sink, spark, words):
     """A wrong pair writes what it can not read; the words name the extra to install."""
     with pytest.raises(Broken, match=words) as why:
         settings(asked(sink), spark)
     assert str(why.value).endswith(f"'gateway[{sink}]'")
 
 
-def test_the_job_refuses_it(config: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_job_refuses_it(config, monkeypatch):
     """With no table made and no Java started."""
     monkeypatch.setattr("pyspark.__version__", "5.0.0")
     config.spark.sink = "delta"
@@ -75,7 +71,7 @@ def test_the_job_refuses_it(config: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     assert [path.name for path in (config.data_dir / "lake").iterdir()] == [".gateway"]
 
 
-def test_without_network_jars_come_from_a_folder(tmp_path: Path) -> None:
+def test_without_network_jars_come_from_a_folder(tmp_path):
     """All of them, as Ivy names them too; a missing one is named."""
     folder = asked("delta", jars_directory=tmp_path)
     with pytest.raises(Broken, match=r"has no delta-spark_4\.1_2\.13-4\.4\.0\.jar"):
@@ -91,7 +87,7 @@ def test_without_network_jars_come_from_a_folder(tmp_path: Path) -> None:
     assert "spark.jars.packages" not in found
 
 
-def test_what_the_user_sets_stays_beside_it() -> None:
+def test_what_the_user_sets_stays_beside_it():
     """Lists get both; a catalog of the user's goes over ours."""
     own = {
         "spark.jars.packages": "org.xerial:sqlite-jdbc:3.50.3.0",
@@ -111,7 +107,7 @@ def test_what_the_user_sets_stays_beside_it() -> None:
     assert "spark.sql.catalog.lake.warehouse" not in found
 
 
-def test_iceberg_has_a_catalog_without_a_word(tmp_path: Path) -> None:
+def test_iceberg_has_a_catalog_without_a_word(tmp_path):
     """It is a file of SQLite; one of folders where a table has begun in these."""
     lake = tmp_path / "lake/iceberg"
     found = iceberg.settings(asked("iceberg"), tmp_path, "4.1.0")
@@ -134,7 +130,7 @@ def test_iceberg_has_a_catalog_without_a_word(tmp_path: Path) -> None:
     assert "sqlite" not in found["spark.jars"]
 
 
-def test_the_page_has_what_another_spark_needs(tmp_path: Path) -> None:
+def test_the_page_has_what_another_spark_needs(tmp_path):
     """For the usual catalog: what the job itself sets."""
     page = (Path(__file__).parents[2] / "docs/spark.md").read_text()
     block = page.partition("```properties\n")[2].partition("```")[0]

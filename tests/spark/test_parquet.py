@@ -167,14 +167,14 @@ class World:
 
 
 @pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_waiting(monkeypatch) -> None:
     """Nobody pulls a real plug here, so nothing need reach a real disk."""
     monkeypatch.setattr("os.fdatasync", lambda fd: None)
     monkeypatch.setattr("os.fsync", lambda fd: None)
 
 
 @pytest.fixture
-def world(tmp_path: Path, logs: Callable[[str], Any]) -> World:
+def world(tmp_path, logs) -> World:
     """Before the first batch."""
     made = World(tmp_path / "data", logs("events"))
     made.logs.begin()

@@ -174,14 +174,14 @@ class Compacting:
 
 
 @pytest.fixture
-def watch(tmp_path: Path) -> Iterator[Watch]:
+def watch(tmp_path) -> Iterator[Watch]:
     made = Watch(tmp_path / "lake", tmp_path / "watch", SIZE)
     yield made
     made.kill()
 
 
 @pytest.fixture
-def compacting(tmp_path: Path) -> Iterator[Compacting]:
+def compacting(tmp_path) -> Iterator[Compacting]:
     made = Compacting(tmp_path / "lake", tmp_path)
     made.tend()
     yield made

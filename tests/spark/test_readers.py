@@ -137,13 +137,7 @@ READERS: dict[str, Callable[[Path, str, Any], list[dict[str, Any]]]] = {
     scope="module",
     params=["as written", pytest.param("compacted", marks=pytest.mark.long)],
 )
-def lake(
-    request: pytest.FixtureRequest,
-    spark: Any,
-    tmp_path_factory: pytest.TempPathFactory,
-    make_spool: Callable[[Path], Any],
-    make_config: Callable[[Path], SimpleNamespace],
-) -> Path:
+def lake(request, spark, tmp_path_factory, make_spool, make_config) -> Path:
     """Hostile rows in the tables, as the job writes them, or as a compaction leaves them."""
     data = tmp_path_factory.mktemp("readers")
     spool, config = make_spool(data / "spool"), make_config(data)
@@ -226,7 +220,7 @@ def _unwrapped(value: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def of_spark(lake: Path, spark: Any) -> dict[str, list[dict[str, Any]]]:
+def of_spark(lake, spark) -> dict[str, list[dict[str, Any]]]:
     """The rows of each table, as Spark reads them."""
     return {
         table: _spark(lake, table, spark) for table in ("events", "bills", "quarantine")

@@ -1,7 +1,5 @@
 """Tables by rule in the job: the same answers as `gateway test` has, and columns of their own."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

@@ -1,14 +1,11 @@
 """Tables by rule, from the spool on: rules, counts, and all that rewrites tables later."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import date
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -48,7 +45,7 @@ Run = Callable[[], list[Mapping[str, Any]]]
 
 
 @pytest.fixture
-def send(spool: Any, run_once: Run) -> Callable[..., None]:
+def send(spool, run_once) -> Callable[..., None]:
     """Has a file of `PAYLOADS` put into the tables; the last one is flawed."""
 
     def put(first: int, received_at: int | None = None) -> None:
@@ -60,7 +57,7 @@ def send(spool: Any, run_once: Run) -> Callable[..., None]:
 
 
 @pytest.fixture
-def lake(config: SimpleNamespace) -> Path:
+def lake(config) -> Path:
     config.spool.s3 = None
     config.spark.tables = TABLES.validate_python({"orders": ORDERS, "chat": CHAT})
     return Path(config.data_dir / "lake")

@@ -51,7 +51,7 @@ def lsns(hub: Arrivals, node: str = "edge") -> dict[str, list[tuple[int, int]]]:
 
 
 @pytest.fixture
-def directories(tmp_path: Path) -> Directories:
+def directories(tmp_path) -> Directories:
     found = Directories.under(tmp_path)
     found.spool.mkdir()
     found.archive.mkdir()
@@ -64,7 +64,7 @@ def told() -> list[str]:
 
 
 @pytest.fixture
-def make(directories: Directories, told: list[str]) -> Callable[..., Arrivals]:
+def make(directories, told) -> Callable[..., Arrivals]:
     """A hub that starts; on the disk of the one before."""
 
     def make(disk: Disk | None = None, ahead: float = 0.0) -> Arrivals:

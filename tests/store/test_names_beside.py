@@ -1,7 +1,5 @@
 """Nodes whose names begin alike, beside each other in one bucket and at one hub."""
 
-from __future__ import annotations
-
 import time
 
 import msgspec

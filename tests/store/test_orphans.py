@@ -2,7 +2,6 @@
 
 import shutil
 from contextlib import nullcontext
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -29,7 +28,7 @@ DECODERS = {"plain": split}
 
 
 @pytest.fixture
-def directories(tmp_path: Path) -> Directories:
+def directories(tmp_path) -> Directories:
     return Directories.under(tmp_path)
 
 

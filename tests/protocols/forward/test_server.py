@@ -183,7 +183,7 @@ class Edge:
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Hub:
+def hub(tmp_path) -> Hub:
     return Hub(tmp_path)
 
 
@@ -474,7 +474,7 @@ def test_a_token_that_is_taken_away(tmp_path):
 
 
 @pytest.fixture
-def _without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def _without_threads(monkeypatch) -> None:
     monkeypatch.setattr(_Service, "_in_thread", lambda _, do: maybeDeferred(do))
 
 
