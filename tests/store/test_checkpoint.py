@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 from twisted.internet.defer import CancelledError, fail, succeed
-from X import hasty
 
-from checkpoints import Place
+from checkpoints import Place, hasty
 from gateway.event import Batch
 from gateway.store.checkpoint import Checkpoint, Unreadable, saved_names
 from gateway.store.journal import Segment
