@@ -582,7 +582,8 @@ class Storage:
                 left={life: tuple(lsns)[:_MOST_RANGES] for life, lsns in left.items()},
             )
             node = self._opened.settings.node
-            return [(node, own.incarnation, msgspec.json.encode(own)), *relay()]
+            # Those of others first, as in a bucket (`Speaker.say`).
+            return [*relay(), (node, own.incarnation, msgspec.json.encode(own))]
 
         return said
 

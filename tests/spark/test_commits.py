@@ -4,7 +4,8 @@ Tables and Spark are played by this file, as in `test_handover.py`; "rows" are t
 events.  Delta's and Iceberg's own tables: `commits/`.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from gateway.spark.commit.closing import Closing
 from gateway.spark.commit.commits import CommitSink, Lost, opened
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Broken, Ledger, Ranges
+from gateway.store.readers.complete import Completeness
 from incarnations import A
 from played_spark import PowerCut, Stream
 
@@ -176,3 +178,17 @@ def test_what_was_deleted_on_purpose_is_left_out(world):
     world.run(1, sink=sink)
     assert world.events.rows() == Ranges({"gw": {A: [(1, 2), (5, SIZE)]}})
     assert sink.ledger.committed == Ranges({"gw": {A: [(1, SIZE)]}})
+
+
+def test_what_comes_late_is_taken_back_in_a_commit_before_its_rows(world):
+    """So no version of the table has them while its day is said to be complete."""
+    world.run(2)
+    sink = world.sink()
+    sink.recover()
+    today = datetime.now(UTC).date().toordinal()
+    sink.through = Completeness().saying([today - 1, today, today + 1])
+    sink.ledger = replace(sink.ledger, complete=sink.through)
+    world.run(3, sink=sink)
+    assert [len(rows) for rows in world.events.commits] == [SIZE, SIZE, 0, SIZE]
+    assert [*world.events.ledger.complete.taken_back.values()] == [1]
+    world.check_complete()

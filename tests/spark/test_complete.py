@@ -6,14 +6,15 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 
+from gateway.spark.commit.handover import HandOver
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Hole, Ledger
 from gateway.spark.commit.parquet import ParquetSink
-from gateway.spark.commit.sink import Plan
+from gateway.spark.commit.sink import Plan, Sink
 from gateway.spark.run.checkpoint import Checkpoint
 from gateway.spark.run.completing import Completing
 from gateway.store.directories import Directories
@@ -31,6 +32,7 @@ from played_spark import PowerCut, SparkLogs
 from spools import envelope
 
 S = 10**6
+C = "c" * 10
 MIDNIGHT = 1_795_910_400
 """The first second of 2026-11-29."""
 YESTERDAY = date(2026, 11, 28)
@@ -44,12 +46,15 @@ class Playing:
     data: Path
     now: float = MIDNIGHT - HOUR
     cut: str = ""
+    own: bool = False
+    """Whether a function gets the batches."""
     batch: int = -1
 
     def __post_init__(self) -> None:
         self.spool, self.lake = self.data / "spool", self.data / "lake"
         self.spool.mkdir()
         self.words: dict[tuple[str, str], tuple[NodeRecord, float]] = {}
+        self.unread: list[node_record.Heard] = []
         self.logs = SparkLogs(self.data / "checkpoint")
         self.logs.begin()
         self.start()
@@ -58,8 +63,16 @@ class Playing:
         """As after a kill."""
         self.cut = ""
         checkpoint = Checkpoint(self.logs.path, Lake())
-        self.sink = ParquetSink(
-            self.lake, self.spool, checkpoint, Lake(), write=self._write, point=self._at
+        places = self.lake, self.spool, checkpoint, Lake()
+        self.sink: Sink = (
+            HandOver(
+                *places,
+                read=lambda plan: plan,
+                function=lambda rows, context: self._at("called"),
+                point=self._at,
+            )
+            if self.own
+            else ParquetSink(*places, write=self._write, point=self._at)
         )
         self.sink.recover()
         self.completing = Completing(
@@ -76,10 +89,11 @@ class Playing:
             raise PowerCut
 
     def _heard(self) -> tuple[float, list[node_record.Heard]]:
-        return self.now, [
+        words = [
             node_record.Heard(node, record, "", at)
             for (node, _), (record, at) in self.words.items()
         ]
+        return self.now, words + self.unread
 
     def _write(self, rows: Any, folder: Path, plan: Plan) -> None:
         for file in plan.files:
@@ -110,13 +124,18 @@ class Playing:
         """Its word: all that came until now has lsns up to that one."""
         through = Through(int(self.now * S) - 1, lsn)
         record = NodeRecord(by, 1, lsn, self.now, "journal", through=through)
-        record = msgspec.structs.replace(record, **more)
+        record = replace(record, **more)
         self.words[node, by] = record, self.now
 
     def look(self) -> dict[str, Any]:
         found = self.completing.look(now=True)
         assert found is not None
         return found
+
+    @property
+    def kept(self) -> Ledger:
+        """The ledger as it is on the disk."""
+        return Ledger.load(Lake(), self.lake / ".gateway" / "events.json")
 
     def logs_files(self) -> list[SpoolFile]:
         """All that Spark took."""
@@ -160,14 +179,12 @@ def test_a_day_gets_its_mark_once(playing):
         "incarnations": {"gw": {A: {"last": 9, "through": "2026-11-29 00:00:19 UTC"}}},
         "taken_back": 0,
     }
-    ledger = Ledger.load(Lake(), playing.lake / ".gateway" / "events.json")
+    ledger = playing.kept
     assert ledger.complete.has(YESTERDAY)
-    sequence = ledger.sequence
     playing.now += 60
     playing.says("gw", 9)
     playing.look()
-    assert Ledger.load(Lake(), playing.lake / ".gateway" / "events.json") == ledger
-    assert sequence == ledger.sequence
+    assert playing.kept == ledger
 
 
 def test_a_gateway_that_was_cut_off_over_midnight_holds_it(playing):
@@ -209,6 +226,7 @@ def test_what_comes_late_takes_the_mark_back(playing, caplog):
     with pytest.raises(PowerCut):
         playing.take("edge", 1, 3, MIDNIGHT - 5, B)
     assert playing.marks == []
+    assert not playing.kept.complete.has(YESTERDAY)
     playing.start()
     playing.again()
     assert "events have come late, of 2026-11-28" in caplog.text
@@ -220,6 +238,70 @@ def test_what_comes_late_takes_the_mark_back(playing, caplog):
     assert playing.look()["days_taken_back"] == 1
     assert playing.mark()["rows"] == {"lumberjack": 5}
     assert playing.mark()["taken_back"] == 1
+
+
+def test_a_day_that_is_said_while_a_batch_is_broken_off_is_taken_back(playing):
+    """It was decided on before, and its rows come behind it."""
+    playing.says("gw", 0)
+    playing.take("gw", 1, 2, MIDNIGHT - 60)
+    playing.now = MIDNIGHT + 20
+    playing.says("gw", 2)
+    playing.cut = "decided"
+    with pytest.raises(PowerCut):
+        playing.take("edge", 1, 3, MIDNIGHT - 5, B)
+    playing.look()
+    assert playing.marks == ["_COMPLETE-2026-11-28"]
+    playing.start()
+    assert playing.marks == []
+    assert not playing.kept.complete.has(YESTERDAY)
+    assert playing.kept.complete.taken_back == {YESTERDAY.toordinal(): 1}
+
+
+def test_late_events_for_a_function_of_ones_own_are_told_too(tmp_path):
+    """Before it gets them, and once, also where it gets them twice."""
+    playing = Playing(tmp_path, own=True)
+    playing.says("gw", 0)
+    playing.take("gw", 1, 2, MIDNIGHT - 60)
+    playing.now = MIDNIGHT + 20
+    playing.says("gw", 2)
+    playing.look()
+    assert playing.kept.complete.has(YESTERDAY)
+    playing.cut = "called"
+    with pytest.raises(PowerCut):
+        playing.take("edge", 1, 3, MIDNIGHT - 5, B)
+    assert not playing.kept.complete.has(YESTERDAY)
+    playing.start()
+    assert playing.kept.complete.taken_back == {YESTERDAY.toordinal(): 1}
+    assert playing.kept.committed.last() == {"gw": 2, "edge": 3}
+
+
+def test_a_word_that_can_not_be_read_holds_it(playing):
+    """It may be of a gateway that nobody knows; that node is named, and no other one."""
+    playing.says("gw", 0)
+    playing.look()
+    playing.unread = [node_record.Heard("new", None, "b/x: 503 Slow Down", playing.now)]
+    playing.now = MIDNIGHT + 20
+    playing.says("gw", 0)
+    found = playing.look()
+    assert found["complete_day"] == "2026-11-27"
+    assert [(one["node"], one["why"]) for one in found["held_by"]] == [
+        ("new", "has said something that can not be read: b/x: 503 Slow Down")
+    ]
+    playing.unread = []
+    assert playing.look()["complete_day"] == "2026-11-28"
+
+
+def test_one_whose_word_is_gone_from_the_bucket_holds_it(playing):
+    """It has brought nothing yet: a bucket that forgets does not say that it has ended."""
+    for node in ("gw", "shop"):
+        playing.says(node, 0)
+    playing.look()
+    del playing.words["shop", A]
+    playing.now = MIDNIGHT + 20
+    playing.says("gw", 0)
+    [held] = playing.look()["held_by"]
+    assert (held["node"], held["why"]) == ("shop", "says nothing of itself")
+    assert playing.marks == []
 
 
 def test_a_crash_keeps_no_mark_back(playing):
@@ -266,7 +348,7 @@ def test_retention_takes_none_back(playing):
         path.unlink()
     playing.sink.looked_at(playing.logs_files())
     took = playing.sink.ledger.committed
-    assert playing.sink.late(playing.logs_files(), took) == []
+    assert playing.sink.arrived(playing.logs_files(), took) == set()
     assert playing.sink.ledger.complete.has(YESTERDAY)
 
 
@@ -334,6 +416,13 @@ def test_a_spool_that_is_a_directory(here):
     found = playing.look()
     assert found["complete_through"] == MIDNIGHT - 20
     assert found["held_by"][0]["node"] == "shop"
+    arrivals = playing.data / "arrivals"
+    (arrivals / f"new_{C}").write_bytes(b"{")
+    word = replace(word, through=Through((MIDNIGHT - 15) * S, 0))
+    node_record.hear(arrivals, "shop", word, MIDNIGHT - 15, RealDisk())
+    assert playing.look()["complete_through"] == MIDNIGHT - 20
+    (arrivals / f"new_{C}").unlink()
+    assert playing.look()["complete_through"] == MIDNIGHT - 15
 
 
 def test_it_looks_every_ten_seconds(playing):

@@ -1,5 +1,6 @@
 """The moment through which tables are complete, as words, ledger and incarnations tell it."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -37,6 +38,7 @@ class Played:
     silent: set[Life] = field(default_factory=set)
     found: Found = field(default_factory=lambda: Found(Completeness(), (), {}))
     off: float = 0.0
+    unread: dict[str, str] = field(default_factory=dict)
 
     def says(
         self, life: Life, through: Through | None, *, since: int = 1, **more: object
@@ -79,6 +81,7 @@ class Played:
             self.accepted,
             self.aside,
             self.found.completeness,
+            self.unread,
             now,
         )
         return self.found
@@ -236,6 +239,11 @@ def test_days_are_said_once_each():
     state = state.saying(state.due())
     assert state.late([first + 2, first + 9]) == [first + 2]
     assert state.late([first - 9]) == [first - 9]
+    assert state.late([math.inf]) == [first, first + 1, first + 2, first + 3]
+    many = range(first - 200, first)
+    back = state.without(many)
+    assert len(back.taken_back) == 100
+    assert back.due() == [*many]
     assert state.since == first
     state = state.without([first + 2])
     assert not state.has(date.fromordinal(first + 2))

@@ -16,6 +16,7 @@ from gateway.store.objects.node_record import (
     at_hub,
     forget_some,
     hear,
+    name_of,
     read_all,
 )
 from gateway.store.system.disk import RealDisk
@@ -99,6 +100,19 @@ def test_records_do_not_grow_with_each_start(tmp_path, monkeypatch):
     found = [lives.reason(each, 1 + at) for at, each in enumerate(ids)]
     assert set(found) == {Reason.CONTINUED, Reason.HEARD}
     assert lives.reason(ids[3], 99) is Reason.SET_BACK
+
+
+def test_whoever_reads_a_word_has_those_that_it_was_said_behind(tmp_path):
+    """What others have said to it goes first."""
+    bucket = MemoryBucket()
+    lineage = Lineage(Incarnation("a" * 10, 1, 8), Catalog(tmp_path, RealDisk()))
+    edge = name_of("edge", "b" * 10)
+    Speaker(
+        bucket, "gw", lineage, "journal", lambda: 0, lambda: 0,
+        relay=lambda: iter([("edge", "b" * 10, b"{}")]),
+    ).say()  # fmt: skip
+    put = [name for request, name in bucket.requests if name.startswith(".gateway")]
+    assert put[:2] == [edge, name_of("gw", "a" * 10)]
 
 
 def test_what_a_kill_left_of_one_is_none(tmp_path):

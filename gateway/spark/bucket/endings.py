@@ -44,17 +44,17 @@ class Endings:
         new = [
             one
             for name, one in there.items()
-            if name not in before or before[name][0].modified != one.modified
+            if name not in before
+            or before[name][0].record is None
+            or before[name][0].modified != one.modified
         ]
         read, _ = asked(at_once, lambda one: node_record.read(self._bucket, one), new)
         for one, heard in read:
-            if heard.record is not None:
-                self._heard[one.name] = heard, now
-            elif one.name in before:  # it is there, and is read again in a minute
+            self._heard[one.name] = heard, now
+            if heard.record is None and one.name in before:  # the one before counts
                 self._heard[one.name] = before[one.name][0], now
         self._heard_at = now
-        if len(self._heard) == len(there):  # one that can not be read may be new
-            self.heard = listed, [heard for heard, _ in self._heard.values()]
+        self.heard = listed, [heard for heard, _ in self._heard.values()]
         nodes: dict[str, dict[str, tuple[NodeRecord, float]]] = {}
         for heard, since in self._heard.values():
             if heard.record is not None:

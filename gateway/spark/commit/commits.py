@@ -316,13 +316,11 @@ class CommitSink(Sink):
             if found != len(took):
                 raise shortfall(batch, len(took), found)
             plan = Plan(files, without, row_bytes=row_bytes)
-            after = self.ledger.after(self._checkpoint.query, batch, took, records)
-            late = self.late(files, without)
-            after = self.completed(after, late)
+            self.take_back(self.arrived(files, without))
+            after = self.after(self._checkpoint.query, batch, took, records)
             types = {**self.ledger.types, **self.types}
             after = replace(after, types=types)
             few = days <= _FEW_DAYS
-            self.take_back(late)
             self._commit(self._read(plan), after, len(fresh), few=few)
             self._add_counts(self._events.added(), fresh)
             self._point("counted")

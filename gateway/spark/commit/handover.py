@@ -167,12 +167,13 @@ class HandOver(Sink):
         try:
             if found != len(took):
                 raise shortfall(batch, len(took), found)
+            self.take_back(self.arrived(plan.files, plan.without))
             self._call(self._read(plan), context)
         except Exception:
             self._refused = number if never else 0
             raise
         self._point("handed over")
-        after = self.ledger.after(query, batch, Ranges.of(plan.files), records)
+        after = self.after(query, batch, took, records)
         types = {**self.ledger.types, **self.types}
         self._write_down(replace(after, types=types))
         self._point("in ledger")

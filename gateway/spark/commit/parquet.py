@@ -205,7 +205,7 @@ class ParquetSink(Sink):
         self._checkpoint.sync(range(batch, batch + 1), range(first + 1, last + 1))
         self._point("logs synced")
         manifest = {
-            "late": self.late(files, without),
+            "arrived": sorted(self.arrived(files, without)),
             "query": query,
             "batch": batch,
             "sequence": self.ledger.sequence + 1,
@@ -306,15 +306,14 @@ class ParquetSink(Sink):
         if query == self.ledger.query and batch <= self.ledger.batch:
             return
         staged = self._staging / str(batch)
-        moves, late = manifest["moves"], manifest.get("late", ())
-        self.take_back(late)
+        moves = manifest["moves"]
+        self.take_back(manifest.get("arrived", ()))
         give_names(self._lake, self._disk, staged, moves, point=self._point)
         self._point("published")
         records = {
             Life(node, by): Record(*record) for node, by, *record in manifest["records"]
         }
-        after = self.ledger.after(query, batch, Ranges(manifest["took"]), records)
-        after = self.completed(after, late)
+        after = self.after(query, batch, Ranges(manifest["took"]), records)
         types = manifest.get("types", self.ledger.types)
         self._write_down(replace(after, types=types))
         self._point("in ledger")

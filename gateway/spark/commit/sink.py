@@ -200,18 +200,24 @@ class Sink(ABC):
             self._alone.release()
         return True
 
-    def completed(self, ledger: Ledger, late: Collection[int] = ()) -> Ledger:
-        """*ledger* with the moment through which the tables are complete as it is known now, and
-        without the days of what came *late*.
+    def after(
+        self,
+        query: str | None,
+        batch: int,
+        took: Ranges,
+        records: Mapping[Life, Record],
+    ) -> Ledger:
+        """The ledger once a batch is in the tables (`Ledger.after`), with the moment through
+        which they are complete as it is known now.
         """
-        known = ledger.complete.now(self.through).without(late)
-        return replace(ledger, complete=known)
+        after = self.ledger.after(query, batch, took, records)
+        return replace(after, complete=after.complete.now(self.through))
 
-    def late(self, files: Iterable[SpoolFile], without: Ranges) -> list[int]:
-        """The days that were said to be complete, and of which these files have events."""
+    def arrived(self, files: Iterable[SpoolFile], without: Ranges) -> set[float]:
+        """The days on which events of these files came, or more, as footers say (`Footers`)."""
         new = Ranges.of(files).minus(without)
         days = (self._arrived.get(file.name, ()) for file in files if new.touches(file))
-        return self.ledger.complete.late(set[float]().union(*days))
+        return set[float]().union(*days)
 
     def say_complete(self) -> Sequence[int]:
         """Write down, durably, which days are complete that were not said to be, and mark them.
@@ -236,9 +242,11 @@ class Sink(ABC):
         """The roots of its tables, where they are folders of Parquet files."""
         return ()
 
-    def take_back(self, days: Collection[int]) -> None:
-        """Take the marks of days back: of what is said to be complete something comes late."""
-        if not days:
+    def take_back(self, arrived: Collection[float]) -> None:
+        """Take back, durably, what was said of the days on which events *arrived* that are about
+        to get into the tables: they come late.
+        """
+        if not (days := self.ledger.complete.late(arrived)):
             return
         _log.warning(
             "events have come late, of %s: what was said to be complete is taken back, and is"
@@ -247,6 +255,9 @@ class Sink(ABC):
         )
         for table in self.folders():
             marks.remove(table, days, self._disk)
+        known = self.ledger.complete.without(days)
+        self._write_down(replace(self.ledger, complete=known))
+        self._point("taken back")
 
     @contextlib.contextmanager
     def between_batches(self) -> Iterator[None]:

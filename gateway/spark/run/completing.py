@@ -92,24 +92,32 @@ class Completing:
             words = [*self._here(here)]
         if not listed:
             return None
+        unread: dict[str, str] = {}
         for one in words:
-            if one.record is not None:
+            if one.record is None:
+                unread[one.node] = one.why
+            else:
                 lately = now - one.modified <= self._silent_after
                 mine = heard.setdefault(one.node, [])
                 mine.append(Heard(one.record, one.modified, lately))
-        nodes = {*heard, *here, *(life.node for life, _ in ledger.committed.open())}
+        before = ledger.complete.now(self._sink.through)
+        # A bucket may have forgotten words: what was known of one counts until it has ended.
+        lives_known = {
+            *(life for life, _ in ledger.committed.open()),
+            *ledger.ends,
+            *before.of_lives,
+        }
         known = {
             node: (Lives(node, heard.get(node, ())), heard.get(node, ()))
-            for node in nodes
+            for node in {*heard, *here, *(life.node for life in lives_known)}
         }
-        for life, _ in ledger.committed.open():
+        for life in lives_known:
             known[life.node][0].of(life.incarnation)
         for life, record in ledger.records.items():
             if life.node in known:
                 known[life.node][0].records({life.incarnation: record})
         for life, end in ledger.ends.items():
-            if life.node in known:
-                known[life.node][0].ends({life.incarnation: end})
+            known[life.node][0].ends({life.incarnation: end})
         for node, (lives, words_of) in known.items():
             if node in here:
                 lives.journal(here[node])
@@ -123,7 +131,8 @@ class Completing:
             ledger.committed.of_life,
             ledger.accepted,
             aside,
-            ledger.complete.now(self._sink.through),
+            before,
+            unread,
             # One that has begun since may have events, and no word.
             int(listed * 1e6),
         )

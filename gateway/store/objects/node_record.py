@@ -292,9 +292,10 @@ class Speaker:
         if self._bucket is not None:
             record = self.record(exact=exact)
             name = name_of(self._node, record.incarnation)
-            self._bucket.replace(name, msgspec.json.encode(record))
+            # First: whoever reads ours has those that we had heard by then.
             for node, incarnation, said in self._relay():
                 self._bucket.replace(name_of(node, incarnation), said)
+            self._bucket.replace(name, msgspec.json.encode(record))
             if self._said % _LOOK_ROUND == 0:
                 self._look_round(self._bucket, name)
             self._said += 1

@@ -79,9 +79,10 @@ class Completeness:
         if self.through is None:
             return []
         last = day_of(self.through + 1) - 1
-        before = max([self.days.last, *self.taken_back]) if self.since else last - 1
-        again = (day for day in self.taken_back if day <= last and not self._said(day))
-        return sorted({*again, *range(before + 1, last + 1)})
+        if not self.since:
+            return [last]
+        unsaid = Lsns([(1, last)]) - self.days
+        return [day for first, end in unsaid for day in range(first, end + 1)]
 
     def now(self, found: Completeness | None) -> Completeness:
         """This, with the moments that a look has *found* since, if there was one."""
@@ -102,9 +103,9 @@ class Completeness:
         return replace(self, days=Lsns([(1, new.last)]), since=new.last)
 
     def late(self, days: Collection[float]) -> list[int]:
-        """The ones of these *days* that were said to be complete, the last one if any may be."""
+        """The ones of these *days* that were said to be complete: all, if any may be."""
         if math.inf in days:  # nobody knows
-            return [self.days.last] if self.days else []
+            days = range(self.since, self.days.last + 1)
         return sorted(int(day) for day in days if self._said(int(day)))
 
     def without(self, days: Iterable[int]) -> Completeness:
@@ -210,13 +211,15 @@ def look(
     accepted: Sequence[Accepted],
     aside: Mapping[Life, Lsns],
     before: Completeness,
+    unread: Mapping[str, str],
     now: int,
 ) -> Found:
     """How far the tables are complete, at *now* in microseconds.
 
     *nodes* has what is known of each, and their words.  *committed* gives the lsns of an
     incarnation that are in the tables, *aside* those that could not be read; what is *accepted*
-    may be missing.  *before* is what the look before has found.
+    may be missing.  *before* is what the look before has found.  *unread* are nodes with a word
+    that can not be read, and why: it may be a new gateway's.
     """
     looks = [
         _Node(node, lives, heard, committed, accepted, aside, before)
@@ -229,9 +232,13 @@ def look(
         if one.through is not None
     }
     waits = {life: said for one in looks for life, said in one.waits.items()}
+    for node, why in unread.items():
+        why_not = f"has said something that can not be read: {why}"
+        holders.append(Holder(node, "", before.through, why_not))
+    moments = [one.through for one in holders if one.through is not None]
     through = None
-    if nodes and len(of_lives) == len(holders):
-        through = min([now, *of_lives.values()])
+    if nodes and len(moments) == len(holders):
+        through = min([now, *moments])
     slow = now - int(HOLDS_SECONDS * 10**6)
     holders = [one for one in holders if (one.through or 0) <= slow]
     holders.sort(key=lambda one: (one.through or 0, one.node, one.incarnation))

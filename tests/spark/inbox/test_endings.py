@@ -24,6 +24,9 @@ def test_a_record_that_could_not_be_read_once_is_read_again():
     bucket.fault = unavailable
     endings.hear(map)
     assert endings.ends == {}
+    listed, [heard] = endings.heard
+    assert listed
+    assert (heard.node, heard.record) == ("gw", None)
     bucket.fault = lambda request, name: None
     for _ in range(2):
         now += EVERY_SECONDS
@@ -31,4 +34,5 @@ def test_a_record_that_could_not_be_read_once_is_read_again():
         end = endings.ends[Life("gw", A)]
         assert end is not None
         assert end.acknowledged == 10
+    assert [one.record for one in endings.heard[1]] == [record]
     assert [request for request, _ in bucket.requests].count("read") == 2
