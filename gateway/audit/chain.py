@@ -6,8 +6,7 @@ removed, exchanged or changed is evident.
 The files of spool, archive and `poison/` are read, in order of lsn.  What must be there
 besides is known from the catalog and the mark.  The head of the chain may be gone: what
 retention has removed is written down (`gateway.store.node.expired`), and with `spool.after:
-delete` the Spark job removes what it has committed.  Versions without digests wrote down
-neither, so files whose digest is not known may be gone as well.
+delete` the Spark job removes what it has committed.
 
 A machine that lost its disk goes on as another incarnation, which knows nothing of the files
 before it: it begins a chain of its own, and that is said.
@@ -22,6 +21,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
 from gateway.audit.lake import Problem
@@ -83,8 +83,6 @@ class _File:
     """The link of the events that it has."""
     previous: str | None
     """The link of the file before it, as it says."""
-    has_digests: bool
-    """Whether it has digests: no earlier version wrote it."""
 
 
 @dataclass(slots=True)
@@ -230,7 +228,6 @@ class _Reader:
                 replace(file, path=path),
                 self._link_of(path, previous or ""),
                 previous,
-                digests.EVENTS_KEY in metadata,
             )
         return self._read[key]
 
@@ -322,25 +319,15 @@ class _Judge:
         return None
 
     def _judge_part(self, files: Sequence[_File], chain: Chain, *, anew: bool) -> None:
-        begun: _File | None = None
-        before: _File | None = None
-        for one in files:
-            if begun is None and one.has_digests:
-                begun = one
-                if anew:
-                    self._note_begin(one, chain)
-                else:
-                    self._judge_begin(one, before, chain)
-            elif begun is not None:
-                self._judge_link(before, one, chain)
-            before = one
-        if begun is not None:
-            self.links |= {one.link for one in files[files.index(begun) :]}
+        begin = self._note_begin if anew else self._judge_begin
+        begin(files[0], chain)
+        for before, one in pairwise(files):
+            self._judge_link(before, one, chain)
+        self.links |= {one.link for one in files}
 
     def _note_ends(self, files: Sequence[_File], chain: Chain) -> None:
-        begun = next((one for one in files if one.has_digests), None)
-        chain.first = begun.file.first if begun is not None else 0
-        chain.last, chain.link = files[-1].file.last, files[-1].link
+        chain.first, chain.last = files[0].file.first, files[-1].file.last
+        chain.link = files[-1].link
 
     def _note_begin(self, one: _File, chain: Chain) -> None:
         """One that knew nothing of files before it, or not of those that are here."""
@@ -365,39 +352,29 @@ class _Judge:
             why = f"changed or exchanged: {who} says {wanted}, it is {one.link}"
             chain.problems.append(Problem(str(one.file.path), why))
 
-    def _judge_begin(self, one: _File, before: _File | None, chain: Chain) -> None:
-        """The oldest file with a link."""
+    def _judge_begin(self, one: _File, chain: Chain) -> None:
+        """The oldest file."""
         first, last = one.file.first, one.file.first - 1
         if one.previous is not None:
             self.links.add(one.previous)
-        if before is not None:
-            older = f"files up to lsn {before.file.last} have no digests: an earlier"
-            chain.notes.append(f"{older} version wrote them")
-            if one.previous not in (None, before.link):
-                chain.problems.append(self._changed(before, one))
-        elif one.previous != digests.NOTHING and last > 0:
-            known = one.previous is not None
+        if one.previous != digests.NOTHING and last > 0:
             begin = self.known.begin if self._is_ours(one) else 1
             if begin > 1:
                 self._note_begin(one, chain)
-            self._judge_gap(begin, last, one, chain, known=known)
+            self._judge_gap(begin, last, one, chain)
         elif one.previous != digests.NOTHING:
             why = f"the first file of all says that {one.previous} was before it"
             chain.problems.append(Problem(str(one.file.path), why))
         elif last > 0:
             chain.notes.append(f"no file was before lsn {first}")
 
-    def _judge_link(self, before: _File | None, one: _File, chain: Chain) -> None:
+    def _judge_link(self, before: _File, one: _File, chain: Chain) -> None:
         """Whether *one* was written behind *before*."""
-        assert before is not None
         if one.previous == before.link:
             return
         path = str(one.file.path)
         if one.file.first > before.file.last + 1:
             self._judge_gap(before.file.last + 1, one.file.first - 1, one, chain)
-        elif not one.has_digests:
-            why = "exchanged: it has no digests, and files before it have"
-            chain.problems.append(Problem(path, why))
         elif one.previous is None:
             why = "the chain is broken before it: the gateway did not know that file"
             chain.problems.append(Problem(path, why))
@@ -415,18 +392,9 @@ class _Judge:
         )
 
     def _judge_gap(
-        self,
-        first: int,
-        last: int,
-        one: _File | None,
-        chain: Chain,
-        *,
-        known: bool = True,
+        self, first: int, last: int, one: _File | None, chain: Chain
     ) -> None:
-        """Files with lsns from *first* to *last* are not there, before *one*.
-
-        Unless they are *known*, they may be files of an earlier version.
-        """
+        """Files with lsns from *first* to *last* are not there, before *one*."""
         first = max(first, self.first)
         if last < first:
             return
@@ -442,19 +410,9 @@ class _Judge:
                 for entry in self.known.entries.values()
                 if start <= entry.last and entry.first <= end
             ]
-            if not (known or self._known_digest(start, end, named)):
-                what = f"what had lsn {start} to {end} is in no place"
-                earlier = "and had no digest that is known: files of an earlier version"
-                chain.notes.append(f"{what}, {earlier}")
-                continue
             what = f"removed: what had lsn {start} to {end} is in no place"
             names = ", ".join(entry.name for entry in named[:4])
             chain.problems.append(Problem(names or where, f"{what}, {where}"))
-
-    def _known_digest(self, first: int, last: int, named: Iterable[Entry]) -> bool:
-        """Whether catalog or mark has a link of a file with these lsns."""
-        marked = bool(self.known.link) and first <= self.known.published <= last
-        return marked or any(entry.link for entry in named)
 
     def _judge_end(self, chain: Chain) -> None:
         """Whether files are missing behind the newest."""
@@ -465,5 +423,4 @@ class _Judge:
         ]
         last = max([self.known.published, *ends])
         if last > chain.last:
-            begun = chain.first > 0
-            self._judge_gap(chain.last + 1, last, None, chain, known=begun)
+            self._judge_gap(chain.last + 1, last, None, chain)

@@ -9,13 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from catalogs import expire, lines_of, published_in
+from catalogs import expire, lines_of
 from gateway.audit import payloads
-from gateway.sdk.summed import encode
 from gateway.store import digests
 from gateway.store.names import file_name, parse_file_name
 from gateway.store.node.mark import Mark, Marker
-from gateway.store.spool.mending import Entry
 from gateway.store.system.disk import RealDisk
 from incarnations import A, rows_of
 
@@ -383,44 +381,6 @@ def test_the_job_may_delete_what_it_has_committed(system, files, gateway, tmp_pa
     assert "lsn 1 to 30 are not kept any longer" in out
     files[3].unlink()
     assert gateway(*words, where=False)[0] == 1
-
-
-def forget_digests(system: Any) -> None:
-    """The catalog of an earlier version, and its mark."""
-    catalog = system.root / "journal/gw-1/catalog"
-    lines = published_in(catalog.parent)
-    others = lines_of(catalog, b"incarnation")
-    others += [encode(Entry(one.first, one.last, one.name)) for one in lines]
-    catalog.write_bytes(b"".join(others))
-    last = lines[-1].last
-    marker = Marker(system.root / "state/gw-1", RealDisk())
-    marker.write(Mark(last, last, last), now=True)
-
-
-@pytest.mark.parametrize("earlier", [True, False])
-def test_files_of_earlier_versions_may_be_gone(system, gateway, earlier):
-    """They had no digests and nobody wrote down that they expired; what has a digest in
-    the catalog is of this version, and was removed."""
-    node = system.node()
-    node.take(node.publish(count=3)).unlink()
-    newest = node.take(node.publish(count=4))
-    if earlier:
-        newest.unlink()
-        forget_digests(system)
-        system.node()
-        status, out, _ = gateway("audit", "--chain")
-        assert status == 0, out
-        assert "note: chain of gw-1: what had lsn 1 to 7 is in no place" in out
-    system.node().publish(count=5)
-    newest.unlink(missing_ok=True)
-    status, out, _ = gateway("audit", "--chain")
-    if earlier:
-        assert status == 0, out
-        assert "what had lsn 1 to 7 is in no place, and had no digest that" in out
-        assert "chain: gw-1: 1 file, lsn 8 to 12" in out
-    else:
-        assert status == 1
-        assert "removed: what had lsn 1 to 7 is in no place" in out
 
 
 def test_the_chain_is_verified_from_an_lsn_on(system, files, gateway):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC
 from pathlib import Path
 from typing import NamedTuple
 
@@ -144,11 +144,3 @@ def _sizes(found: pq.FileMetaData) -> Iterator[int]:
     """The sizes of its groups in memory."""
     for number in range(found.num_row_groups):
         yield found.row_group(number).total_byte_size
-
-
-def first_received_at(path: Path) -> datetime:
-    """When the first event of a file came.  Raises what pyarrow raises."""
-    with pq.ParquetFile(path) as file:
-        batch = next(file.iter_batches(1, columns=["received_at"], use_threads=False))
-    found: datetime = batch.column(0)[0].as_py()
-    return found
