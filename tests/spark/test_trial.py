@@ -1,6 +1,7 @@
 """`gateway test` with Spark: input through a listener to rows of the tables."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,8 @@ from gateway.cli import main
 from gateway.spark.jvm import session
 
 pytestmark = pytest.mark.spark
+
+TRIAL = Path(__file__).parents[1] / "vectors" / "trial.yaml"
 
 GATEWAY = """
 data_dir: data
@@ -18,46 +21,6 @@ listeners:
 spark:
   columns: {degrees: {path: room.temperature, type: double}}
 """
-PAYLOAD = {"message": "hello", "room": {"temperature": "21.5"}}
-CASES = [
-    {
-        "listener": "beats",
-        "input": {"events": [PAYLOAD, {"message": "x" * 2000}, "no json"]},
-        "expect": [{"seq": 1}, {"flaw": "oversized"}, {}],
-        "tables": [
-            {
-                "table": "events",
-                "message": "hello",
-                "degrees": 21.5,
-                "host": None,
-                "body": PAYLOAD,
-                "payload": None,
-                "event_time_source": "received_at",
-                "date": "2023-11-14",
-            },
-            {"table": "quarantine", "flaw": "oversized", "body": None},
-            {"table": "quarantine", "payload": "no json", "body": None},
-        ],
-    },
-    {
-        "listener": "beats",
-        "input": {"events": [{"@timestamp": "2026-11-23T07:00:00.5+01:00"}]},
-        "tables": [{"event_time": "2026-11-23T06:00:00.500000Z"}],
-    },
-    {
-        "listener": "game",
-        "input": {"events": [{"x": 1}]},
-        "only": {"kind": "request"},
-        "with": ["--route", "area.move"],
-        "tables": [{"channel": "area.move", "body": {"x": 1}, "protocol": "pomelo"}],
-    },
-    {"listener": "beats", "input": {"hex": "ffff"}, "refused": "", "tables": []},
-    {
-        "listener": "beats",
-        "input": {"events": [PAYLOAD, PAYLOAD]},
-        "tables": [{"degrees": 22, "degree": 21.5}],
-    },
-]
 
 
 def test_rows_of_the_tables(spark, tmp_path, monkeypatch, capsys):
@@ -66,13 +29,12 @@ def test_rows_of_the_tables(spark, tmp_path, monkeypatch, capsys):
     """
     (tmp_path / "gateway.yaml").write_text(GATEWAY)
     file = tmp_path / "tests.yaml"
-    named = [{"name": str(number), **case} for number, case in enumerate(CASES)]
-    file.write_text(json.dumps({"config": "gateway.yaml", "tests": named}))
+    file.write_text(TRIAL.read_text().replace("LONG", "x" * 2000))
     monkeypatch.setattr(session, "start", lambda *_, **__: spark)
     monkeypatch.setattr(spark, "stop", lambda: None)
     status = main(["test", "--json", str(file)])
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert len(said) == len(CASES)
+    assert len(said) == 5
     *fine, wrong = said
     assert [each["faults"] for each in fine] == [[]] * 4
     value, column, more = wrong["faults"]
