@@ -94,7 +94,6 @@ def test_by_the_name_of_its_module(monkeypatch):
 
 
 def test_what_is_not_ours_is_left_alone(monkeypatch):
-    """Nor what is no function."""
     monkeypatch.setattr("os.path.exists", lambda: None)
     monkeypatch.setattr(gateway.figures, "number", 1, raising=False)
     monkeypatch.setattr(gateway.figures, "number", lambda: None)

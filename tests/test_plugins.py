@@ -320,7 +320,6 @@ def test_hooks_that_give_something_else_cost_the_others_nothing(
 
 @pytest.mark.usefixtures("with_failing")
 def test_files_are_read_without_it():
-    """The decoders of all others are there."""
     assert set(plugins.decoders()) == set(plugins.installed().protocols) - {"failing"}
 
 

@@ -122,7 +122,6 @@ def test_a_request_must_be_whole_in_time(port):
 
 
 def test_a_body_too(port):
-    """Whatever it declares."""
     client = port.come()
     client.send(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n")
     for _ in range(20):

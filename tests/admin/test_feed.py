@@ -103,7 +103,6 @@ def test_it_is_made_once_for_all(world):
 
 
 def test_nobody_looks(world):
-    """Then it costs nothing."""
     viewer = world.look()
     viewer.lose()
     asked = world.daemon.asked

@@ -26,7 +26,6 @@ def test_healthz(port, daemon):
 
 
 def test_ready(port):
-    """Ready is 200."""
     reply = port.ask("/readyz")
     assert (reply.code, reply.body) == (200, b"ready\n")
 
@@ -241,7 +240,6 @@ def test_paths_are_exact(port, path):
 
 
 def test_queries_are_ignored(port):
-    """A query changes nothing."""
     assert port.ask("/healthz?verbose=1").code == 200
 
 

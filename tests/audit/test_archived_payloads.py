@@ -147,7 +147,6 @@ def test_payloads_of_two_incarnations_are_not_mixed_up(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("put", [parquet, delta, iceberg])
 def test_what_beats_sent_twice_is_found_in_all_tables(tmp_path, monkeypatch, put):
-    """Whatever the sink."""
     table = pa.table(
         {
             "node": ["gw"] * 3,

@@ -13,7 +13,6 @@ def test_numbers_stand_to_the_right():
 
 
 def test_the_widest_column_gives_way():
-    """The others are whole."""
     head, beats, game = table(HEAD, ROWS, 40).splitlines()
     assert beats == "beats   1,234  a long story, a long sto…"
     assert game == "game        7"

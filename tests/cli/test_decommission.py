@@ -96,7 +96,6 @@ def test_a_machine_says_it_of_its_own_directory(system, gateway, tmp_path):
 
 @pytest.mark.parametrize("node", ["nobody"])
 def test_a_node_that_is_not_there(system, gateway, node):
-    """Is said."""
     system.lake([1], "a.parquet")
     status, _, err = gateway("decommission", node)
     assert status == 2

@@ -267,7 +267,6 @@ def test_wrong_files(files, capsys):
 
 @pytest.mark.parametrize("address", ["8080", "unix:relative", "gw:0", "gw:http"])
 def test_wrong_use(address, capsys):
-    """An address that is none."""
     assert cli.main(["status", "--address", address]) == 2
     assert "not HOST:PORT, https://HOST:PORT, nor unix:PATH" in capsys.readouterr().err
 

@@ -98,5 +98,4 @@ def test_a_key_of_another_protocol():
     ],
 )
 def test_what_others_call_it(where, key, said):
-    """Where that is one of ours."""
     assert said in _unknown((*where, key), {"listeners": [{"protocol": "lumberjack"}]})

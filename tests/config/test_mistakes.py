@@ -416,5 +416,4 @@ def test_outboxes_of_two_listeners(load, problems, one, other, wrong):
 
 @pytest.mark.parametrize(("text", "problem"), mistakes("forward"))
 def test_what_does_not_go_together(problems, text, problem):
-    """Is told, at its place."""
     assert any(problem in one for one in problems(text)), problems(text)

@@ -73,7 +73,6 @@ def test_what_needs_a_restart_stays(load):
 
 
 def test_secrets_are_compared_and_not_told(load):
-    """Only the key is."""
     running, wanted = load("admin: {token: old}"), load("admin: {token: new}")
     found = reload.plan(running, wanted, {})
     assert found.changed[0] == "admin.token"

@@ -319,7 +319,6 @@ def test_while_it_runs(call, logged):
 
 
 def test_at_the_end(logged):
-    """All the others stop, too."""
     world = World("stop")
     done = Deferred.fromCoroutine(world.protocols.stop())
     assert done.called

@@ -64,7 +64,6 @@ def test_only_this_machine_is_asked(setup):
 
 
 def test_jars_of_a_folder_take_the_place_of_mavens(tmp_path, weed):
-    """`--jars`."""
     setup = prepare(tmp_path / "demo", tmp_path / "jars")
     job = config.load(setup.job)
     assert job.spark.jars_directory == tmp_path / "jars"

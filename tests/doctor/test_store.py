@@ -74,8 +74,6 @@ def test_nothing_is_damaged_and_nothing_changed(make, data):
 
 
 def test_a_look_that_can_not_be_made_has_failed(make, data, monkeypatch):
-    """And the others are made."""
-
     def refuse(path: Path) -> list[str]:
         raise PermissionError(13, "Permission denied", str(path))
 

@@ -108,7 +108,6 @@ def test_a_table_in_a_bucket_is_read_where_it_is(table, places, seaweed, access)
 
 
 def test_who_may_not_read_a_table_gets_a_sentence(places, seaweed, access):
-    """And no verdict."""
     delta(places, seaweed, access)(events(1, 5))
     stranger: Any = {**settings_of(seaweed.url), "access_key_id": "nobody"}
     with pytest.raises(OSError, match=f"s3://{BUCKET}/lake/events can not be read"):

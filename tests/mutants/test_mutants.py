@@ -27,7 +27,6 @@ def test_each_mutant_can_be_made(mutant):
 
 
 def test_no_name_is_used_twice():
-    """A report names each."""
     assert len({mutant["name"] for mutant in MUTANTS}) == len(MUTANTS)
 
 

@@ -188,7 +188,6 @@ def test_a_refusal_is_none(net, warnings, callback):
 
 @pytest.mark.parametrize("callback", ["accept", "received", "writable", "drain"])
 def test_a_refusal_whose_reply_is_no_bytes(net, callback):
-    """A failure as any other."""
     refusal = Refusal("not now", reply="bye")  # type: ignore[arg-type]
     peer, act = break_server(net, callback, refusal)
     act()

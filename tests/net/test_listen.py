@@ -162,7 +162,6 @@ def in_the_middle_of_a_look(make_net: Make) -> tuple[Any, list[Any]]:
 
 
 def test_who_is_lost_in_the_middle_of_a_look(make_net):
-    """Nobody looks at it any more, and the others are looked at."""
     net, left = in_the_middle_of_a_look(make_net)
     for peer in left[::2]:
         peer.lose()

@@ -245,7 +245,6 @@ def test_memory_that_others_need_is_not_taken(held, room):
 
 
 def test_a_silent_peer_gives_its_room_back(held, kernel, room):
-    """It has it again when it says more."""
     net, peer = held()
     socket_ = kernel(peer)
     peer.send(b"more")
@@ -532,7 +531,6 @@ def test_an_answer_waits_for_its_penalty_though_a_fin_was_read(held):
 
 
 def test_a_reset_behind_an_end_loses_nothing_that_nobody_sends_again(held, kernel):
-    """All of it is here, as its end is."""
     net, peer = held(acknowledges=False)
     peer.send(b"lines")
     peer.fin()

@@ -156,7 +156,6 @@ def test_a_key_of_another_certificate_is_not_used(
 
 
 def test_reload_reads_even_what_looks_unchanged(tls_net, logged):
-    """SIGHUP is an order."""
     tls_net.listener.reload()
     assert any("reloaded" in (event["log_format"] or "") for event in logged)
 

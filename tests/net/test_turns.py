@@ -90,7 +90,6 @@ def test_a_turn_that_is_refused_ends(make_net):
 
 
 def test_a_lost_connection_has_no_turn(make_net):
-    """It is forgotten."""
     net = make_net(hungry(1))
     peer = net.peer()
     server = net.server

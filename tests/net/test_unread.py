@@ -98,7 +98,6 @@ def test_a_slow_but_steady_reader_is_not_cut_off(make_net):
 
 
 def test_what_we_write_meanwhile_does_not_hide_what_it_reads(make_net):
-    """Nor does it pass for it."""
     net = make_net(keywords={"unread_bytes": 1000})
     reads, deaf = net.peer(), net.peer()
     for peer in (reads, deaf):

@@ -222,7 +222,6 @@ def test_both_may_close(stream):
 
 
 def test_an_end_of_the_server_is_answered(stream):
-    """With ours."""
     _, server, transport, exchange = stream
     server.h2.end_stream(1)
     exchange(server.h2.data_to_send())

@@ -22,7 +22,6 @@ def test_a_line_and_back():
 
 @pytest.mark.parametrize("at", range(33))
 def test_no_flipped_bit_says_another_thing(at):
-    """Nor that it is of another form."""
     line = bytearray(encode(Said("a b", 7))[:-1])
     for bit in range(8):
         line[at] ^= 1 << bit

@@ -76,7 +76,6 @@ def spool(tmp_path, logs) -> Spool:
 
 
 def test_a_file_goes_when_its_batch_is_committed(spool):
-    """Batch by batch."""
     cleaner = spool.cleaner()
     assert cleaner.run() == []
     spool.commit(1)

@@ -197,6 +197,5 @@ def test_the_command_says_what_is_in_no_table(tmp_path, run):
     ],
 )
 def test_wrong_use_is_told(run, words, more, why):
-    """In a sentence."""
     with pytest.raises(WrongUse, match=why):
         run(*words, **more)

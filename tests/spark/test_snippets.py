@@ -129,7 +129,6 @@ def test_each_line_sees_all_rows_and_the_new_column(line, layout, put, spark):
 
 @pytest.mark.parametrize("line", [line for line in LINES if "files(" in line])
 def test_the_same_order_without_our_package(line, put):
-    """For whoever has only the tables."""
     wanted = put(LAYOUTS["one for another"])
     paths = run(SECOND.removeprefix("paths = "))
     line = line.replace('files("lake", "events")', "paths")

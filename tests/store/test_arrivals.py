@@ -451,7 +451,6 @@ def test_a_large_footer_that_a_gateway_writes(make):
 
 
 def test_more_bytes_than_announced(make):
-    """They are not written."""
     sent = Sent(1)
     bringing = make().bring(sent.file, 0)
     with pytest.raises(Unwelcome, match="more bytes than were announced"):

@@ -143,7 +143,6 @@ def test_opened_wherever_it_is(directories, publish):
 
 
 def test_directories_that_are_not_there(tmp_path):
-    """They have no files."""
     assert segment_files(tmp_path / "no") == []
     assert spool_files(tmp_path / "no") == {}
     assert Finder(Directories.under(tmp_path / "no"), "gw").oldest() is None

@@ -26,7 +26,6 @@ def read(data: str, most: int = 100, longest: int = 10) -> Compact:
     ],
 )
 def test_a_struct_is_read_to_its_end(data):
-    """Whatever is in it."""
     assert read(data).length == len(bytes.fromhex(data))
 
 

@@ -100,7 +100,6 @@ def test_oversized():
 
 
 def test_deep_arrays_do_not_recurse():
-    """An array that is too deep is one event."""
     rows = _rows(b"[" * 100_000 + b"]" * 100_000)
     assert rows.flaws == {0: "too-deep"}
     fine, deep = (b"[" * levels + b"]" * levels for levels in (DEPTH, DEPTH + 1))

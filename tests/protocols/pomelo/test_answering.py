@@ -436,7 +436,6 @@ def test_rows_of_the_outbox_answer(make_reader):
 
 
 def test_a_row_does_not_answer_for_a_service(shop):
-    """What was put to a service is answered by it."""
     shop.buy(1)
     session = shop.reader.connection.origin.session
     assert not shop.reader.listener.registry.answer(session, 1, b"{}")

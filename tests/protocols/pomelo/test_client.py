@@ -192,7 +192,6 @@ def test_a_server_that_says_nothing(hang):
 
 
 def test_stop_while_connecting():
-    """Then there is no connection."""
     peer = Peer()
     peer.hang = True
     connected = _state(peer.client.connect())

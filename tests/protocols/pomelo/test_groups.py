@@ -140,7 +140,6 @@ def test_what_changes_no_group(rooms, asked):
 
 
 def test_one_client_in_many_groups(rooms):
-    """There is an end to them."""
     changed = [rooms.change(join=n, uid="bob")[1]["changed"] for n in range(300)]
     assert sum(changed) == 256
     assert len(rooms.registry.groups) == 256

@@ -293,7 +293,6 @@ def test_what_a_token_proved_stays(make_reader, pomelo, said, uid, end):
 
 
 def test_unreachable_says_why():
-    """For the log."""
     agent, clock = FakeAgent(), Clock()
     backend = Backend(URL, clock, seconds=5, requests=1, agent=agent)
     why: list[str] = []

@@ -155,7 +155,6 @@ def test_17_event_larger_than_the_block(store, block):
 
 
 def test_18_empty_events_in_a_block(store, block):
-    """They are events."""
     peer = store.peer()
     peer.setup()
     data = block(b"", b"a", b"")

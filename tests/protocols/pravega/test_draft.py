@@ -207,7 +207,6 @@ def test_padding(store, peer, block):
 
 
 def test_an_event_in_parts_inside_a_block(store, peer, block):
-    """Parts inside a block make an event of it."""
     peer.setup()
     data = block(b"abcdef")
     area = (

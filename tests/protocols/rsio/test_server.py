@@ -90,7 +90,6 @@ def test_a_token_is_required(make_gate):
 
 
 def test_a_token_names_its_holder(make_gate):
-    """Who has one is known by its name."""
     gate = make_gate(tokens={"ann": "s3cret", "bob": "other"})
     gate.say(ClientHello(0, (4,)))
     assert gate.heard() == [ServerHello(0, (1, 2, 3, 4, 5, 6, 7, 8))]
@@ -358,7 +357,6 @@ def test_letting_go_acknowledges_what_was_taken(gate):
 
 
 def test_letting_go_of_who_is_owed_nothing(gate):
-    """At once."""
     gate.say(HELLO, OnSubscribe(1, 0))
     gate.heard()
     gate.server.give_up(Refusal("too much"))

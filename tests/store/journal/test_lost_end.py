@@ -399,7 +399,6 @@ def test_a_published_segment_that_is_gone_is_no_loss(directory, make):
 
 
 def test_a_copy_of_the_marked_segment_makes_no_loss(directory, make):
-    """What the copy has again is read there."""
     log, path = remembering(directory, make)
     (directory / segment_name(1, 1)).write_bytes(path.read_bytes())
     found = examine(directory, RealDisk(), durable=2, synced=log.synced).settle().found

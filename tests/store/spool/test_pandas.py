@@ -19,5 +19,4 @@ assert made[1].to_pandas()["a"].sum() == 1
 
 
 def test_arrays_are_made_without_pandas_and_frames_with_it():
-    """Whoever asks for it has it."""
     subprocess.run([sys.executable, "-c", _SCRIPT], check=True)

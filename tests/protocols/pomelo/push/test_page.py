@@ -128,7 +128,6 @@ def test_what_is_no_push(games, request_, why):
 
 
 def test_garbage_is_no_push():
-    """Whatever it is, it is a ValueError."""
     for raw in (b"", b"\xff", b"[" * 100_000, b'{"route":"r","body":nope}'):
         with pytest.raises(ValueError, match="not a push"):
             parse(raw)

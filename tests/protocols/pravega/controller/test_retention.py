@@ -83,7 +83,6 @@ def world(stream, stream_info) -> World:
 
 
 def test_without_a_policy_all_is_kept(world):
-    """For ever."""
     world.hours(100)
     assert world.kept() == 100
 
@@ -261,7 +260,6 @@ def test_a_sealed_stream_is_let_go_as_well(world):
 
 
 def test_the_policy_is_given_back(world):
-    """As it was set."""
     world.policy(TIME, 5, 7)
     found = world.stream.call("getStreamConfiguration", world.info())
     policy = decode("StreamConfig", found.SerializeToString()).retention

@@ -83,7 +83,6 @@ def test_honest_calls_are_never_too_many(make_service):
 
 
 def test_calls_that_come_together_are_answered_in_turns(peer):
-    """All of them, whatever the slices."""
     streams = [peer.begin("checkScopeExists") for _ in range(100)]
     for stream in streams:
         body = b"\0" + len(SCOPE).to_bytes(4) + SCOPE
