@@ -35,6 +35,7 @@ def judge(view: View) -> Report:
         found = node.judge(report.problems)
         report.nodes.append(found)
         report.unknown += node.unknown()
+        report.quiet += view.lives[name].quiet(node.last)
         forks = view.lives[name].forks()
         report.forks += [Fork(name, each, several) for each, several in forks]
         if any(len(life.places.get("word", ())) for life in found.lives):
@@ -306,15 +307,19 @@ class _Judge:
 
     # -- where they ended ---------------------------------------------------------------
 
-    def unknown(self) -> Iterator[Unknown]:
-        """Incarnations whose end is not vouched for."""
+    @property
+    def last(self) -> Mapping[str, int]:
+        """The last lsn of each that is asked for."""
         # One that was heard of before it had acknowledged anything may have, behind that.
-        last = {
+        return {
             each: lsn
             for each, lsn in self._until.items()
             if lsn + 1 >= self._view.first
         }
-        for one in self._lives.unknown(last):
+
+    def unknown(self) -> Iterator[Unknown]:
+        """Incarnations whose end is not vouched for."""
+        for one in self._lives.unknown(self.last):
             accepted = any(
                 each.has_end_of(self._name, one.incarnation, one.last)
                 for each in self._view.ledgers.accepted

@@ -173,6 +173,8 @@ class Report:
     doubles: dict[str, list[Double]] = field(default_factory=dict)
     unknown: list[Unknown] = field(default_factory=list)
     """Incarnations whose end is not known."""
+    quiet: list[Unknown] = field(default_factory=list)
+    """Others that may go on, for all that is known (`Lives.quiet`)."""
     forks: list[Fork] = field(default_factory=list)
     accepted: list[Accepted] = field(default_factory=list)
     """The losses that were accepted, whether or not they are any."""

@@ -15,6 +15,7 @@ from gateway.cli import audit as auditing
 from gateway.sdk.command import WrongUse, printable
 
 if TYPE_CHECKING:
+    from gateway.audit.report import Report
     from gateway.audit.sites import Site
     from gateway.store.node.lives import Unknown
     from gateway.store.objects.node_record import NodeRecord
@@ -24,7 +25,7 @@ Say that nothing follows what a node's gateway has acknowledged, as it is gone f
 
 A gateway that stopped in good order may have been started again while its bucket or hub was
 away, so `gateway audit` waits for it to be heard of again: say here that it was not, and is
-not any more.  What it is known to have acknowledged is asked for as before.  Say it where
+not any more.  So do days that are complete (`gateway table complete`).  What it is known to have acknowledged is asked for as before.  Say it where
 the job is, or at a hub; it is kept there (arrivals/NODE_INCARNATION), and a gateway of that
 data_dir hands it on, to its bucket or hub, when that is there.  Where none runs any more, the
 hub is told at once; if it is away, say it again when it is back.
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
             args.node, args.first, args.gateways = args.name, 1, []
             args.token_file = args.ca = args.cert = args.key = None
             report = auditing.report_of(args, site, others)
-            ends = _waited_for(report.unknown, args.name, args.incarnation)
+            ends = _waited_for(report, args.name, args.incarnation)
             records = [_word(site, one, args.reason) for one in ends]
         else:
             records = [said]
@@ -150,16 +151,18 @@ def _own(site: Site, node: str, reason: str) -> NodeRecord | None:
     )
 
 
-def _waited_for(unknown: list[Unknown], node: str, incarnation: str) -> list[Unknown]:
+def _waited_for(report: Report, node: str, incarnation: str) -> list[Unknown]:
     """The ends that are known once nothing follows.  Raises `WrongUse`."""
     from gateway.store.node.lives import Reason
 
-    ends = [one for one in unknown if not one.accepted]
+    ends = [one for one in report.unknown if not one.accepted]
+    known = {one.incarnation for one in ends}
+    quiet = (one for one in report.quiet if one.incarnation not in known)
     found = [
         one
-        for one in ends
+        for one in (*ends, *quiet)
         if one.incarnation.startswith(incarnation)
-        and one.why in (Reason.ENDED, Reason.SILENT)
+        and (one.why.vouches or one.why in (Reason.ENDED, Reason.SILENT))
     ]
     if found:
         return found
@@ -168,7 +171,7 @@ def _waited_for(unknown: list[Unknown], node: str, incarnation: str) -> list[Unk
         raise WrongUse(
             f"{lost}: gateway audit accept {node} {lost.last + 1}- accepts it"
         )
-    raise WrongUse(f"the audit waits for nothing of node {node}")
+    raise WrongUse(f"nothing of node {node} is waited for")
 
 
 def _word(site: Site, end: Unknown, reason: str) -> NodeRecord:

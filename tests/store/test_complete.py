@@ -201,6 +201,47 @@ def test_a_file_that_can_not_be_read_holds_until_it_is_accepted():
     assert played.through == NOW - S
 
 
+def test_one_that_comes_back_is_waited_for_though_its_end_was_accepted() -> None:
+    """It was not lost: what it has acknowledged since is to come."""
+    played, shop = Played(), Life("shop", A)
+    played.says(shop, Through(500 * S, 7))
+    played.take(shop, 1, 7)
+    played.look()
+    played.accepted = [Accepted("shop", A, 8, None, "the disk", "ann", 1.0)]
+    played.says(shop, Through(NOW - S, 20))
+    played.look()
+    assert played.through == 500 * S
+    played.take(shop, 8, 20)
+    played.look()
+    assert played.through == NOW - S
+
+
+def test_one_that_began_before_holds_from_there() -> None:
+    """The clock was set back since the one before it had told all, or it is a copy's."""
+    played = Played()
+    one, other, far = Life("gw", A), Life("gw", B), Life("far", C)
+    played.says(one, Through(700 * S, 0))
+    played.says(far, Through(100 * S, 0))
+    played.look()
+    played.says(
+        other, Through(650 * S, 9), since=1, earlier=(A,), begins=(1,), began=600.0
+    )
+    played.says(far, Through(NOW - S, 0))
+    played.look()
+    assert played.through == 600 * S - 1
+    played.take(other, 1, 9)
+    played.look()
+    assert played.through == 650 * S
+
+
+def test_a_clock_that_is_behind_is_the_reason() -> None:
+    """All that it has is in the tables."""
+    played = Played(off=-3600.0)
+    played.says(Life("gw", A), Through(NOW - 3600 * S, 0))
+    played.look()
+    assert played.why == {"gw": "has a clock that is 3600 s behind"}
+
+
 def test_one_that_says_nothing_holds():
     """Of an earlier version, or where nobody hears it: nothing is known to be complete."""
     played = Played()

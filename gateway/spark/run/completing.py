@@ -82,7 +82,7 @@ class Completing:
         self._held = held
 
     def _found(self, ledger: Ledger) -> Found | None:
-        now = listed = self._clock()
+        listed = self._clock()
         heard: dict[str, list[Heard]] = {}
         here: dict[str, Incarnation] = {}
         if self._heard is not None:
@@ -97,7 +97,7 @@ class Completing:
             if one.record is None:
                 unread[one.node] = one.why
             else:
-                lately = now - one.modified <= self._silent_after
+                lately = listed - one.modified <= self._silent_after
                 mine = heard.setdefault(one.node, [])
                 mine.append(Heard(one.record, one.modified, lately))
         before = ledger.complete.now(self._sink.through)

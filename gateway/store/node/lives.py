@@ -394,6 +394,17 @@ class Lives:
         for each, lsn in unheard[:-1]:
             yield self._unknown(each, lsn, Reason.SILENT)
 
+    def quiet(self, last: Mapping[str, int]) -> Iterator[Unknown]:
+        """The incarnations whose *last* lsns are vouched for, and that may go on nevertheless:
+        days that are complete wait for them.
+        """
+        for each, lsn in last.items():
+            known, why = self.of(each), self.reason(each, lsn)
+            if why in (Reason.SPOOL, Reason.UNHEARD) and not (
+                known.lately or known.decommissioned
+            ):
+                yield self._unknown(each, lsn, why)
+
     def _unknown(self, each: str, last: int, why: Reason) -> Unknown:
         known, successor, since = self.of(each), "", 0
         if why is Reason.SET_BACK:

@@ -281,9 +281,9 @@ class _Node:
             life, known = Life(self.node, each), self._lives.of(each)
             there = self._committed(life)
             last = max(there.last, known.said, self._lives.gave.get(each, 0))
-            settled = there | self._may_lack(each)
             why = self._lives.reason(each, last)
             end = self._end(each, last, why)
+            settled = there | self._may_lack(each, ended=end is not None)
             # Of one that began nobody knows where, and of which nothing came, none is missed.
             since = known.since or next(iter(there), ((end or 0) + 1, 0))[0]
             if end is not None:
@@ -296,11 +296,12 @@ class _Node:
                 behind = self._why_behind(life, last, why, settled)
                 yield Holder(*life, through, behind)
 
-    def _may_lack(self, each: str) -> Lsns:
+    def _may_lack(self, each: str, *, ended: bool) -> Lsns:
+        """The lsns that were accepted as lost; what one left behind is not, if it goes on."""
         return Lsns(
             (one.first, _GREATEST if one.last is None else one.last)
             for one in self._accepted
-            if one.incarnation in ("", each)
+            if one.incarnation in ("", each) and (ended or one.last is not None)
         )
 
     def _end(self, each: str, last: int, why: Reason) -> int | None:
@@ -330,19 +331,25 @@ class _Node:
         return self._told_before(life) if told is None else told
 
     def _told_before(self, life: Life) -> int | None:
-        """The moment that it had told all up to, or else the one before it in its directory:
-        nothing of it came earlier.
+        """The moment that it had told all up to, or else one before which nothing of it came.
+
+        That is the one of its directory's incarnation before it, or when it began.  The latter
+        is earlier where the clock was set back, or a copy of the directory goes on.
         """
         heard, of_lives = self._heard.get(life.incarnation), self._before.of_lives
-        seen, each = set[str](), life.incarnation
+        if (told := of_lives.get(life)) is not None:
+            return told
+        moments = []
+        seen, each = {life.incarnation}, self._lives.of(life.incarnation).before
         while each and each not in seen:
             if (told := of_lives.get(Life(self.node, each))) is not None:
-                return told
+                moments.append(told)
+                break
             seen.add(each)
             each = self._lives.of(each).before
-        if heard is None or heard.record.through is None or not heard.record.began:
-            return None
-        return int(heard.record.began * 10**6) - 1
+        if heard is not None and heard.record.through and heard.record.began:
+            moments.append(int(heard.record.began * 10**6) - 1)
+        return min(moments, default=None)
 
     def _why_missing(self, life: Life, missing: Lsns) -> str:
         if aside := missing & self._aside.get(life, Lsns()):
@@ -363,9 +370,12 @@ class _Node:
             return f"stopped in good order at {moment(int(heard.at * 10**6))}"
         if not heard.lately:
             return f"is silent since {moment(int(heard.at * 10**6))}"
-        return (
-            f"has events up to lsn {heard.record.lsn}, which are not all in the tables"
-        )
+        if life in self.waits:
+            last = self.waits[life].lsn
+            return f"has events up to lsn {last}, which are not all in the tables"
+        if (off := self.clock_off) < -CLOCK_SECONDS:
+            return f"has a clock that is {-off:.0f} s behind"
+        return f"was heard of last at {moment(int(heard.at * 10**6))}"
 
 
 def _spans(lsns: Lsns) -> str:
