@@ -5,12 +5,15 @@ was deleted, or the audit says that something is missing.
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from gateway.store.lsns import Lsns
 from gateway.store.names import Life, SpoolFile
 from gateway.store.node.lives import Known, Lives, Reason
 from gateway.store.objects.node_record import Speaker
+from gateway.store.readers import complete
 from incarnations import A
 from simulation.rebuilt import rebuild
 
@@ -59,6 +62,26 @@ def vouch_for_everybody(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Lives, "reason", lambda *_: Reason.HERE)
 
 
+def believe_each_word(patch: pytest.MonkeyPatch) -> None:
+    """The job takes what a word says for what the tables have."""
+
+    def told(node: Any, life: Life, since: int, settled: Lsns) -> int | None:
+        heard = node._heard.get(life.incarnation)
+        return heard and heard.record.through and heard.record.through.at
+
+    patch.setattr(complete._Node, "_told", told)
+
+
+def hold_nothing_once_ended(patch: pytest.MonkeyPatch) -> None:
+    """An incarnation that has ended is taken to have brought all."""
+    patch.setattr(complete._Node, "_end", lambda *_: 0)
+
+
+def pass_over_what_is_late(patch: pytest.MonkeyPatch) -> None:
+    """What comes late is not told."""
+    patch.setattr(complete.Completeness, "late", lambda *_: [])
+
+
 @pytest.mark.parametrize(
     ("plant", "seeds"),
     [
@@ -66,6 +89,9 @@ def vouch_for_everybody(patch: pytest.MonkeyPatch) -> None:
         (say_that_it_is_all, (0, 12)),
         (say_nothing, (0, 1)),
         (vouch_for_everybody, (0, 12)),
+        (believe_each_word, (6, 50)),
+        (hold_nothing_once_ended, (0, 4)),
+        (pass_over_what_is_late, (1, 5)),
     ],
     ids=lambda one: getattr(one, "__name__", ""),
 )

@@ -184,6 +184,19 @@ def test_a_lost_disk_holds_until_it_is_accepted():
     assert played.through == NOW - S
 
 
+def test_a_lost_disk_without_anything_acknowledged_holds_nothing():
+    """With `ack: spool`, once another directory has its name."""
+    played, lost = Played(), Life("gw", A)
+    played.says(lost, Through(500 * S, 7), ack="spool")
+    played.take(lost, 1, 7)
+    played.silent = {lost}
+    played.look()
+    assert played.through == 500 * S
+    played.says(Life("gw", C), Through(NOW - S, 0), began=600.0, ack="spool")
+    played.look()
+    assert played.through == NOW - S
+
+
 def test_a_file_that_can_not_be_read_holds_until_it_is_accepted():
     """It is named."""
     played, life = Played(), Life("gw", A)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,8 +20,10 @@ from gateway.store import digests
 from gateway.store.names import Life, SpoolFile
 from gateway.store.node import incarnation
 from gateway.store.node.incarnation import Record
+from gateway.store.readers import complete
 
 _GROUP_BYTES = 32 << 20
+_EPOCH, _MICRO = datetime.fromtimestamp(0, UTC), timedelta(microseconds=1)
 
 
 class Footers(NamedTuple):
@@ -86,7 +88,7 @@ def _days(found: pq.FileMetaData) -> set[float]:
         if facts is None or not facts.has_min_max:
             return {math.inf}
         first, last = (
-            one.astimezone(UTC).toordinal() for one in (facts.min, facts.max)
+            complete.day_of((one - _EPOCH) // _MICRO) for one in (facts.min, facts.max)
         )
         days.update(range(first, last + 1))
     return days

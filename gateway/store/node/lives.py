@@ -341,7 +341,7 @@ class Lives:
             return Reason.CONTINUED
         if known.ack == "spool":
             return Reason.SPOOL
-        if known.lately and not self._spoken_since(incarnation):
+        if known.lately and not self.spoken_since(incarnation):
             return (
                 Reason.SET_BACK if self._was_replaced(known, follows) else Reason.HEARD
             )
@@ -365,7 +365,7 @@ class Lives:
         began = [self.of(each).began for each in follows]
         return any(not one or one > known.heard for one in began)
 
-    def _spoken_since(self, incarnation: str) -> bool:
+    def spoken_since(self, incarnation: str) -> bool:
         """Whether another directory with the node's name began later than this one was heard:
         its disk may be lost, or else it says something again.
         """

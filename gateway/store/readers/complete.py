@@ -308,12 +308,16 @@ class _Node:
         """The last lsn that it gave, if that is known, and none follows."""
         if why is Reason.DERIVED:
             return 0
+        known, lives = self._lives.of(each), self._lives
+        # Of a disk that is gone what was not in the bucket was not acknowledged, either.
+        lost = known.ack == "spool" and lives.spoken_since(each)
+        if lost and lives.has_directory(each) is None:
+            return known.said
         if why is Reason.CONTINUED:
-            return max(self._lives.follows(each).values()) - 1
-        accepts = (one.has_end_of(self.node, each, last) for one in self._accepted)
-        known = self._lives.of(each)
+            return max(lives.follows(each).values()) - 1
         if known.decommissioned and not known.lately:
             return known.said
+        accepts = (one.has_end_of(self.node, each, last) for one in self._accepted)
         return last if not why.vouches and any(accepts) else None
 
     def _told(self, life: Life, since: int, settled: Lsns) -> int | None:

@@ -14,6 +14,8 @@ The judge counts what *senders heard*, not what a journal says:
     which nothing is left: no row, no object, no word
     where nothing was lost that no promise covers, it says complete, and of no incarnation
     to which nothing has happened does it say that something is missing or not known
+    what came before the moment through which the job says that its tables are complete is in
+    them, at each step; and of a day that was said to be complete nothing comes untold
     what was deleted is gone, and stays so
 """
 
@@ -40,10 +42,12 @@ from gateway.spark.commit.ledger import Broken as BrokenSink
 from gateway.spark.files import footers
 from gateway.store.directories import Directories
 from gateway.store.journal import log
+from gateway.store.names import Life as Named
 from gateway.store.names import SpoolFile, parse_file_name
 from gateway.store.node import incarnation, lineage
 from gateway.store.node.catalog import CATALOG
 from gateway.store.node.incarnation import Incarnation
+from gateway.store.readers import complete
 from gateway.store.spool.parts import derived_part
 from gateway.store.system import disk as disk_module
 from simulation.disk import SimulatedDisk
@@ -54,10 +58,17 @@ from simulation.rebuilt_lives import HUB, NODE, ROOT, Edge, Hub, Life, Objects
 __all__ = ["Outcome", "rebuild"]
 
 _EPOCH = 1_763_700_000.0
+_DAY = 20
+"""Seconds."""
 _DRAIN_STEPS = 20_000
 _MOST_MACHINES = 3
 _SILENCE = 10 * 60
 """Seconds after the last fault: whoever lives has said so, and the others are silent."""
+
+
+def _day_of(micros: int) -> int:
+    """Days are short here."""
+    return 719_163 + (micros - int(_EPOCH * 1e6)) // (_DAY * 10**6)
 
 
 @dataclass(slots=True)
@@ -125,6 +136,8 @@ class _World:
         self.stepping: Life | None = None
         self.bucket = Objects(self)
         self.heard: dict[bytes, tuple[str, int]] = {}
+        self.came: dict[bytes, int] = {}
+        """When each of these came, as its batch says."""
         self.spoken: dict[str, int] = {}
         """The last lsn of each incarnation that had a word in the bucket, by that word."""
         self.set_back: set[str] = set()
@@ -231,6 +244,7 @@ class _World:
             times = SimpleNamespace(time=lambda: self.wall)
             for place in (sites, endings):
                 stack.enter_context(patch.object(place, "time", times))
+            stack.enter_context(patch.object(complete, "day_of", _day_of))
             for place in (backoff,):
                 stack.enter_context(patch.object(place, "random", self.chance))
             stack.enter_context(patch.object(Path, "open", self._opened(Path.open)))
@@ -298,6 +312,46 @@ class _World:
             self._lose_the_checkpoint: 0.05,
         }
 
+    def acknowledged(self) -> Iterator[tuple[str, int, int]]:
+        """Incarnation and lsn of what senders heard, and when it came; not of machines that
+        were copied, or lost, or whose word was.
+        """
+        for payload, (by, lsn) in self.heard.items():
+            if by not in self.harmed and by not in self.twice:
+                yield by, lsn, self.came[payload]
+
+    def _see_that_it_is_complete(self) -> None:
+        """Through the moment of which the job says it."""
+        found = self.job.sink.through
+        if found is None or found.through is None:
+            return
+        committed = self.job.sink.ledger.committed
+        unheard = self._unheard()
+        for by, lsn, came in self.acknowledged():
+            its = committed.of_life(Named(NODE, by))
+            if came <= found.through and by not in unheard and not its.covers(lsn, lsn):
+                raise Broken(
+                    f"complete through {found.through}, and {lsn} of {by} came at {came}"
+                )
+
+    def _unheard(self) -> set[str]:
+        """Incarnations of directories of which nobody has heard: a new one, whose hub was away
+        or not told further, and a copy of one that was heard.
+        """
+        _, words = self.job.inbox.heard
+        said = [one.record for one in words if one.record is not None]
+        heard = {each for one in said for each in (*one.earlier, one.incarnation)}
+        unheard: set[str] = set()
+        for machine in self._machines:
+            ids = machine.ids | (set() if machine.life is None else machine.life.ids)
+            before = ids & heard
+            others = any(
+                before & {*one.earlier} and one.incarnation not in ids for one in said
+            )
+            if others or not (before or self.hub is None):
+                unheard |= ids - heard
+        return unheard
+
     def _born(self, really: Callable[[], str]) -> Callable[[], str]:
         """Whose disk has which incarnations."""
 
@@ -334,6 +388,8 @@ class _World:
             return
         [do] = self.chance.choices(list(rates), list(rates.values()))
         do()
+        if do == self.job.look:
+            self._see_that_it_is_complete()
 
     def _let(self, machine: _Machine, ready: list[Any]) -> None:
         """One of its tasks takes a step."""
@@ -698,6 +754,12 @@ class _World:
             raise Broken(f"{missing[:5]} were acknowledged, and the audit is content")
         if missing and not self.unpromised:
             raise Broken(f"{missing[:5]} were acknowledged, and are in no table")
+        found = self.job.sink.through
+        through = 0 if found is None else (found.through or 0)
+        copied = any("cop" in why for each in self.harmed.values() for why in each)
+        slow = through < (self.wall - _SILENCE / 2) * 1e6
+        if slow and not (self.unpromised or copied):
+            raise Broken(f"nothing is lost, and complete through {through} only")
         if not self.report.complete and not self.unpromised:
             raise Broken(f"nothing is lost, and the audit says {self.report}")
 

@@ -7,6 +7,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import eq
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,15 @@ from gateway.spark.files.poison import Poison, make_readable
 from gateway.spark.later.deleted_ranges import DeletedRanges, named_in
 from gateway.spark.later.erasure import Locations, carry_out
 from gateway.spark.run.checkpoint import Checkpoint
-from gateway.store.names import SpoolFile
+from gateway.spark.run.completing import Completing
+from gateway.store.directories import Directories
+from gateway.store.names import Life, SpoolFile
 from gateway.store.objects.bucket import ARCHIVE, BucketError
-from gateway.store.readers import deleted
+from gateway.store.readers import complete, deleted
+from gateway.store.readers.complete import Completeness
 from played_spark import PowerCut, SparkLogs
+from simulation.judge import Broken
+from simulation.rebuilt_lives import NODE
 
 __all__ = ["Job"]
 
@@ -81,6 +87,14 @@ class Job:
         self.inbox._footer_bytes = 64  # files are small here
         self.poison = Poison(inbox, self.data / "poison", disk, self.sink)
         self.inbox.copies.recover()
+        self.completing = Completing(
+            Directories.under(self.data),
+            self.sink,
+            lambda: self.inbox.heard,
+            300.0,
+            lambda: self.world.wall,
+            lambda: self.world.now,
+        )
         self.overlaps = Overlaps(
             lake, inbox, self.data / "archive", disk, self.sink, self.poison,
             self.world.bucket, self.inbox,
@@ -142,6 +156,10 @@ class Job:
         with contextlib.suppress(BucketError):
             self.inbox.look()
             self.sink.learn((), self.inbox.ends)
+        said = self.sink.ledger.complete.days
+        self.completing.look()
+        if days := self.sink.ledger.complete.days - said:
+            self.world.tell(f"job: {days} are complete")
 
     def batch(self) -> None:
         """Some of the files that Spark has not taken, in any order."""
@@ -164,8 +182,10 @@ class Job:
         self.logs.source(self.entry, some)
         self.logs.offset(number, self.entry)
         self.world.tell(f"job: batch {number}: {some}")
+        known, before = self.sink.ledger.complete, self.sink.ledger.committed
         try:
             self._take(number)
+            self._see_that_late_ones_are_told(known, before)
         except Overlap as why:
             self.world.tell(f"job: {why}")
             with contextlib.suppress(BucketError):
@@ -180,6 +200,18 @@ class Job:
             self.renew()
         else:
             self.logs.commit(number)
+
+    def _see_that_late_ones_are_told(self, known: Completeness, before: Ranges) -> None:
+        """A batch has no event of a day that was said to be complete, or takes that back."""
+        ledger = self.sink.ledger
+        for by, lsn, came in self.world.acknowledged():
+            life, day = Life(NODE, by), complete.day_of(came)
+            new = ledger.committed.of_life(life) - before.of_life(life)
+            back = (one.taken_back.get(day, 0) for one in (known, ledger.complete))
+            if new.covers(lsn, lsn) and known.days.covers(day, day) and eq(*back):
+                raise Broken(
+                    f"{lsn} of {by} came late, on day {day}, and nobody says so"
+                )
 
     def _take(self, number: int) -> None:
         try:

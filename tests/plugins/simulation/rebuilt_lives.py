@@ -217,6 +217,7 @@ class Life:
 
     def _heard(self, stored: Stored, payload: bytes) -> None:
         self.world.heard[payload] = (self.incarnation, stored.lsn)
+        self.world.came[payload] = stored.batch.received_at
         self.tell(f"acknowledged {payload.decode()} as {stored.lsn}")
 
     def stop(self) -> None:
