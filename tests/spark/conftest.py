@@ -51,7 +51,7 @@ def make_spool() -> Callable[[Path], SpoolFolder]:
 
 
 @pytest.fixture
-def spool(tmp_path: Path) -> SpoolFolder:
+def spool(tmp_path) -> SpoolFolder:
     """An empty spool under the data directory."""
     folder = SpoolFolder(tmp_path / "data" / "spool")
     folder.path.mkdir(parents=True)
@@ -59,7 +59,7 @@ def spool(tmp_path: Path) -> SpoolFolder:
 
 
 @pytest.fixture
-def logs(tmp_path: Path) -> Callable[[str], SparkLogs]:
+def logs(tmp_path) -> Callable[[str], SparkLogs]:
     """Makes the checkpoint of a query, as Spark leaves it."""
     return lambda name: SparkLogs(tmp_path / "data" / "checkpoint" / name)
 
@@ -77,7 +77,7 @@ def table_rows() -> Callable[..., list[dict[str, Any]]]:
 
 
 @pytest.fixture
-def lake_events(tmp_path: Path) -> Callable[..., Counter[tuple[str, int]]]:
+def lake_events(tmp_path) -> Callable[..., Counter[tuple[str, int]]]:
     """See `events_of`; of the job's own lake, unless it is told another."""
     return lambda lake=tmp_path / "data" / "lake": events_of(lake)
 
@@ -89,13 +89,13 @@ def make_config() -> Callable[[Path], SimpleNamespace]:
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> SimpleNamespace:
+def config(tmp_path) -> SimpleNamespace:
     """What the job needs of a configuration, quick enough for a test."""
     return configuration(tmp_path / "data")
 
 
 @pytest.fixture
-def settings_file(tmp_path: Path) -> Callable[..., Path]:
+def settings_file(tmp_path) -> Callable[..., Path]:
     """Writes a configuration for commands, with these keys of `spark`; its path."""
 
     def write(*, data_dir: Path = tmp_path / "data", **spark: Any) -> Path:
@@ -155,9 +155,7 @@ def configuration(data: Path) -> SimpleNamespace:
 
 
 @pytest.fixture
-def run_once(
-    spark: Any, config: SimpleNamespace
-) -> Callable[[], list[Mapping[str, Any]]]:
+def run_once(spark, config) -> Callable[[], list[Mapping[str, Any]]]:
     """Read all that is in the spool; returns what the job said."""
 
     def run() -> list[Mapping[str, Any]]:
@@ -169,7 +167,7 @@ def run_once(
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def spark(tmp_path_factory) -> Iterator[Any]:
     """The one Spark session of a test process; few tasks make groups of a few rows.
 
     The `python3` of the PATH that it has is none.

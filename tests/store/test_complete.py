@@ -214,7 +214,7 @@ def test_a_file_that_can_not_be_read_holds_until_it_is_accepted():
     assert played.through == NOW - S
 
 
-def test_one_that_comes_back_is_waited_for_though_its_end_was_accepted() -> None:
+def test_one_that_comes_back_is_waited_for_though_its_end_was_accepted():
     """It was not lost: what it has acknowledged since is to come."""
     played, shop = Played(), Life("shop", A)
     played.says(shop, Through(500 * S, 7))
@@ -229,7 +229,7 @@ def test_one_that_comes_back_is_waited_for_though_its_end_was_accepted() -> None
     assert played.through == NOW - S
 
 
-def test_one_that_began_before_holds_from_there() -> None:
+def test_one_that_began_before_holds_from_there():
     """The clock was set back since the one before it had told all, or it is a copy's."""
     played = Played()
     one, other, far = Life("gw", A), Life("gw", B), Life("far", C)
@@ -247,7 +247,7 @@ def test_one_that_began_before_holds_from_there() -> None:
     assert played.through == 650 * S
 
 
-def test_a_clock_that_is_behind_is_the_reason() -> None:
+def test_a_clock_that_is_behind_is_the_reason():
     """All that it has is in the tables."""
     played = Played(off=-3600.0)
     played.says(Life("gw", A), Through(NOW - 3600 * S, 0))
