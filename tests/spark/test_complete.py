@@ -55,6 +55,7 @@ class Playing:
         self.spool.mkdir()
         self.words: dict[tuple[str, str], tuple[NodeRecord, float]] = {}
         self.unread: list[node_record.Heard] = []
+        self.waiting: list[SpoolFile] = []
         self.logs = SparkLogs(self.data / "checkpoint")
         self.logs.begin()
         self.start()
@@ -79,6 +80,7 @@ class Playing:
             Directories.under(self.data),
             self.sink,
             self._heard,
+            lambda: self.waiting,
             300.0,
             lambda: self.now,
             lambda: self.now,
@@ -302,6 +304,20 @@ def test_one_whose_word_is_gone_from_the_bucket_holds_it(playing):
     [held] = playing.look()["held_by"]
     assert (held["node"], held["why"]) == ("shop", "says nothing of itself")
     assert playing.marks == []
+
+
+def test_a_file_that_waits_holds_it(playing):
+    """Of a gateway that nobody has heard of; not one that the tables have."""
+    playing.says("gw", 0)
+    playing.take("gw", 1, 2, MIDNIGHT - 60)
+    playing.says("gw", 2)
+    playing.look()
+    playing.now = MIDNIGHT + 20
+    playing.says("gw", 2)
+    playing.waiting = [SpoolFile("gw", A, 1, 2), SpoolFile("old", B, 1, 9)]
+    assert playing.look()["complete_day"] == "2026-11-27"
+    playing.waiting.pop()
+    assert playing.look()["complete_day"] == "2026-11-28"
 
 
 def test_a_crash_keeps_no_mark_back(playing):

@@ -39,6 +39,7 @@ class Played:
     found: Found = field(default_factory=lambda: Found(Completeness(), (), {}))
     off: float = 0.0
     unread: dict[str, str] = field(default_factory=dict)
+    waiting: dict[Life, Lsns] = field(default_factory=dict)
 
     def says(
         self, life: Life, through: Through | None, *, since: int = 1, **more: object
@@ -80,6 +81,7 @@ class Played:
             lambda life: self.committed.get(life, Lsns()),
             self.accepted,
             self.aside,
+            self.waiting,
             self.found.completeness,
             self.unread,
             now,
@@ -253,6 +255,30 @@ def test_a_clock_that_is_behind_is_the_reason():
     played.says(Life("gw", A), Through(NOW - 3600 * S, 0))
     played.look()
     assert played.why == {"gw": "has a clock that is 3600 s behind"}
+
+
+def test_files_that_wait_are_to_come() -> None:
+    """Behind the last word of one that is decommissioned, and of one that nobody has heard of."""
+    played, shop, new = Played(), Life("shop", A), Life("new", C)
+    played.says(Life("gw", B), Through(500 * S, 0))
+    played.says(shop, Through(500 * S, 3), decommissioned="closed")
+    played.take(shop, 1, 3)
+    played.look()
+    assert played.through == 500 * S
+    played.silent = {shop}
+    played.waiting = {shop: Lsns([(4, 6)])}
+    played.says(Life("gw", B), Through(NOW - S, 0))
+    played.look()
+    assert played.through == 500 * S
+    assert played.why == {"shop": "has lsn 4 to 6 in no table"}
+    played.take(shop, 4, 6)
+    played.waiting = {new: Lsns([(1, 9)])}
+    played.look()
+    assert played.through == 500 * S
+    assert played.why == {"new": "has lsn 1 to 9 in a file that waits"}
+    played.waiting = {}
+    played.look()
+    assert played.through == NOW - S
 
 
 def test_one_that_says_nothing_holds():

@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -95,6 +95,8 @@ class Inbox:
         )
         self._missing = Missing(bucket.url, clock)
         self._endings = Endings(bucket, clock)
+        self.waiting: Sequence[SpoolFile] = ()
+        """The files in the bucket that were in no table at the last look, and not aside."""
 
     @property
     def ends(self) -> Mapping[Life, End | None]:
@@ -146,6 +148,7 @@ class Inbox:
         there = known(ledger)
         nodes = self._sorted(look, there)
         done = [name for node in nodes.values() for name in sorted(node.done)]
+        self.waiting = [file for node in nodes.values() for file in node.waiting]
         brought = 0
         failures: list[OSError] = []
 
@@ -164,7 +167,7 @@ class Inbox:
             return brought
         self._endings.hear(self._at_once)
         self._missing.tell(there, ledger)
-        self._tell_behind({node: one.waiting for node, one in nodes.items()})
+        self._tell_behind({node: len(one.waiting) for node, one in nodes.items()})
         if failures:
             raise failures[0]
         return brought
@@ -182,7 +185,8 @@ class Inbox:
             node = nodes.setdefault(file.node, _Node())
             there.setdefault(file.node, Lsns()).add(file.first, file.last)
             in_tables = look.ledger.committed.covers(file)
-            node.waiting += not in_tables and name not in aside
+            if not in_tables and name not in aside:
+                node.waiting.append(file)
             if name in look.here:
                 took.setdefault(name, one)
                 continue
@@ -325,7 +329,7 @@ class _Node:
     wanted: list[FoundFile] = field(default_factory=list)
     """Objects to fetch, in order of lsn."""
     wanted_bytes: int = 0
-    waiting: int = 0
+    waiting: list[SpoolFile] = field(default_factory=list)
     """Objects whose events are in no table."""
 
 

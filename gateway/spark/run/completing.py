@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from attrs import define, field
@@ -17,7 +17,7 @@ from gateway.spark.commit.ledger import Ledger
 from gateway.spark.commit.sink import Sink
 from gateway.store.directories import Directories
 from gateway.store.lsns import Lsns
-from gateway.store.names import Life
+from gateway.store.names import Life, SpoolFile
 from gateway.store.node import catalog, mark
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.node.lives import Heard, Lives
@@ -43,6 +43,8 @@ class Completing:
     _directories: Directories
     _sink: Sink
     _heard: Words | None
+    _waiting: Callable[[], Iterable[SpoolFile]]
+    """Gives the files that are there, and not in the tables yet; those that are may be among them."""
     _silent_after: float
     _clock: Callable[[], float] = time.time
     _monotonic: Callable[[], float] = time.monotonic
@@ -126,11 +128,16 @@ class Completing:
         aside: dict[Life, Lsns] = {}
         for hole in ledger.holes:
             aside.setdefault(hole.of.life, Lsns()).add(hole.first, hole.last)
+        waiting: dict[Life, Lsns] = {}
+        for file in self._waiting():
+            if not ledger.committed.covers(file):
+                waiting.setdefault(file.life, Lsns()).add(file.first, file.last)
         return complete.look(
             known,
             ledger.committed.of_life,
             ledger.accepted,
             aside,
+            waiting,
             before,
             unread,
             # One that has begun since may have events, and no word.

@@ -109,6 +109,7 @@ class Job:
             Directories.of(config),
             sink,
             None if inbox is None else lambda: inbox.heard,
+            lambda: self._cleaner.waiting() if inbox is None else inbox.waiting,
             config.spark.audit.silent_after,
         )
         poison = Poison(self._spool, config.data_dir / "poison", self._disk, sink)

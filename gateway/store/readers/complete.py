@@ -210,19 +210,22 @@ def look(
     committed: Callable[[Life], Lsns],
     accepted: Sequence[Accepted],
     aside: Mapping[Life, Lsns],
+    waiting: Mapping[Life, Lsns],
     before: Completeness,
     unread: Mapping[str, str],
     now: int,
 ) -> Found:
     """How far the tables are complete, at *now* in microseconds.
 
-    *nodes* has what is known of each, and their words.  *committed* gives the lsns of an
-    incarnation that are in the tables, *aside* those that could not be read; what is *accepted*
-    may be missing.  *before* is what the look before has found.  *unread* are nodes with a word
-    that can not be read, and why: it may be a new gateway's.
+    *nodes* has what is known of each, and their words; *unread* are those with a word that can
+    not be read, and why: it may be a new gateway's.  *before* is what the look before has found.
+
+    Of an incarnation *committed* gives the lsns that are in the tables, *waiting* has those of
+    files that the job has not taken, *aside* those that could not be read.  What is *accepted*
+    may be missing.
     """
     looks = [
-        _Node(node, lives, heard, committed, accepted, aside, before)
+        _Node(node, lives, heard, committed, accepted, aside, waiting, before)
         for node, (lives, heard) in nodes.items()
     ]
     holders = [holder for one in looks for holder in one.holders()]
@@ -232,9 +235,14 @@ def look(
         if one.through is not None
     }
     waits = {life: said for one in looks for life, said in one.waits.items()}
+    # Of these nobody has said since when they are.
     for node, why in unread.items():
         why_not = f"has said something that can not be read: {why}"
         holders.append(Holder(node, "", before.through, why_not))
+    for life, lsns in waiting.items():
+        if life.node not in nodes or life.incarnation not in nodes[life.node][0].by:
+            why_not = f"has {_spans(lsns)} in a file that waits"
+            holders.append(Holder(*life, before.through, why_not))
     moments = [one.through for one in holders if one.through is not None]
     through = None
     if nodes and len(moments) == len(holders):
@@ -260,11 +268,12 @@ class _Node:
         committed: Callable[[Life], Lsns],
         accepted: Sequence[Accepted],
         aside: Mapping[Life, Lsns],
+        waiting: Mapping[Life, Lsns],
         before: Completeness,
     ) -> None:
         self.node, self._lives = node, lives
         self._heard = {one.record.incarnation: one for one in heard}
-        self._committed, self._aside = committed, aside
+        self._committed, self._aside, self._waiting = committed, aside, waiting
         self._accepted = [one for one in accepted if one.node == node]
         self._before = before
         self.waits: dict[Life, Through] = {}
@@ -288,7 +297,8 @@ class _Node:
             since = known.since or next(iter(there), ((end or 0) + 1, 0))[0]
             if end is not None:
                 missing = Lsns([(since, end)]) - settled
-                if missing:
+                # A last word may be a minute old, and files of that minute be there.
+                if missing := missing | (self._waiting.get(life, Lsns()) - there):
                     why_not = self._why_missing(life, missing)
                     yield Holder(*life, self._told_before(life), why_not)
             else:

@@ -91,6 +91,7 @@ class Job:
             Directories.under(self.data),
             self.sink,
             lambda: self.inbox.heard,
+            lambda: self.inbox.waiting,
             300.0,
             lambda: self.world.wall,
             lambda: self.world.now,
