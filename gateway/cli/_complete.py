@@ -73,10 +73,10 @@ def _look(lake: Path, day: date, now: float) -> dict[str, Any]:
     if sink is None:
         raise WrongUse(f"no tables in {lake}")
     reported = Reported.read(health_path(lake))
-    through = reported.number("complete_through")
     moments = [one.through for one in (known, *others.values())]
-    if through is not None:  # newer than the last commit
-        moments[0] = int(through * 1e6)
+    if "complete_through" in reported.words:  # newer than the last commit
+        through = reported.number("complete_through")
+        moments[0] = None if through is None else int(through * 1e6)
     return {
         "day": day.isoformat(),
         "complete": all(one.has(day) for one in (known, *others.values())),

@@ -38,7 +38,6 @@ class Played:
     silent: set[Life] = field(default_factory=set)
     found: Found = field(default_factory=lambda: Found(Completeness(), (), {}))
     off: float = 0.0
-    unread: dict[str, str] = field(default_factory=dict)
     waiting: dict[Life, Lsns] = field(default_factory=dict)
 
     def says(
@@ -78,12 +77,14 @@ class Played:
             nodes[node] = lives, heard
         self.found = complete.look(
             nodes,
-            lambda life: self.committed.get(life, Lsns()),
-            self.accepted,
-            self.aside,
-            self.waiting,
-            self.found.completeness,
-            self.unread,
+            complete.Job(
+                lambda life: self.committed.get(life, Lsns()),
+                self.waiting,
+                self.aside,
+                self.accepted,
+                self.found.completeness,
+            ),
+            {},
             now,
         )
         return self.found

@@ -132,17 +132,10 @@ class Completing:
         for file in self._waiting():
             if not ledger.committed.covers(file):
                 waiting.setdefault(file.life, Lsns()).add(file.first, file.last)
-        return complete.look(
-            known,
-            ledger.committed.of_life,
-            ledger.accepted,
-            aside,
-            waiting,
-            before,
-            unread,
-            # One that has begun since may have events, and no word.
-            int(listed * 1e6),
-        )
+        of_life, accepted = ledger.committed.of_life, ledger.accepted
+        job = complete.Job(of_life, waiting, aside, accepted, before)
+        # One that has begun since may have events, and no word.
+        return complete.look(known, job, unread, int(listed * 1e6))
 
     def _journals(self) -> Iterator[tuple[str, Incarnation]]:
         """The incarnation of each node whose journal is here."""

@@ -205,29 +205,32 @@ class Found(NamedTuple):
     """The seconds by which clocks of nodes are ahead, or behind, if by much."""
 
 
+class Job(NamedTuple):
+    """The job's knowledge of the lsns of incarnations, and its findings before."""
+
+    committed: Callable[[Life], Lsns]
+    """Gives those that are in the tables."""
+    waiting: Mapping[Life, Lsns]
+    """The ones of files that it has not taken."""
+    aside: Mapping[Life, Lsns]
+    """The ones that could not be read."""
+    accepted: Sequence[Accepted]
+    """The ones that may be missing."""
+    before: Completeness
+
+
 def look(
     nodes: Mapping[str, tuple[Lives, Sequence[Heard]]],
-    committed: Callable[[Life], Lsns],
-    accepted: Sequence[Accepted],
-    aside: Mapping[Life, Lsns],
-    waiting: Mapping[Life, Lsns],
-    before: Completeness,
+    job: Job,
     unread: Mapping[str, str],
     now: int,
 ) -> Found:
     """How far the tables are complete, at *now* in microseconds.
 
     *nodes* has what is known of each, and their words; *unread* are those with a word that can
-    not be read, and why: it may be a new gateway's.  *before* is what the look before has found.
-
-    Of an incarnation *committed* gives the lsns that are in the tables, *waiting* has those of
-    files that the job has not taken, *aside* those that could not be read.  What is *accepted*
-    may be missing.
+    not be read, and why: it may be a new gateway's.
     """
-    looks = [
-        _Node(node, lives, heard, committed, accepted, aside, waiting, before)
-        for node, (lives, heard) in nodes.items()
-    ]
+    looks = [_Node(node, lives, heard, job) for node, (lives, heard) in nodes.items()]
     holders = [holder for one in looks for holder in one.holders()]
     of_lives = {
         Life(one.node, one.incarnation): one.through
@@ -238,11 +241,11 @@ def look(
     # Of these nobody has said since when they are.
     for node, why in unread.items():
         why_not = f"has said something that can not be read: {why}"
-        holders.append(Holder(node, "", before.through, why_not))
-    for life, lsns in waiting.items():
+        holders.append(Holder(node, "", job.before.through, why_not))
+    for life, lsns in job.waiting.items():
         if life.node not in nodes or life.incarnation not in nodes[life.node][0].by:
             why_not = f"has {_spans(lsns)} in a file that waits"
-            holders.append(Holder(*life, before.through, why_not))
+            holders.append(Holder(*life, job.before.through, why_not))
     moments = [one.through for one in holders if one.through is not None]
     through = None
     if nodes and len(moments) == len(holders):
@@ -251,7 +254,7 @@ def look(
     holders = [one for one in holders if (one.through or 0) <= slow]
     holders.sort(key=lambda one: (one.through or 0, one.node, one.incarnation))
     return Found(
-        replace(before, through=through, of_lives=of_lives, waits=waits),
+        replace(job.before, through=through, of_lives=of_lives, waits=waits),
         holders,
         {one.node: off for one in looks if abs(off := one.clock_off) > CLOCK_SECONDS},
     )
@@ -261,21 +264,11 @@ class _Node:
     """One node, as one look finds it."""
 
     def __init__(
-        self,
-        node: str,
-        lives: Lives,
-        heard: Sequence[Heard],
-        committed: Callable[[Life], Lsns],
-        accepted: Sequence[Accepted],
-        aside: Mapping[Life, Lsns],
-        waiting: Mapping[Life, Lsns],
-        before: Completeness,
+        self, node: str, lives: Lives, heard: Sequence[Heard], job: Job
     ) -> None:
-        self.node, self._lives = node, lives
+        self.node, self._lives, self._job = node, lives, job
         self._heard = {one.record.incarnation: one for one in heard}
-        self._committed, self._aside, self._waiting = committed, aside, waiting
-        self._accepted = [one for one in accepted if one.node == node]
-        self._before = before
+        self._accepted = [one for one in job.accepted if one.node == node]
         self.waits: dict[Life, Through] = {}
 
     @property
@@ -288,7 +281,7 @@ class _Node:
         """Each incarnation that has not ended, or not with all that it gave."""
         for each in list(self._lives.by):
             life, known = Life(self.node, each), self._lives.of(each)
-            there = self._committed(life)
+            there = self._job.committed(life)
             last = max(there.last, known.said, self._lives.gave.get(each, 0))
             why = self._lives.reason(each, last)
             end = self._end(each, last, why)
@@ -298,7 +291,7 @@ class _Node:
             if end is not None:
                 missing = Lsns([(since, end)]) - settled
                 # A last word may be a minute old, and files of that minute be there.
-                if missing := missing | (self._waiting.get(life, Lsns()) - there):
+                if missing := missing | (self._job.waiting.get(life, Lsns()) - there):
                     why_not = self._why_missing(life, missing)
                     yield Holder(*life, self._told_before(life), why_not)
             else:
@@ -334,8 +327,8 @@ class _Node:
         """The moment up to which all is in the tables, as far as it has said."""
         heard = self._heard.get(life.incarnation)
         newest = None if heard is None else heard.record.through
-        told = self._before.of_lives.get(life)
-        for said in (self._before.waits.get(life), newest):
+        told = self._job.before.of_lives.get(life)
+        for said in (self._job.before.waits.get(life), newest):
             if said is None or (told is not None and said.at <= told):
                 continue
             if Lsns([(since, said.lsn)]) - settled:
@@ -350,7 +343,7 @@ class _Node:
         That is the one of its directory's incarnation before it, or when it began.  The latter
         is earlier where the clock was set back, or a copy of the directory goes on.
         """
-        heard, of_lives = self._heard.get(life.incarnation), self._before.of_lives
+        heard, of_lives = self._heard.get(life.incarnation), self._job.before.of_lives
         if (told := of_lives.get(life)) is not None:
             return told
         moments = []
@@ -366,13 +359,13 @@ class _Node:
         return min(moments, default=None)
 
     def _why_missing(self, life: Life, missing: Lsns) -> str:
-        if aside := missing & self._aside.get(life, Lsns()):
+        if aside := missing & self._job.aside.get(life, Lsns()):
             return f"has {_spans(aside)} in a file that could not be read (poison)"
         return f"has {_spans(missing)} in no table"
 
     def _why_behind(self, life: Life, last: int, why: Reason, settled: Lsns) -> str:
         heard = self._heard.get(life.incarnation)
-        if aside := self._aside.get(life, Lsns()) - settled:
+        if aside := self._job.aside.get(life, Lsns()) - settled:
             return f"has {_spans(aside)} in a file that could not be read (poison)"
         if not why.vouches and why not in (Reason.SILENT, Reason.ENDED):
             return f"has acknowledged what nobody knows, behind lsn {last}: {why.value}"
