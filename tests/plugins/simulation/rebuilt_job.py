@@ -158,7 +158,7 @@ class Job:
             self.inbox.look()
             self.sink.learn((), self.inbox.ends)
         said = self.sink.ledger.complete.days
-        self.completing.look()
+        self.completing.look(now=True)
         if days := self.sink.ledger.complete.days - said:
             self.world.tell(f"job: {days} are complete")
 
