@@ -1,5 +1,6 @@
 """Words of commits in which several jobs have their ledgers."""
 
+import json
 import re
 from types import SimpleNamespace
 from typing import Any
@@ -81,6 +82,15 @@ def test_who_maintains_a_table_knows_whether_others_write_it():
     beside = Commits(words)
     beside.maintain()
     assert beside.state() == {"shared": "yes", "complete": '{"north": null}'}
+
+
+def test_the_newest_word_of_another_job_counts():
+    """Whichever is read last: how far it is complete may have been taken back."""
+    south = Commits([], "south")
+    for number in (4, 5, 3):
+        word = {"job": "north", "sequence": number, "committed": {"n": {}}}
+        south._heed([{**word, "complete": {"of": number}}])
+    assert json.loads(south.state()["complete"]) == {"north": {"of": 5}}
 
 
 def test_all_commits_of_a_table_that_others_have_begun_are_heeded():

@@ -35,8 +35,8 @@ class SharedTable(ABC):
         self.job = job
         self._theirs: dict[str, str] = {}
         """The other job that has each node."""
-        self._completeness: dict[str, Any] = {}
-        """How far the rows of each other job are complete, as its ledger has it."""
+        self._others: dict[str, Words] = {}
+        """The newest ledger of each other job that was met."""
 
     @property
     def fence(self) -> str:
@@ -68,7 +68,8 @@ class SharedTable(ABC):
         """The state as in `commits.Table`; and whether others write it, too, for the audit."""
         if not self._theirs:
             return {}
-        return {"shared": "yes", "complete": json.dumps(self._completeness)}
+        complete = {job: one.get("complete") for job, one in self._others.items()}
+        return {"shared": "yes", "complete": json.dumps(complete)}
 
     def _ours(self) -> str:
         """A condition that is true of our rows."""
@@ -76,11 +77,11 @@ class SharedTable(ABC):
         return f"node NOT IN ({names})" if names else "true"
 
     def _heed(self, ledgers: Iterable[Words]) -> None:
-        """Learn which nodes others have."""
+        """Learn which nodes others have, and how far their rows are complete."""
         for one in ledgers:
             if (job := one.get("job", "")) != self.job:
                 self._theirs.update(dict.fromkeys(one["committed"], job))
-                self._completeness[job] = one.get("complete")
+                take_newest(self._others, [one])
 
     def _check_nodes(self, ledger: Ledger) -> None:
         """Raise `Broken` if it has events of another job's node."""
