@@ -4,6 +4,7 @@ Tables and Spark are played by this file, as in `test_handover.py`; "rows" are t
 events.  Delta's and Iceberg's own tables: `commits/`.
 """
 
+import math
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -192,3 +193,19 @@ def test_what_comes_late_is_taken_back_in_a_commit_before_its_rows(world):
     assert [len(rows) for rows in world.events.commits] == [SIZE, SIZE, 0, SIZE]
     assert [*world.events.ledger.complete.taken_back.values()] == [1]
     world.check_complete()
+
+
+def test_what_other_jobs_say_is_heard_without_a_commit(world):
+    """Of a table that others write, too: how far their rows are complete."""
+    told: list[dict[str, str]] = []
+    world.run(3)
+    sink = world.sink()
+    sink.recover()
+    sink._settle = told.append
+    sink.say_complete()
+    assert told == []
+    sink._asked_others = -math.inf
+    world.events.others = lambda: {"n": "north"}
+    for _ in range(2):
+        sink.say_complete()
+    assert told == [{}]

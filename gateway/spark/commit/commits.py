@@ -18,6 +18,8 @@ What a crash has left out is counted at the next start, in the table itself.
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("gateway.spark")
 
+_OTHERS_SECONDS = 60.0
+"""Seconds from one look at what other jobs of a table say to the next."""
 _FEW_DAYS = 10
 """Days of a batch that may be written at once: on each, five protocols have an open file."""
 
@@ -196,6 +200,8 @@ class CommitSink(Sink):
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         self._counted = Ledger()
+        self._asked_others = -math.inf
+        """When it was looked last what other jobs say."""
         self.deleted = DeletedRanges(self._lake)
 
     def recover(self) -> None:
@@ -302,6 +308,21 @@ class CommitSink(Sink):
     def _write_down(self, ledger: Ledger) -> None:
         numbered = replace(ledger, sequence=ledger.sequence + 1)
         self._commit(self._read(Plan()), numbered, 0)
+
+    def say_complete(self) -> Sequence[int]:
+        """Say it as `Sink` does; and look what other jobs of the table say, now and then: one that
+        commits nothing would never hear of it.
+        """
+        days = super().say_complete()
+        due = time.monotonic() - self._asked_others >= _OTHERS_SECONDS
+        if due and self._alone.acquire(blocking=False):
+            try:
+                if self._events.others():
+                    self._settle(self._events.state())
+            finally:
+                self._alone.release()
+            self._asked_others = time.monotonic()
+        return days
 
     def _take(self, rows: Any, batch: int) -> Committed:
         self._point("begun")
