@@ -41,8 +41,8 @@ MOST = 20
 _MOST_CONDITIONS = 20
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}", re.ASCII)
-#: Folders that the lake has for something else.
-_TAKEN = frozenset((*Tables().all, "delta", "iceberg"))
+#: Folders that the lake has for something else, and what `gateway table` shows beside tables.
+_TAKEN = frozenset((*Tables().all, "delta", "iceberg", "complete"))
 
 
 def _table_name(value: object) -> str:

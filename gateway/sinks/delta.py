@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote
 
 from gateway.sink import PARTITIONS
-from gateway.sinks.words import ledgers_in
+from gateway.sinks.words import ledgers_in, of_each
 from gateway.spark.commit.formats import Format, stats_of
 from gateway.spark.commit.ledger import Broken, Ledger
 from gateway.spark.commit.shared import (
@@ -106,11 +106,12 @@ class DeltaTable(SharedTable):
         """The commit that set the table back last, up to `_read`."""
 
     def open(self) -> Ledger:
-        from gateway.spark.commit.commits import Lost
+        from gateway.spark.commit.shared import Lost
 
         self._seen, number = self._state()
         found = self._newest()
         self._heed(found.values())
+        self.said = found.get(self.job, {})
         if number is None:
             return Ledger()
         if self.job not in found or number_of(found[self.job]) < number:
@@ -126,12 +127,13 @@ class DeltaTable(SharedTable):
         count: int | None = None,
         *,
         few: bool = False,
+        beside: Words | None = None,
     ) -> None:
-        """Append rows as `commits.Table` does; Spark sorts rows for more than one partition."""
+        """Append rows as `shared.Table` does; Spark sorts rows for more than one partition."""
         del count, few
-        persistently(lambda: self._append(rows, ledger), _CONFLICT)
+        persistently(lambda: self._append(rows, ledger, beside or {}), _CONFLICT)
 
-    def _append(self, rows: DataFrame, ledger: Ledger) -> None:
+    def _append(self, rows: DataFrame, ledger: Ledger, beside: Words) -> None:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -149,7 +151,7 @@ class DeltaTable(SharedTable):
             .mode("append")
             .option("txnAppId", self.fence)
             .option("txnVersion", str(ledger.sequence))
-            .option("userMetadata", self._words(ledger, seen=version))
+            .option("userMetadata", self._words(ledger, seen=version, **beside))
             .option("mergeSchema", "true")
         )
         if version < 0:
@@ -200,6 +202,9 @@ class DeltaTable(SharedTable):
             if "Concurrent" in str(why):
                 raise Broken(f"{self.name}: {day} was changed meanwhile") from why
             raise
+
+    def there(self) -> bool:
+        return bool(self._numbers())
 
     def shared(self) -> bool:
         return bool(self._numbers().keys() - {self.job})
@@ -484,44 +489,53 @@ class _Delta(Format):
                 why = f"can not be {one}, which the audit reads in the files"
                 yield ("partition_by",), why
 
-    def tables(self, config: Any, spark: Any) -> tuple[DeltaTable, DeltaTable]:
-        url = _place(config)
-        if url.startswith("/"):
-            url = f"file://{url}"
-        job = config.spark.job or ""
+    def counts(self, config: Any, spark: Any) -> DeltaTable:
+        return DeltaTable(spark, stats_of(_url(config), config.spark.job or ""))
+
+    def events(self, config: Any, spark: Any, name: str = "") -> DeltaTable:
+        url, job = _url(config), config.spark.job or ""
+        if name:
+            url = f"{url.rpartition('/')[0]}/{name}"
         divided = config.spark.partition_by
-        events = DeltaTable(spark, url, _LOOKED_FOR, divided, job)
-        return events, DeltaTable(spark, stats_of(url, job))
+        return DeltaTable(spark, url, _LOOKED_FOR, divided, job)
 
     def files(
         self, lake: Path, told: Mapping[str, str], access: Access
     ) -> Iterator[tuple[str, str | None]]:
-        import pyarrow as pa
         from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
 
         from gateway.audit.remote import path_of
 
-        path = path_of(told["table"])
-        options = None if path is not None else storage_options(access)
-        try:
-            table = DeltaTable(path or told["table"], storage_options=options)
-        except TableNotFoundError:  # before the first batch
-            return
-        found: dict[str, str | None] = dict.fromkeys(table.file_uris())
-        if "deletionVectors" in (table.protocol().reader_features or ()):
-            names = {_path(name): name for name in found}
-            for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
-                for name in batch.column("filepath").to_pylist():
-                    found[names.get(_path(name), name)] = (
-                        "a deletion vector. REORG TABLE … APPLY (PURGE) puts that into"
-                        " the files"
-                    )
-        yield from found.items()
+        for url in of_each(told, "table"):
+            path = path_of(url)
+            options = None if path is not None else storage_options(access)
+            try:
+                table = DeltaTable(path or url, storage_options=options)
+            except TableNotFoundError:  # before the first batch
+                continue
+            yield from _files(table)
 
 
-def _place(config: Any) -> str:
-    return str(config.spark.table or config.data_dir / "lake" / "delta" / "events")
+def _files(table: Any) -> Iterator[tuple[str, str | None]]:
+    """The files of a table of deltalake, and how rows of each are deleted."""
+    import pyarrow as pa
+
+    found: dict[str, str | None] = dict.fromkeys(table.file_uris())
+    if "deletionVectors" in (table.protocol().reader_features or ()):
+        names = {_path(name): name for name in found}
+        for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
+            for name in batch.column("filepath").to_pylist():
+                found[names.get(_path(name), name)] = (
+                    "a deletion vector. REORG TABLE … APPLY (PURGE) puts that into"
+                    " the files"
+                )
+    yield from found.items()
+
+
+def _url(config: Any) -> str:
+    url = str(config.spark.table or config.data_dir / "lake" / "delta" / "events")
+    return f"file://{url}" if url.startswith("/") else url
 
 
 def storage_options(access: Access) -> dict[str, str]:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gateway.sink import PARTITIONS
-from gateway.sinks.words import ledgers_in, numbered
+from gateway.sinks.words import ledgers_in, numbered, of_each
 from gateway.spark.commit.formats import Format, has_class, jars_in, merged, stats_of
 from gateway.spark.commit.ledger import Broken, Ledger, Ranges
 from gateway.spark.commit.shared import (
@@ -114,11 +114,12 @@ class IcebergTable(SharedTable):
         """Iceberg's sequence number of the newest snapshot then; it only grows."""
 
     def open(self) -> Ledger:
-        from gateway.spark.commit.commits import Lost
+        from gateway.spark.commit.shared import Lost
 
         self._fields = None
         self._last = None
         self._seen = 0
+        self.said = {}
         if not self._exists():
             return Ledger()
         table = self._table()
@@ -131,13 +132,11 @@ class IcebergTable(SharedTable):
         self._seen = int(current.sequenceNumber())
         found = self._newest()
         self._heed(found.values())
-        events = sum(
-            len(Ranges(one["committed"])) + sum(one.get("closed", {}).values())
-            for one in found.values()
-        )
+        events = sum(map(_rows_by, found.values()))
         rows = int(current.summary().get("total-records") or 0)
         mine = found.get(self.job)
-        # Each event is a row.  More rows: a newer ledger than one of these was removed.
+        self.said = mine or {}
+        # More rows: a newer ledger than one of these was removed.
         if rows > events or (mine is None and not found):
             number = max(current.sequenceNumber(), number_of(mine) if mine else 0)
             raise Lost(int(number))
@@ -166,11 +165,21 @@ class IcebergTable(SharedTable):
         count: int | None = None,
         *,
         few: bool = False,
+        beside: Words | None = None,
     ) -> None:
-        persistently(lambda: self._append(rows, ledger, count, few=few), _CONFLICT)
+        said = beside or {}
+        persistently(
+            lambda: self._append(rows, ledger, count, said, few=few), _CONFLICT
+        )
 
     def _append(
-        self, rows: DataFrame, ledger: Ledger, count: int | None, *, few: bool
+        self,
+        rows: DataFrame,
+        ledger: Ledger,
+        count: int | None,
+        beside: Words,
+        *,
+        few: bool,
     ) -> None:
         from gateway.spark.commit.commits import taken
 
@@ -180,7 +189,7 @@ class IcebergTable(SharedTable):
         self._check_nodes(ledger)
         if self._published(table, ledger.sequence):
             raise taken(self.name, ledger)
-        staged = self.stage(rows, ledger, few=few)
+        staged = self.stage(rows, ledger, few=few, beside=beside)
         if count is not None:
             added = int(staged.summary().get("added-records") or 0)
             if added != count:
@@ -191,7 +200,14 @@ class IcebergTable(SharedTable):
                 )
         self.publish(ledger, staged.snapshotId())
 
-    def stage(self, rows: DataFrame, ledger: Ledger, *, few: bool = False) -> Any:
+    def stage(
+        self,
+        rows: DataFrame,
+        ledger: Ledger,
+        *,
+        few: bool = False,
+        beside: Words | None = None,
+    ) -> Any:
         """The hidden snapshot with these rows."""
         number, token = f"{self._id}{ledger.sequence}", secrets.token_hex(8)
         # Whichever of the two the writer asks.
@@ -200,7 +216,10 @@ class IcebergTable(SharedTable):
             session.conf.set("spark.wap.id", number)
         try:
             write = self._write(rows, at_once=few and self._divided_as_usual())
-            for key, text in ((LEDGER, self._words(ledger)), (_TOKEN, token)):
+            for key, text in (
+                (LEDGER, self._words(ledger, **(beside or {}))),
+                (_TOKEN, token),
+            ):
                 write = write.option(f"snapshot-property.{key}", text)
             write.append()
         finally:
@@ -288,6 +307,9 @@ class IcebergTable(SharedTable):
             if "conflicting files" in str(why):
                 raise Broken(f"{self.name}: {day} was changed meanwhile") from why
             raise
+
+    def there(self) -> bool:
+        return self._exists()
 
     def shared(self) -> bool:
         if not self._exists():
@@ -573,6 +595,12 @@ class IcebergTable(SharedTable):
             table.refresh()
 
 
+def _rows_by(words: Words) -> int:
+    """How many rows a job had committed by then: each event is one, where rules divide none."""
+    events = len(Ranges(words["committed"])) + sum(words.get("closed", {}).values())
+    return int(words.get("rows", events))
+
+
 def _declared(field: Any) -> str:
     """A column as CREATE and ALTER TABLE have it."""
     return f"`{field.name}` {field.dataType.simpleString()}"
@@ -656,44 +684,48 @@ class _Iceberg(Format):
                 " own in spark.conf"
             )
 
-    def tables(self, config: Any, spark: Any) -> tuple[IcebergTable, IcebergTable]:
-        name, job = _name(config.spark), config.spark.job or ""
-        return (
-            IcebergTable(
-                spark,
-                name,
-                order=("event_time", "host"),
-                partitions=config.spark.partition_by,
-                blooms=config.spark.bloom_filters,
-                job=job,
-            ),
-            IcebergTable(spark, stats_of(name, job), order=("window_start",)),
+    def counts(self, config: Any, spark: Any) -> IcebergTable:
+        name = stats_of(_name(config.spark), config.spark.job or "")
+        return IcebergTable(spark, name, order=("window_start",))
+
+    def events(self, config: Any, spark: Any, name: str = "") -> IcebergTable:
+        whole = _name(config.spark)
+        return IcebergTable(
+            spark,
+            f"{whole.rpartition('.')[0]}.{name}" if name else whole,
+            order=("event_time", "host"),
+            partitions=config.spark.partition_by,
+            blooms=config.spark.bloom_filters,
+            job=config.spark.job or "",
         )
 
     def files(
         self, lake: Path, told: Mapping[str, str], access: Access
     ) -> Iterator[tuple[str, str | None]]:
-        if "metadata" not in told:  # before the first batch
-            return
         from pyiceberg.table import StaticTable
 
         from gateway.audit.remote import path_of
 
-        path, where, how = path_of(told["metadata"]), told["metadata"], {}
-        if path is None:
-            how = properties(access)
-        else:
-            where = _newest(path)
-        try:
-            tasks = list(StaticTable.from_metadata(where, how).scan().plan_files())
-        except (ValueError, NotImplementedError) as why:  # deletes that name no rows
-            raise OSError(
-                f"rows are deleted in a way that the audit does not read ({why})."
-                f" {_REWRITE}"
-            ) from None
-        for task in tasks:
-            deletes = task.delete_files
-            yield task.file.file_path, _deletes(deletes) if deletes else None
+        # None before the first batch.
+        for metadata in of_each(told, "metadata"):
+            path, where, how = path_of(metadata), metadata, {}
+            if path is None:
+                how = properties(access)
+            else:
+                where = _newest(path)
+            try:
+                tasks = list(StaticTable.from_metadata(where, how).scan().plan_files())
+            except (
+                ValueError,
+                NotImplementedError,
+            ) as why:  # deletes that name no rows
+                raise OSError(
+                    f"rows are deleted in a way that the audit does not read ({why})."
+                    f" {_REWRITE}"
+                ) from None
+            for task in tasks:
+                deletes = task.delete_files
+                yield task.file.file_path, _deletes(deletes) if deletes else None
 
     def access(self, spark: Spark) -> Mapping[str, str]:
         catalog = f"spark.sql.catalog.{_name(spark).partition('.')[0]}"

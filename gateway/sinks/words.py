@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,13 @@ def numbered(folder: Path, form: re.Pattern[str]) -> list[Path]:
         return []
     found = [(int(match[1]), name) for name in names if (match := form.fullmatch(name))]
     return [folder / name for _, name in sorted(found, reverse=True)]
+
+
+def of_each(told: Mapping[str, str], key: str) -> Iterator[str]:
+    """The values that `sink.json` has under *key*, for `events` and for each table by rule."""
+    for name, one in told.items():
+        if name.partition(":")[0] == key:
+            yield one
 
 
 def ledgers_in(words: Any) -> list[dict[str, Any]]:

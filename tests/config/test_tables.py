@@ -135,11 +135,13 @@ def test_what_can_not_be_is_refused(tmp_path, given, where, why):
 
 
 def test_other_kinds_of_tables_have_none(tmp_path):
-    """Delta, Iceberg and functions say so, and who has them."""
+    """A function divides rows itself, and of several jobs on a table none does."""
     given = {"orders": {"where": {"path": "a", "equals": 1}}}
-    for sink in ("iceberg", "delta", "mine:put"):
-        with pytest.raises(Invalid, match=r"needs spark\.sink: parquet"):
-            config(tmp_path, tables=given, sink=sink)
+    with pytest.raises(Invalid, match=r"needs spark\.sink: parquet or delta"):
+        config(tmp_path, tables=given, sink="mine:put")
+    with pytest.raises(Invalid, match="is for one job alone"):
+        config(tmp_path, tables=given, sink="iceberg", job="a")
+    assert config(tmp_path, tables=given, sink="delta").spark.tables
 
 
 def test_columns_of_all_tables(tmp_path):

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from gateway.spark.commit.closing import Closing
-from gateway.spark.commit.commits import CommitSink, Lost, opened
+from gateway.spark.commit.commits import CommitSink, opened
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Broken, Ledger, Ranges
+from gateway.spark.commit.shared import Lost
 from gateway.store.readers.complete import Completeness
 from incarnations import A
 from played_spark import PowerCut, Stream

@@ -68,7 +68,8 @@ def test_the_page_says_what_each_kind_is_able_to():
         "spark.deduplicate": "deduplicate",
         "spark.body": "variant",
         "job's disk": "elsewhere",
-        "gateway table": "folders",
+        "gateway table`, Parquet": "folders",
+        "spark.tables": "tables",
         "the audit": "rows",
         "spark.job": "shared",
     }

@@ -12,6 +12,7 @@ Nothing here reads a spool file twice.
     parquet    a micro-batch becomes files of tables (adr/0002)
     formats    what table formats have in common: jars, the Spark that fits them
     commits    a micro-batch becomes a commit of a table format (adr/0019)
+    divided    tables by rule of a format, as one table
     handover   a micro-batch goes to a function of the user's own
     shared     tables that several jobs write
     partition  gives a day's folder to another one in one step

@@ -23,28 +23,33 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from attrs import define
+from attrs import define, field
+from pydantic import TypeAdapter
 
+from gateway.config.tables import TableByRule, TableName
 from gateway.event import LOST
 from gateway.spark.commit.closing import Closing
+from gateway.spark.commit.divided import Begun, Divided
 from gateway.spark.commit.ledger import Broken, Ledger, Ranges
-from gateway.spark.commit.shared import WIDEN, promoted
+from gateway.spark.commit.shared import WIDEN, Lost, Table, promoted
 from gateway.spark.commit.sink import Committed, Plan, Sink, check_behind, shortfall
 from gateway.spark.files.overlaps import Prints, number_of
 from gateway.spark.later.deleted_ranges import DeletedRanges
 from gateway.spark.rows import tables
 from gateway.store.lsns import Lsns
-from gateway.store.names import Life, SpoolFile
+from gateway.store.names import Life, SpoolFile, parse_file_name
 from gateway.store.readers import deleted
 from gateway.tables import EVENTS, QUARANTINE, STATS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
+    from gateway.spark.files.footers import Footers
     from gateway.spark.later.days import Rewritten
 
+
+RULES = TypeAdapter(dict[TableName, TableByRule])
+"""Rules as the words of a commit have them."""
 
 _log = logging.getLogger("gateway.spark")
 
@@ -52,91 +57,6 @@ _OTHERS_SECONDS = 60.0
 """Seconds from one look at what other jobs of a table say to the next."""
 _FEW_DAYS = 10
 """Days of a batch that may be written at once: on each, five protocols have an open file."""
-
-
-class Lost(Exception):
-    """A table has rows, and the ledger that counts them is no longer with it.
-
-    Another program's maintenance has removed the commits that had it.  *sequence* is as
-    great as that of any commit of ours.
-    """
-
-    def __init__(self, sequence: int) -> None:
-        super().__init__(sequence)
-        self.sequence = sequence
-
-
-class Table(Protocol):
-    """A table that takes rows and a ledger in one commit.  All of it raises what Spark raises."""
-
-    name: str
-    """The name by which the operator calls it."""
-    job: str
-    """The name of that job, if it has one."""
-
-    def others(self) -> Mapping[str, str]:
-        """The nodes whose rows are other jobs', and which job; what is said below of rows is
-        said of ours.
-        """
-
-    def open(self) -> Ledger:
-        """The table's ledger, after what a crash has left unpublished is gone.
-
-        An empty one if there is no table yet.  Raises `Lost`.
-        """
-
-    def append(
-        self,
-        rows: DataFrame,
-        ledger: Ledger,
-        count: int | None = None,
-        *,
-        few: bool = False,
-    ) -> None:
-        """Commit *rows* and *ledger*; makes the table and its new columns.
-
-        *count* is how many rows there must be; *few*: they came on few days.  Raises
-        `Broken` if a commit with this ledger's `sequence` is there already.
-        """
-
-    def rows(self) -> DataFrame: ...
-
-    def added(self) -> DataFrame:
-        """The rows of the last `append`, of its own files alone."""
-
-    def spread(self, most: int) -> Mapping[str, Collection[str]]:
-        """The values of each field by which the files of the last `append` are divided.
-
-        It is asked behind `added`; nothing if they are of *most* partitions or fewer.
-        """
-
-    def overwrite(self, day: str, make: Callable[[DataFrame], DataFrame]) -> None:
-        """Put what *make* makes of the rows of *day* into their place, with its new columns,
-        in one commit that carries the ledger on.
-
-        Raises `Broken`, and nothing is changed, if another job changed that day meanwhile.
-        """
-
-    def state(self) -> Mapping[str, str]:
-        """Where a reader without Spark finds the table as it is now."""
-
-    def delete(self, condition: str) -> None:
-        """Commit that the rows of which that is true are gone; the ledger is carried on."""
-
-    def purge(self) -> Iterator[str]:
-        """Remove the files that only its earlier versions have, at once.
-
-        No program may read such a version, or write, meanwhile.  Says what was done.
-        """
-
-    def maintain(self, *, days: float, thorough: bool = True) -> Iterator[str]:
-        """Compact it, and remove files that are no longer of it and older than *days*, or of too
-        many commits ago.  If *thorough*, compact the current day, too, and remove files that no
-        commit names.
-
-        The ledger is carried on; the job may be at work meanwhile.  Says what was done,
-        step by step.
-        """
 
 
 def taken(name: str, ledger: Ledger) -> Broken:
@@ -184,7 +104,7 @@ class CommitSink(Sink):
     """Commits each batch to *events*, and then its counts to *stats*.
 
     *read* makes the rows of spool files, without some events; *count* those of `stats`
-    of such rows.
+    of such rows.  *rules* say which table by rule has a row, where *events* has some.
     """
 
     retype: ClassVar = WIDEN
@@ -196,6 +116,7 @@ class CommitSink(Sink):
     _count: Callable[[Any], Any]
     _settle: Callable[[Mapping[str, str]], None] = lambda state: None
     _most_partitions: int = 1000
+    _rules: Mapping[str, TableByRule] = field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
@@ -207,6 +128,14 @@ class CommitSink(Sink):
     def recover(self) -> None:
         self._disk.make_directory(self._path.parent)
         self.ledger = opened(self._events, self.closing, self._kept(), self.deleted())
+        if isinstance(self._events, Divided):
+            self._events.point = self._point
+            self.ledger, begun = self._events.begun(self.ledger)
+            if begun is not None:
+                self._finish(begun)
+            known = self.ledger.tables.with_all(self._rules)
+            if known != self.ledger.tables:
+                self._write_down(replace(self.ledger, tables=known))
         self._counted = self._open_stats()
         counted = self._counted.committed
         if counted.minus(self.ledger.committed):
@@ -221,6 +150,20 @@ class CommitSink(Sink):
         self._tell()
         self.failure = None
         check_behind(self._events.name, self._checkpoint, self.ledger)
+
+    def _finish(self, begun: Begun) -> None:
+        """Finish a batch that some table has, by its own rules; or else have the rest of it come
+        again.
+        """
+        assert isinstance(self._events, Divided)
+        names = [parse_file_name(name) for name in begun.files]
+        files = [file for file in names if file is not None]
+        if all(self._disk.exists(self._spool / file.name) for file in files):
+            rules = RULES.validate_python(begun.rules)
+            query, batch = begun.ledger.query, begun.ledger.batch
+            self._commit_batch(files, self.looked_at(files), query, batch, rules)
+        else:
+            self.ledger = self._events.leave(self.ledger, begun)
 
     def _kept(self) -> Ledger | None:
         """The copy here, if it is one."""
@@ -273,26 +216,33 @@ class CommitSink(Sink):
 
         too_old = f"date < DATE'{first.isoformat()}'"
         done = []
-        mine = [name for name in names if name != STATS]
+        events, by_rule = self._events, {}
+        if isinstance(events, Divided):
+            by_rule = {name: one for name, one in events.each() if name in names}
+            events = by_rule.pop(EVENTS, events.main)
+        for name, table in by_rule.items():
+            done += self._expire_all(name, table, too_old)
+        mine = [name for name in names if name in (EVENTS, QUARANTINE)]
         if mine and self.ledger.committed:
             kinds = {
                 EVENTS: " AND flaw IS NULL",
                 QUARANTINE: " AND flaw IS NOT NULL",
             }
             gone = too_old + (kinds[mine[0]] if len(mine) == 1 else "")
-            rows = self._events.rows().where(gone)
+            rows = events.rows().where(gone)
             days = [row["date"] for row in rows.select("date").distinct().collect()]
             if days:
-                events = tables.ranges(rows.where(f"flaw IS NULL OR flaw <> '{LOST}'"))
+                lasting = rows.where(f"flaw IS NULL OR flaw <> '{LOST}'")
+                gone_by_name = tables.ranges(lasting)
                 written = dict.fromkeys(mine, days)
-                written_down(self._lake, self._disk, written, events)
+                written_down(self._lake, self._disk, written, gone_by_name)
                 self._point("written down")
-                self._events.delete(gone)
+                events.delete(gone)
                 self._point("expired")
                 self._tell()
-                said = f"{len(events)} events"
+                said = f"{len(gone_by_name)} events"
                 done.append(
-                    Rewritten(f"{self._events.name}: {gone}", len(events), said=said)
+                    Rewritten(f"{events.name}: {gone}", len(gone_by_name), said=said)
                 )
         if STATS in names and self._counted.committed:
             rows = self._stats.rows().where(too_old)
@@ -304,6 +254,24 @@ class CommitSink(Sink):
                     Rewritten(f"{self._stats.name}: {too_old}", 0, said="counts")
                 )
         return done
+
+    def _expire_all(self, name: str, table: Table, too_old: str) -> list[Rewritten]:
+        """Expire days of a table by rule."""
+        from gateway.spark.later.days import Rewritten
+        from gateway.spark.later.expiry import written_down
+
+        rows = table.rows().where(too_old)
+        days = [row["date"] for row in rows.select("date").distinct().collect()]
+        if not days:
+            return []
+        gone = tables.ranges(rows)
+        written_down(self._lake, self._disk, {name: days}, gone)
+        self._point("written down")
+        table.delete(too_old)
+        self._point("expired")
+        self._tell()
+        said = f"{len(gone)} events"
+        return [Rewritten(f"{table.name}: {too_old}", len(gone), said=said)]
 
     def _write_down(self, ledger: Ledger) -> None:
         numbered = replace(ledger, sequence=ledger.sequence + 1)
@@ -327,26 +295,46 @@ class CommitSink(Sink):
     def _take(self, rows: Any, batch: int) -> Committed:
         self._point("begun")
         files = self._checkpoint.batch_files(batch)
-        found, row_bytes, records, days, *_ = self.looked_at(files)
-        took = Ranges.of(files)
+        found = self.looked_at(files)
         if not self.is_repeated(batch):
             self.check_apart(files)
+        query = self._checkpoint.query
+        fresh = self._commit_batch(files, found, query, batch, self._rules)
+        if fresh is not None:
+            self._add_counts(self._events.added(), fresh)
+            self._point("counted")
+            self._tell_spread(batch, files)
+        return Committed(batch, len(fresh or ()), len(files))
+
+    def _commit_batch(
+        self,
+        files: Sequence[SpoolFile],
+        said: Footers,
+        query: str | None,
+        batch: int,
+        rules: Mapping[str, TableByRule],
+    ) -> Ranges | None:
+        """Commit what the tables lack of a batch, whose footers have *said* that; which events
+        that is, and None if they lack nothing.
+        """
+        found, row_bytes, records, days, *_ = said
+        took = Ranges.of(files)
         without = self.left_out(took)
         fresh = took.minus(without)
         if took.minus(self.ledger.committed):
             if found != len(took):
                 raise shortfall(batch, len(took), found)
-            plan = Plan(files, without, row_bytes=row_bytes)
+            plan = Plan(files, without, row_bytes=row_bytes, rules=rules)
             self.take_back(self.arrived(files, without))
-            after = self.after(self._checkpoint.query, batch, took, records)
+            after = self.after(query, batch, took, records)
             types = {**self.ledger.types, **self.types}
             after = replace(after, types=types)
             few = days <= _FEW_DAYS
+            if isinstance(self._events, Divided):
+                self._events.plan([file.name for file in files], rules)
             self._commit(self._read(plan), after, len(fresh), few=few)
-            self._add_counts(self._events.added(), fresh)
-            self._point("counted")
-            self._tell_spread(batch, files)
-        return Committed(batch, len(fresh), len(files))
+            return fresh
+        return None
 
     def known(self, wanted: Mapping[Life, Lsns]) -> Iterator[tuple[Life, Prints]]:
         ranges = Ranges()

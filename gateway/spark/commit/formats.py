@@ -12,20 +12,22 @@ import re
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gateway.sink import Kind
 from gateway.spark.commit.ledger import Broken
+from gateway.tables import EVENTS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from gateway.config.model import Spark
     from gateway.sdk.section import Place
-    from gateway.spark.commit.commits import Table
     from gateway.spark.commit.lakedisk import LakeDisk
     from gateway.spark.commit.ledger import Ranges
+    from gateway.spark.commit.shared import SharedTable, Table
     from gateway.spark.commit.sink import Parts, Sink
     from gateway.spark.later.days import Rewritten, RowsMade
     from gateway.store.readers.deleted import Deletion
@@ -43,7 +45,7 @@ _JOB = re.compile(r"[a-z0-9_]{1,64}")
 
 _COUNTS_DDL = (
     "window_start bigint, window_end bigint, listener string, channel string, protocol"
-    " string, date string, events bigint, payload_bytes bigint, flawed bigint"
+    " string, date string, `table` string, events bigint, payload_bytes bigint, flawed bigint"
 )
 """Counts that are taken back, as they are written down; instants in microseconds."""
 
@@ -52,7 +54,16 @@ class Format(Kind):
     """A kind whose tables take rows and the ledger in one commit."""
 
     abilities = frozenset(
-        {"adopt", "backfill", "elsewhere", "expire", "maintain", "rows", "shared"}
+        {
+            "adopt",
+            "backfill",
+            "elsewhere",
+            "expire",
+            "maintain",
+            "rows",
+            "shared",
+            "tables",
+        }
     )
     trigger = "1m"  # a commit takes a second or more, and stays in the table's history
     version: ClassVar[str]
@@ -68,6 +79,11 @@ class Format(Kind):
 
     def misfits(self, spark: Spark) -> Iterator[tuple[Place, str]]:
         yield from super().misfits(spark)
+        if spark.job is not None and spark.tables:
+            yield (
+                ("tables",),
+                "is for one job alone (spark.job), which divides its events",
+            )
         if spark.job is not None and not _JOB.fullmatch(spark.job):
             yield ("job",), f"must be small letters, digits and _, not {spark.job!r}"
         if "date" not in spark.partition_by:
@@ -75,8 +91,25 @@ class Format(Kind):
             yield ("partition_by",), why
 
     @abstractmethod
+    def events(self, config: Any, spark: Any, name: str = "") -> SharedTable:
+        """The table `events`, or the one by rule of that *name*."""
+
+    @abstractmethod
+    def counts(self, config: Any, spark: Any) -> SharedTable:
+        """The table `stats`, which no other job has."""
+
     def tables(self, config: Any, spark: Any) -> tuple[Table, Table]:
-        """The tables of events, and of `stats`, which no other job has."""
+        """The tables of events, as one, and of `stats`."""
+        from gateway.spark.commit.divided import Divided
+        from gateway.store.readers.lake import tables_of
+
+        events, counts = self.events(config, spark), self.counts(config, spark)
+        known = tables_of(config.data_dir / "lake").with_all(config.spark.tables)
+        if not known.by_rule:
+            return events, counts
+        rules = config.spark.tables
+        make = partial(self.events, config, spark)
+        return Divided(events, make, known.by_rule, rules), counts
 
     def _claim(self, config: Any, disk: LakeDisk, events: Table) -> dict[str, str]:
         """Make the lake that of this sink; the words of the claim."""
@@ -144,6 +177,7 @@ class Format(Kind):
             count=lambda rows: tables.counted(rows, config.spark.stats_window),
             settle=lambda state: one_sink.settle(lake, disk, {**wanted, **state}),
             most_partitions=config.spark.most_partitions,
+            rules=config.spark.tables,
             done=parts.done,
         )
 
@@ -189,6 +223,7 @@ class Format(Kind):
             plain = rows.selectExpr(
                 *(f"unix_micros({name}) AS {name}" for name in names),
                 *("listener", "channel", "protocol", "cast(date AS string) AS date"),
+                *(["`table`"] if "table" in rows.columns else []),
                 *(f"-{one} AS {one}" for one in ("events", "payload_bytes", "flawed")),
             )
             found += [row.asDict() for row in plain.collect()]
@@ -199,9 +234,11 @@ class Format(Kind):
         are none.
         """
         from gateway.spark.commit.closing import Closing
-        from gateway.spark.commit.commits import Lost, opened
+        from gateway.spark.commit.commits import opened
+        from gateway.spark.commit.divided import Divided
         from gateway.spark.commit.lakedisk import Lake
         from gateway.spark.commit.partition import Busy
+        from gateway.spark.commit.shared import Lost
         from gateway.spark.later.deleted_ranges import DeletedRanges
         from gateway.store.objects.s3 import bucket_of
 
@@ -211,7 +248,13 @@ class Format(Kind):
             DeletedRanges(lake)(),
             Closing(lake, Lake(), bucket_of(config.spool)),
         )
-        there = opened(events, closing, None, gone).committed
+        ledger = opened(events, closing, None, gone)
+        there = ledger.committed
+        if isinstance(events, Divided) and events.begun(ledger)[1] is not None:
+            raise Busy(
+                f"a batch of {events.name} is not finished: start gateway spark, with --once"
+                " if it is not to stay, and then this again"
+            )
         with contextlib.suppress(Lost):
             counted = closing.whole(counts.open()).committed
             if not there.minus(counted).minus(gone):
@@ -253,7 +296,7 @@ class Format(Kind):
                 micros = {one: f"timestamp_micros({one}) AS {one}" for one in names}
                 back = rows.selectExpr(
                     *(
-                        micros.get(one, one)
+                        micros.get(one, f"`{one}`")
                         for one in counts.rows().columns
                         if one != "date"
                     ),
@@ -299,11 +342,12 @@ class Format(Kind):
     ) -> Iterator[Rewritten]:
         from gateway.spark.later import backfill
 
-        del tables  # there is one
         self.check(spark)
         events, _ = self.tables(config, spark)
         self._claim(config, disk, events)
-        yield from backfill.overwrite_days(spark, config, events, names)
+        for name, table in each_of(events):
+            if not tables or name in tables:
+                yield from backfill.overwrite_days(spark, config, name, table, names)
 
     def rewrite(
         self, config: Any, spark: Any, disk: LakeDisk, make: RowsMade, word: str
@@ -314,7 +358,8 @@ class Format(Kind):
         self.check(spark)
         events, _ = self.tables(config, spark)
         self._claim(config, disk, events)
-        yield from days.overwrite(spark, events, make)
+        for _, table in each_of(events):
+            yield from days.overwrite(spark, table, make)
 
     def adopt(
         self, config: Any, spark: Any, disk: LakeDisk, old: Path
@@ -349,6 +394,13 @@ class Format(Kind):
                 f"spark.sink: {self.name}: Spark was started without --conf"
                 f" spark.sql.extensions={extension}"
             )
+
+
+def each_of(events: Table) -> Iterator[tuple[str, Table]]:
+    """The tables that are one for the sink, by name."""
+    from gateway.spark.commit.divided import Divided
+
+    return events.each() if isinstance(events, Divided) else iter([(EVENTS, events)])
 
 
 def stats_of(events: str, job: str) -> str:

@@ -13,8 +13,8 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gateway.spark.commit.ledger import Broken, Ledger
 
@@ -27,7 +27,113 @@ Words = Mapping[str, Any]
 """A ledger as JSON has it."""
 
 
-class SharedTable(ABC):
+class Lost(Exception):
+    """A table has rows, and the ledger that counts them is no longer with it.
+
+    Another program's maintenance has removed the commits that had it.  *sequence* is as
+    great as that of any commit of ours.
+    """
+
+    def __init__(self, sequence: int) -> None:
+        super().__init__(sequence)
+        self.sequence = sequence
+
+
+class Table(Protocol):
+    """A table that takes rows and a ledger in one commit.  All of it raises what Spark raises."""
+
+    name: str
+    """The name by which the operator calls it."""
+    job: str
+    """The name of that job, if it has one."""
+
+    def others(self) -> Mapping[str, str]:
+        """The nodes whose rows are other jobs', and which job; what is said below of rows is
+        said of ours.
+        """
+
+    def open(self) -> Ledger:
+        """The table's ledger, after what a crash has left unpublished is gone.
+
+        An empty one if there is no table yet.  Raises `Lost`.
+        """
+
+    def append(
+        self,
+        rows: DataFrame,
+        ledger: Ledger,
+        count: int | None = None,
+        *,
+        few: bool = False,
+    ) -> None:
+        """Commit *rows* and *ledger*; makes the table and its new columns.
+
+        *count* is how many rows there must be; *few*: they came on few days.  Raises
+        `Broken` if a commit with this ledger's `sequence` is there already.
+        """
+
+    def rows(self) -> DataFrame: ...
+
+    def added(self) -> DataFrame:
+        """The rows of the last `append`, of its own files alone."""
+
+    def spread(self, most: int) -> Mapping[str, Collection[str]]:
+        """The values of each field by which the files of the last `append` are divided.
+
+        It is asked behind `added`; nothing if they are of *most* partitions or fewer.
+        """
+
+    def overwrite(self, day: str, make: Callable[[DataFrame], DataFrame]) -> None:
+        """Put what *make* makes of the rows of *day* into their place, with its new columns,
+        in one commit that carries the ledger on.
+
+        Raises `Broken`, and nothing is changed, if another job changed that day meanwhile.
+        """
+
+    def state(self) -> Mapping[str, str]:
+        """Where a reader without Spark finds the table as it is now."""
+
+    def delete(self, condition: str) -> None:
+        """Commit that the rows of which that is true are gone; the ledger is carried on."""
+
+    def purge(self) -> Iterator[str]:
+        """Remove the files that only its earlier versions have, at once.
+
+        No program may read such a version, or write, meanwhile.  Says what was done.
+        """
+
+    def maintain(self, *, days: float, thorough: bool = True) -> Iterator[str]:
+        """Compact it, and remove files that are no longer of it and older than *days*, or of too
+        many commits ago.  If *thorough*, compact the current day, too, and remove files that no
+        commit names.
+
+        The ledger is carried on; the job may be at work meanwhile.  Says what was done,
+        step by step.
+        """
+
+
+class OneTable(Table, Protocol):
+    """A table that may be one of several."""
+
+    said: Words
+    """The words of our newest commit, as `open` has found them."""
+
+    def there(self) -> bool:
+        """Whether there is such a table."""
+
+    def append(
+        self,
+        rows: DataFrame,
+        ledger: Ledger,
+        count: int | None = None,
+        *,
+        few: bool = False,
+        beside: Words | None = None,
+    ) -> None:
+        """Commit as `Table` does, with words *beside* the ledger."""
+
+
+class SharedTable(OneTable, ABC):
     """The table *name*, for the job *job*; that of others is "" where they have no name."""
 
     def __init__(self, name: str, job: str = "") -> None:
@@ -37,6 +143,7 @@ class SharedTable(ABC):
         """The other job that has each node."""
         self._others: dict[str, Words] = {}
         """The newest ledger of each other job that was met."""
+        self.said: Words = {}
 
     @property
     def fence(self) -> str:
@@ -65,7 +172,7 @@ class SharedTable(ABC):
         return self._all_rows().where(self._ours())
 
     def state(self) -> Mapping[str, str]:
-        """The state as in `commits.Table`; and whether others write it, too, for the audit."""
+        """The state as in `Table`; and whether others write it, too, for the audit."""
         if not self._theirs:
             return {}
         complete = {job: one.get("complete") for job, one in self._others.items()}

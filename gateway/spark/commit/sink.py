@@ -46,6 +46,7 @@ from gateway.store.readers.lake import INTERNAL, Accepted, End
 from gateway.tables import EVENTS
 
 if TYPE_CHECKING:
+    from gateway.config.tables import TableByRule
     from gateway.spark.later.days import Rewritten
 
 #: Parquet can have no larger one.
@@ -93,6 +94,8 @@ class Plan:
     """Events that their sender sent twice."""
     row_bytes: int = 0
     """Bytes that one row may have in memory."""
+    rules: Mapping[str, TableByRule] | None = None
+    """The rules that divide its rows; None: those of the configuration."""
 
 
 @define(eq=False, slots=False)

@@ -28,7 +28,7 @@ from gateway.store.readers.lake import INTERNAL, sink_of, tables_of
 from gateway.tables import STATS, Tables
 
 if TYPE_CHECKING:
-    from gateway.spark.commit.commits import Table
+    from gateway.spark.commit.shared import Table
 
 _ADOPTED = "adopted.json"
 _LEFT = ("place", "body_variant")

@@ -49,7 +49,7 @@ from gateway.store.system.lock import Locked
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from gateway.spark.commit.commits import Table
+    from gateway.spark.commit.shared import Table
 
 #: The columns of before, while those of today are made.
 _KEPT = "kept"
@@ -156,14 +156,18 @@ def _misfits(making: Collection[str]) -> Any:
 
 
 def overwrite_days(
-    spark: SparkSession, config: Any, table: Table, names: Collection[str]
+    spark: SparkSession,
+    config: Any,
+    called: str,
+    table: Table,
+    names: Collection[str],
 ) -> Iterator[Rewritten]:
-    """Make the columns *names* anew in a table of Delta or Iceberg, a day a commit.
+    """Make the columns *names* anew in the table *called* so of Delta or Iceberg, a day a commit.
 
     Which rows never had a column such a table does not say, so they must be named.  Raises
     `Broken`, and what Spark raises.
     """
-    columns = Columns(config.spark.columns)
+    columns = Columns(config.spark.columns, tables=config.spark.tables).of_table(called)
     types = layout(spark, config.spark.body, columns)
     there = {one.name: one.dataType.simpleString() for one in table.rows().schema}
     check_names(names, columns, there)

@@ -38,7 +38,7 @@ from gateway.store.readers.lake import tables_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from gateway.spark.commit.commits import Table
+    from gateway.spark.commit.shared import Table
 
 #: Bytes of files that one task of Spark rewrites at once, and so about the size of one.
 _CHUNK_BYTES = 256 << 20

@@ -218,11 +218,12 @@ def find(config: Any, spark: Any, asked: Asked, committed: Ranges) -> Found:
     elif committed:
         events, _ = kind.tables(config, spark)  # type: ignore[attr-defined]
         rows = events.rows().where(asked.condition)
-        for table, flaw in (
-            (EVENTS, "flaw IS NULL"),
-            (QUARANTINE, "flaw IS NOT NULL"),
-        ):
-            found.add(table, tables.ranges(rows.where(flaw)))
+        conditions = {EVENTS: "flaw IS NULL", QUARANTINE: "flaw IS NOT NULL"}
+        if tables.TABLE in rows.columns:
+            names = asked.tables or tables_of(locations.lake).of_events
+            conditions = {name: f"`{tables.TABLE}` = '{name}'" for name in names}
+        for table, mine in conditions.items():
+            found.add(table, tables.ranges(rows.where(mine)))
     for place, files in _sources(locations, committed).items():
         for incarnation, some in _by_incarnation(files).items():
             rows = _envelope(config, spark, some, incarnation).where(asked.condition)

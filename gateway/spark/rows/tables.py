@@ -258,7 +258,9 @@ def counted(rows: DataFrame, window: float) -> DataFrame:
         "window_end", f.expr(f"timestamp_micros(unix_micros(window_start) + {width})")
     )
     keyed = keyed.withColumn("date", f.expr("cast(window_start AS date)"))
-    keys = ("window_start", "window_end", "listener", "channel", "protocol", "date")
+    keys = ["window_start", "window_end", "listener", "channel", "protocol", "date"]
+    if TABLE in rows.columns:
+        keys.append(TABLE)
     sums = {
         "events": "count(*)",
         "payload_bytes": "cast(sum(payload_bytes) AS bigint)",

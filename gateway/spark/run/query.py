@@ -255,11 +255,19 @@ def reader(
 
 
 def whole_reader(config: Any, spark: SparkSession) -> Callable[[Plan], DataFrame]:
-    """The reader of a batch for one table that has all events, wherever its tasks run."""
-    folder = s3a.folder_for_tasks(config, spark)
-    columns = Columns(config.spark.columns)
-    read = reader(spark, spool_of(config), config.spark.body, columns, folder)
-    return lambda plan: read(plan).drop("table")
+    """The reader of a batch for tables that are one, wherever its tasks run.
+
+    Rows have the column `table` only where rules divide them.
+    """
+    folder, section = s3a.folder_for_tasks(config, spark), config.spark
+
+    def read(plan: Plan) -> DataFrame:
+        rules = section.tables if plan.rules is None else plan.rules
+        columns = Columns(section.columns, tables=rules)
+        made = reader(spark, spool_of(config), section.body, columns, folder)(plan)
+        return made if rules else made.drop(tables.TABLE)
+
+    return read
 
 
 def writer(
