@@ -6,10 +6,12 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
+from gateway.sdk import summed
 from gateway.spark.commit.handover import HandOver
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Hole, Ledger
@@ -439,6 +441,12 @@ def test_a_spool_that_is_a_directory(here):
     assert playing.look()["complete_through"] == MIDNIGHT - 20
     (arrivals / f"new_{C}").unlink()
     assert playing.look()["complete_through"] == MIDNIGHT - 15
+    newer = summed.encode(mark).replace(b"1 ", b"9 ", 1)
+    crc = google_crc32c.value(newer[:2] + newer[11:-1])
+    marker.path.write_bytes(b"9 %08x %b" % (crc, newer[11:]))
+    held = playing.look()["held_by"][0]
+    assert held["node"] == "gw"
+    assert "a newer version of gateway wrote it" in held["why"]
 
 
 def test_it_looks_every_ten_seconds(playing):

@@ -90,8 +90,7 @@ class Completing:
         if self._heard is not None:
             listed, words = self._heard()
         else:
-            here = dict(self._journals())
-            words = [*self._here(here)]
+            words = [*self._words_here(here)]
         if not listed:
             return None
         unread: dict[str, str] = {}
@@ -137,30 +136,35 @@ class Completing:
         # One that has begun since may have events, and no word.
         return complete.look(known, job, unread, int(listed * 1e6))
 
-    def _journals(self) -> Iterator[tuple[str, Incarnation]]:
-        """The incarnation of each node whose journal is here."""
-        for node, lines in catalog.catalogs_in(self._directories.journal).items():
-            if (this := lines.newest(Incarnation)) is not None:
-                yield node, this
-
-    def _here(self, here: dict[str, Incarnation]) -> Iterator[node_record.Heard]:
-        """The marks that lie here, as words; and words of edges."""
-        for node, this in here.items():
-            path = self._directories.state_of(node) / mark.NAME
-            said = look(path, mark.Mark)
-            if said is None or said.incarnation not in (this.id, *this.earlier):
-                continue
-            own = said.incarnation == this.id
-            at = path.stat().st_mtime
-            record = NodeRecord(
-                said.incarnation,
-                this.since if own else this.began[said.incarnation],
-                said.durable,
-                at,
-                "journal",
-                earlier=this.whole if own else (),
-                begins=tuple(this.began[one] for one in this.whole) if own else (),
-                through=said.through,
-            )
-            yield node_record.Heard(node, record, "", at)
+    def _words_here(self, here: dict[str, Incarnation]) -> Iterator[node_record.Heard]:
+        """The marks that lie here, as words, and words of edges; *here* gets the incarnation of
+        each node whose journal is here.
+        """
+        for path in sorted(self._directories.journal.glob("*")):
+            try:
+                if (this := catalog.look(path).newest(Incarnation)) is not None:
+                    here[path.name] = this
+                    yield from self._marked(path.name, this)
+            except (OSError, ValueError) as why:  # a newer version's, or another user's
+                yield node_record.Heard(path.name, None, str(why), 0.0)
         yield from node_record.at_hub(self._directories.arrivals)
+
+    def _marked(self, node: str, this: Incarnation) -> Iterator[node_record.Heard]:
+        """The word that the mark of a node here has, if it is of its journal."""
+        path = self._directories.state_of(node) / mark.NAME
+        said = look(path, mark.Mark)
+        if said is None or said.incarnation not in (this.id, *this.earlier):
+            return
+        own = said.incarnation == this.id
+        at = path.stat().st_mtime
+        record = NodeRecord(
+            said.incarnation,
+            this.since if own else this.began[said.incarnation],
+            said.durable,
+            at,
+            "journal",
+            earlier=this.whole if own else (),
+            begins=tuple(this.began[one] for one in this.whole) if own else (),
+            through=said.through,
+        )
+        yield node_record.Heard(node, record, "", at)
