@@ -649,7 +649,9 @@ def by_rule(report: Report, bench: Bench) -> None:
         word = "one table" if name == "one" else "three tables by rule"
         report.add(f"job, {word}: CPU of an event", each[name], "µs")
     claim = "CPU of an event, with three tables by rule, times with one"
-    report.claims.append(Claim(claim, each["three"] / each["one"], "x", 1.15))
+    # Formats have a write for each table, and read what is kept of the batch for it.
+    most = 1.15 if bench.options.sink == "parquet" else 4
+    report.claims.append(Claim(claim, each["three"] / each["one"], "x", most))
 
 
 def sinks(report: Report, bench: Bench) -> None:
