@@ -60,8 +60,15 @@ _COMPILE = "-XX:-DontCompileHugeMethods"
 #: The quick compiler alone: the thorough one takes 15 s of CPU, which pays for itself after a
 #: million rows.
 _QUICKLY = "-XX:TieredStopAtLevel=1"
-#: The collector for a small heap: it takes 100 MiB less, and no CPU beside the tasks.
-_COLLECTOR = "-XX:+UseSerialGC"
+#: What plans a batch runs once a batch: compiled thoroughly it costs more than it saves.
+_PLANNING = (
+    "-XX:+UnlockDiagnosticVMOptions"
+    f' "-XX:CompilerDirectivesFile={Path(__file__).with_name("directives.json")}"'
+    " -XX:CompileCommand=quiet"
+)
+#: The collector for a small heap, which it lets grow: it takes less memory and no CPU beside
+#: the tasks.
+_COLLECTOR = "-XX:+UseSerialGC -Xms128m"
 _SMALL_HEAP = re.compile(r"1?\d{1,3}m|[12]g")
 _JAVA_ASKS = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 _OWN_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
@@ -109,6 +116,8 @@ def settings(
         "spark.hadoop.parquet.block.size": str(32 * 2**20),
         # Long texts that differ in every row: neither repeats nor is searched for.
         "spark.hadoop.parquet.enable.dictionary#body": "false",
+        "spark.hadoop.parquet.enable.dictionary#lsn": "false",
+        "spark.hadoop.parquet.enable.dictionary#seq": "false",
         "spark.hadoop.parquet.enable.dictionary#payload": "false",
         # Two values for one key: neither is the right one, so the bytes are kept.
         "spark.sql.variant.allowDuplicateKeys": "false",
@@ -129,7 +138,7 @@ def settings(
     if spark.master.startswith("local"):
         small = _SMALL_HEAP.fullmatch(spark.driver_memory)
         driver += [_COLLECTOR] if small and not _OWN_COLLECTOR.search(told) else []
-        driver += [_QUICKLY] if brief else []
+        driver += [_QUICKLY if brief else _PLANNING]
     options = {_DRIVER: " ".join(filter(None, driver)), _EXECUTOR: _COMPILE}
     for name, ours in options.items():
         chosen[name] = f"{ours} {spark.conf.get(name, '')}".strip()
