@@ -192,8 +192,6 @@ def _compact(args: argparse.Namespace) -> int:
 
 def _backfill(args: argparse.Namespace) -> int:
     config, kind = _able(args, "backfill")
-    if args.tables and "tables" not in kind.abilities:
-        raise WrongUse("--table: all rows are in one table here")
     with _session(config) as spark:
         tables = _asked_tables(args, config)
         for done in kind.backfill(config, spark, Lake(), args.names, tables):

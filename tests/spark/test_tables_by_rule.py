@@ -189,12 +189,9 @@ def test_what_was_sent_twice_is_in_quarantine(
 
 
 def test_a_command_for_one_table(settings_file, capsys):
-    """It says which tables there are, and that others have but one."""
+    """It says which tables there are."""
     path = settings_file(tables={"orders": ORDERS})
     given = ["--config", str(path), "--table"]
     assert main(["spark", "backfill", *given, "order"]) == 2
     assert "no order; there is: events, orders, quarantine" in capsys.readouterr().err
-    path = settings_file(sink="iceberg")
-    assert main(["spark", "backfill", *given, "events"]) == 2
-    assert "all rows are in one table here" in capsys.readouterr().err
     assert main(["spark", "compact", *given, "events"]) == 2
