@@ -13,6 +13,8 @@ _MASK = "**********"
 _SECRET_KEY = re.compile(
     r"secret|password|token|credential|access[.]?key", re.IGNORECASE
 )
+#: The user in an address.
+_USER = re.compile("//[^/]*@")
 
 
 def dump(config: Config) -> dict[str, Any]:
@@ -21,6 +23,8 @@ def dump(config: Config) -> dict[str, Any]:
     values["spark"]["conf"] = {
         key: _public(key, value) for key, value in config.spark.conf.items()
     }
+    if registry := values["spark"].get("schema_registry"):
+        values["spark"]["schema_registry"] = _USER.sub(f"//{_MASK}@", registry)
     return values
 
 

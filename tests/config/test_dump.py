@@ -42,6 +42,13 @@ def test_spark_settings_that_sound_secret(load, key):
     assert values["spark"]["conf"] == {key: "**********", "spark.x": "5"}
 
 
+def test_the_user_of_a_registry(load):
+    """It is masked, and the address is not."""
+    text = "spark: {schemas: s, schema_registry: 'https://me:hunter2@host:1/a@b'}"
+    shown = config.dump(load(text))["spark"]["schema_registry"]
+    assert shown == "https://**********@host:1/a@b"
+
+
 def test_spark_settings_from_outside(load):
     """What came from outside the file is shown by its placeholder; Spark gets it."""
     loaded = load("spark: {conf: {spark.x: 'a${env:S}'}}", {"S": "hunter2"})
