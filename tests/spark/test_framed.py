@@ -1,6 +1,7 @@
 """Columns of Avro and Protobuf events that stood behind a schema registry's header."""
 
 import base64
+import contextlib
 import datetime as dt
 import decimal
 import json
@@ -12,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from gateway.spark.commit.ledger import Broken
-from gateway.spark.rows.framed import schemas_in
+from gateway.spark.rows.framed import Schemas, function, schemas_in
 
 pytestmark = pytest.mark.spark
 
@@ -50,7 +51,11 @@ PATHS = {"shape": "kind", "n": "order.n", "item": "order.item"}
 
 def long(n: int) -> bytes:
     """A number as Avro has it."""
-    left, made = (n << 1) ^ (n >> 63), bytearray()
+    return unsigned((n << 1) ^ (n >> 63))
+
+
+def unsigned(left: int) -> bytes:
+    made = bytearray()
     while left > 0x7F:
         made.append(left & 0x7F | 0x80)
         left >>= 7
@@ -235,10 +240,19 @@ def test_columns_of_protobuf(tmp_path, spool, config, run_once, table_rows):
     assert misfits == [None, None, "body", "body", "body"]
 
 
+#: Answers that are no schema; one of each kind must not keep others from theirs.
+ODD = {
+    11: 500, 12: 422, 13: b"<html>", 14: b'"' + b"x" * (2 << 20), 15: [],
+    16: {"schema": "no schema"}, 17: {"schema": ""}, 18: {"schema": "{}"},
+}  # fmt: skip
+#: As some write them: with blanks, and a comment.
+UNION = '[ "null", /* or */ "long" ]'
+
+
 @pytest.fixture
 def registry():
     """A registry's REST, Pravega's and Confluent's, and what it was asked."""
-    asked = []
+    asked, users = [], []
     of_pravega = {
         "schemaInfo": {
             "serializationFormat": {"serializationFormat": "Avro"},
@@ -260,24 +274,31 @@ def registry():
     answers = {
         "/v1/groups/shop%2Fproto/encodings/0": of_protobuf,
         "/v1/groups/shop%2Forders/encodings/0": of_pravega,
+        "/v1/groups/..%2F../encodings/20": of_pravega,
+        "/schemas/ids/19": {"schema": UNION},
         "/schemas/ids/9": {"schema": json.dumps(OTHER)},
         "/schemas/ids/10": {"schema": "syntax …", "schemaType": "PROTOBUF"},
+        **{f"/schemas/ids/{n}": each for n, each in ODD.items()},
     }
 
     class Rest(BaseHTTPRequestHandler):
         def do_GET(self):
             asked.append(self.path)
-            found = answers.get(self.path)
-            self.send_response(404 if found is None else 200)
+            users.append(self.headers["Authorization"])
+            found = answers.get(self.path, 404)
+            self.send_response(found if isinstance(found, int) else 200)
             self.end_headers()
-            self.wfile.write(json.dumps(found).encode())
+            said = found if isinstance(found, bytes) else json.dumps(found).encode()
+            with contextlib.suppress(OSError):  # of a huge one it reads a part
+                self.wfile.write(said)
 
         def log_message(self, *_):
             pass
 
     with HTTPServer(("127.0.0.1", 0), Rest) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield SimpleNamespace(url=f"http://127.0.0.1:{server.server_port}", asked=asked)
+        url = f"http://127.0.0.1:{server.server_port}"
+        yield SimpleNamespace(url=url, asked=asked, users=users)
         server.shutdown()
 
 
@@ -309,3 +330,78 @@ def test_schemas_of_a_registry(registry, tmp_path, spool, config, run_once, tabl
         "/v1/groups/shop%2Fproto/encodings/0",
     ]  # fmt: skip
     assert schemas_in(folder).keys() == {"9", "shop/orders/0", "shop/proto/0"}
+
+
+def test_answers_that_are_no_schema(registry, tmp_path, spark):
+    """Others are asked for all the same, and the folder has nothing that stops the next start."""
+    folder = tmp_path / "fetched"
+    above = {
+        "channel": "../../0",
+        "type": avro(20).replace("confluent", "pravega-registry"),
+    }
+    sent = [{"channel": "", "type": avro(n)} for n in (*ODD, 19, 9)] + [above]
+    url = registry.url.replace("//", "//user:p%40ss+@")
+    found = decoded(spark, Schemas({}, str(folder), url), sent, long(1) + long(12))
+    assert found == [None] * len(ODD) + ["12", None, None]
+    found = decoded(spark, Schemas({}, str(folder), url), sent[-2:], long(12))
+    assert found == ['{"item":12}', '{"item":12}']
+    assert schemas_in(folder).keys() == {"9", "19"}
+    assert not [*tmp_path.glob("*.avsc")]
+    assert len(registry.asked) == len(ODD) + 3
+    basic = base64.b64encode(b"user:p@ss+").decode()
+    assert set(registry.users) == {f"Basic {basic}"}
+
+
+def decoded(spark, schemas, sent, payload):
+    """What the function makes of one payload, one after the other."""
+    name = function(spark, schemas)
+    rows = [(n, one["type"], one["channel"], payload) for n, one in enumerate(sent)]
+    made = spark.createDataFrame(
+        rows, "n int, type string, channel string, payload binary"
+    )
+    json_of = f"cast({name}(payload, type, channel) AS string) AS json"
+    return [row.json for row in made.coalesce(1).selectExpr("n", json_of).collect()]
+
+
+def test_json_that_would_be_huge(spark):
+    """Names of fields take no bytes of a payload; what they make of it is bounded."""
+    names = [f"{n:0200}" for n in range(20)]
+    fields = [{"name": f"n{name}", "type": "null"} for name in names]
+    fields.append({"name": "b", "type": "boolean"})
+    many = {"type": "array", "items": {"type": "record", "name": "R", "fields": fields}}
+    doubled = {"type": "record", "name": "D0", "fields": []}
+    for n in range(1, 40):
+        twice = [{"name": "a", "type": doubled}, {"name": "b", "type": f"D{n - 1}"}]
+        doubled = {"type": "record", "name": f"D{n}", "fields": twice}
+    endless = {"type": "record", "name": "E", "fields": [{"name": "e", "type": "E"}]}
+    message = field(1, 11, ".M", repeated=True) + b"".join(
+        field(n + 2, 5, name="n" + name) for n, name in enumerate(names)
+    )
+    described = b"\x22" + part(b"\x0a\1M" + message) + b"\x62\6proto3"
+    proto = "M " + base64.b64encode(b"\x0a" + part(described)).decode()
+    schemas = {"1": many, "2": doubled, "3": endless}
+    texts = {name: json.dumps(one) for name, one in schemas.items()} | {"4": proto}
+    elements = 1 << 15
+    for id_, payload, few in (
+        (1, long(elements) + b"\1" * elements + long(0), long(1) + b"\1" + long(0)),
+        (2, b"", None),
+        (3, b"", None),
+        (4, b"\x0a\0" * elements, b"\x0a\0"),
+    ):
+        sent = [{"channel": "", "type": avro(id_)}]
+        assert decoded(spark, Schemas(texts), sent, payload) == [None]
+        if few:
+            (found,) = decoded(spark, Schemas(texts), sent, few)
+            assert names[-1] in found
+
+
+def part(of: bytes) -> bytes:
+    """Bytes behind their length, as Protobuf has them."""
+    return unsigned(len(of)) + of
+
+
+def field(number, kind, of="", *, repeated=False, name="m"):
+    """A field of a message's description."""
+    said = b"\x0a" + part(name.encode()) + b"\x18" + bytes([number])
+    said += b"\x20" + bytes([3 if repeated else 1]) + b"\x28" + bytes([kind])
+    return b"\x12" + part(said + (b"\x32" + part(of.encode()) if of else b""))

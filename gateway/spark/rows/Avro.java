@@ -48,6 +48,7 @@ final class Avro {
         if (depth > DEEP) {
             throw new IllegalArgumentException();
         }
+        Json.check(out);
         LogicalType logical = schema.getLogicalType();
         switch (schema.getType().ordinal()) {
             case 0: // RECORD

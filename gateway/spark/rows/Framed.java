@@ -9,7 +9,6 @@
 package gateway.spark;
 
 import java.nio.charset.StandardCharsets;
-import java.util.Base64;
 import java.util.HashMap;
 import java.util.Map;
 import org.apache.avro.Schema;
@@ -48,7 +47,7 @@ public final class Framed implements UDF3 {
             if (schema instanceof Schema) {
                 Avro.read((Schema) schema, (byte[]) payload, out);
             } else if (schema != null) {
-                ((Proto) schema).read((byte[]) payload, out, 0);
+                ((Proto) schema).read((byte[]) payload, out);
             } else {
                 return null;
             }
@@ -63,7 +62,7 @@ public final class Framed implements UDF3 {
             Map made = new HashMap();
             for (int n = 0; n < names.length; n++) {
                 try {
-                    made.put(names[n], parsed(texts[n]));
+                    made.put(names[n], Registry.parsed(texts[n]));
                 } catch (RuntimeException why) {
                     made.remove(names[n]); // its events are misfits, and others are not
                 }
@@ -84,22 +83,11 @@ public final class Framed implements UDF3 {
         if (found == null && url.length() > 0) {
             int from = type.lastIndexOf(FRAMING) + FRAMING.length();
             String framing = type.substring(from, Math.max(from, at));
-            String text = Registry.find(url, folder, framing, stream, id);
-            if (text != null) {
-                found = parsed(text);
+            found = Registry.find(url, folder, framing, stream, id);
+            if (found != null) {
                 schemas.put(framing.equals("confluent") ? id : own, found);
             }
         }
         return found;
-    }
-
-    /** Of Avro it is JSON, of Protobuf the message's name, a blank, and descriptors as base64. */
-    private static Object parsed(String text) {
-        int blank = text.indexOf(' ');
-        if (blank < 0 || "{[\"".indexOf(text.trim().charAt(0)) >= 0) {
-            return new Schema.Parser().parse(text);
-        }
-        byte[] set = Base64.getDecoder().decode(text.substring(blank + 1));
-        return Proto.of(set, text.substring(0, blank));
     }
 }

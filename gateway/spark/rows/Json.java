@@ -10,7 +10,17 @@ import java.nio.ByteBuffer;
 /** Lengths and numbers that are bounded by what there is, and JSON. */
 final class Json {
 
+    /** So long may the JSON of a payload be: some bytes may say much, as names of fields do. */
+    private static final int MOST = 32 << 20;
+
     private Json() {
+    }
+
+    /** Raises an IllegalArgumentException where there is too much of it. */
+    static void check(StringBuilder out) {
+        if (out.length() > MOST) {
+            throw new IllegalArgumentException();
+        }
     }
 
     /** A number of seven bits a byte, the lowest first. */

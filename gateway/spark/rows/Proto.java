@@ -223,18 +223,20 @@ final class Proto {
     }
 
     /** Appends the JSON of a payload.  Raises a RuntimeException for one that is none. */
-    void read(byte[] payload, StringBuilder out, int depth) {
+    void read(byte[] payload, StringBuilder out) {
+        read(in(payload), out, 0);
+    }
+
+    private void read(ByteBuffer in, StringBuilder out, int depth) {
         if (depth > DEEP) {
             throw new IllegalArgumentException();
         }
-        ByteBuffer in = in(payload);
         Map found = new HashMap();
         while (in.hasRemaining()) {
             long tag = varint(in);
             Field field = (Field) fields.get(Integer.valueOf((int) (tag >>> 3)));
-            int wire = (int) (tag & 7);
+            ByteBuffer value = next(in, tag, field);
             if (field == null) {
-                skip(in, tag);
                 continue;
             }
             List values = (List) found.get(field);
@@ -242,14 +244,7 @@ final class Proto {
                 values = new ArrayList();
                 found.put(field, values);
             }
-            if (wire == BYTES && field.type != 9 && field.type != 11 && field.type != 12) {
-                ByteBuffer packed = in(take(in));
-                while (packed.hasRemaining()) {
-                    values.add(value(packed, wireOf(field.type), field, depth));
-                }
-            } else {
-                values.add(value(in, wire, field, depth));
-            }
+            values.add(value);
         }
         out.append('{');
         String comma = "";
@@ -265,22 +260,51 @@ final class Proto {
             out.append(':');
             if (values == null) {
                 out.append(unset(field));
-            } else if (field.repeated) {
-                list(field, values, out);
             } else {
-                out.append((String) values.get(values.size() - 1));
+                values(field, values, out, depth);
             }
         }
         out.append('}');
     }
 
-    private static void list(Field field, List values, StringBuilder out) {
-        boolean map = field.message != null && field.message.isMap;
-        out.append(map ? '{' : '[');
-        for (int n = 0; n < values.size(); n++) {
-            out.append(n == 0 ? "" : ",").append((String) values.get(n));
+    /** What is behind a tag: a value of the field, or several that are packed. */
+    private static ByteBuffer next(ByteBuffer in, long tag, Field field) {
+        int wire = (int) (tag & 7);
+        ByteBuffer value = (ByteBuffer) in.duplicate();
+        value.order(ByteOrder.LITTLE_ENDIAN);
+        skip(in, tag);
+        value.limit(in.position());
+        if (field == null || wire == wireOf(field.type)) {
+            return value;
         }
-        out.append(map ? '}' : ']');
+        if (wire != BYTES) {
+            throw new IllegalArgumentException();
+        }
+        return part(value);
+    }
+
+    private static void values(Field field, List values, StringBuilder out, int depth) {
+        boolean map = field.message != null && field.message.isMap;
+        if (field.repeated) {
+            out.append(map ? '{' : '[');
+        }
+        int from = out.length();
+        for (int n = 0; n < values.size(); n++) {
+            ByteBuffer in = (ByteBuffer) values.get(n);
+            while (in.hasRemaining()) {
+                if (!field.repeated) {
+                    out.setLength(from); // the last one counts
+                } else if (out.length() > from) {
+                    out.append(',');
+                }
+                value(in, field, out, depth);
+            }
+        }
+        if (field.repeated) {
+            out.append(map ? '}' : ']');
+        } else if (out.length() == from) {
+            throw new IllegalArgumentException();
+        }
     }
 
     private static String unset(Field field) {
@@ -307,17 +331,17 @@ final class Proto {
             case 7:
             case 15:
                 return FIXED32;
+            case 9:
+            case 11:
+            case 12:
+                return BYTES;
             default:
                 return VARINT;
         }
     }
 
-    private static String value(ByteBuffer in, int wire, Field field, int depth) {
-        boolean whole = field.type == 9 || field.type == 11 || field.type == 12;
-        if (wire != (whole ? BYTES : wireOf(field.type))) {
-            throw new IllegalArgumentException();
-        }
-        StringBuilder out = new StringBuilder();
+    private static void value(ByteBuffer in, Field field, StringBuilder out, int depth) {
+        Json.check(out);
         switch (field.type) {
             case 1:
                 Json.number(out, in.getDouble());
@@ -341,7 +365,7 @@ final class Proto {
                 Json.text(out, text(take(in)));
                 break;
             case 11:
-                message(field, take(in), out, depth);
+                message(field, part(in), out, depth);
                 break;
             case 12:
                 Json.text(out, Base64.getEncoder().encodeToString(take(in)));
@@ -370,38 +394,47 @@ final class Proto {
             default: // groups
                 throw new IllegalArgumentException();
         }
-        return out.toString();
     }
 
-    private static void message(Field field, byte[] payload, StringBuilder out, int depth) {
+    private static void message(Field field, ByteBuffer in, StringBuilder out, int depth) {
         if (field.message.isMap) {
-            entry(field.message, payload, out, depth);
+            entry(field.message, in, out, depth);
         } else if (field.typeName.equals(INSTANT)) {
-            long seconds = number(in(payload), 1);
-            Json.text(out, Instant.ofEpochSecond(seconds, number(in(payload), 2)).toString());
+            long seconds = number((ByteBuffer) in.duplicate(), 1);
+            Json.text(out, Instant.ofEpochSecond(seconds, number(in, 2)).toString());
         } else {
-            field.message.read(payload, out, depth + 1);
+            field.message.read(in, out, depth + 1);
         }
     }
 
     /** A key and its value. */
-    private static void entry(Proto of, byte[] payload, StringBuilder out, int depth) {
+    private static void entry(Proto of, ByteBuffer in, StringBuilder out, int depth) {
         Field[] both = {
             (Field) of.fields.get(Integer.valueOf(1)), (Field) of.fields.get(Integer.valueOf(2)),
         };
-        String[] said = {unset(both[0]), both[1].type == 11 ? "{}" : unset(both[1])};
-        ByteBuffer in = in(payload);
+        ByteBuffer[] said = new ByteBuffer[2];
         while (in.hasRemaining()) {
             long tag = varint(in);
             int n = (int) (tag >>> 3) - 1;
             if (n == 0 || n == 1) {
-                said[n] = value(in, (int) (tag & 7), both[n], depth + 1);
+                said[n] = next(in, tag, both[n]);
             } else {
                 skip(in, tag);
             }
         }
-        boolean quoted = said[0].startsWith("\"");
-        out.append(quoted ? said[0] : "\"" + said[0] + "\"").append(':').append(said[1]);
+        StringBuilder key = new StringBuilder();
+        if (said[0] == null) {
+            key.append(unset(both[0]));
+        } else {
+            value(said[0], both[0], key, depth + 1);
+        }
+        boolean quoted = key.charAt(0) == '"';
+        out.append(quoted ? key : "\"" + key + "\"").append(':');
+        if (said[1] == null) {
+            out.append(both[1].type == 11 ? "{}" : unset(both[1]));
+        } else {
+            value(said[1], both[1], out, depth + 1);
+        }
     }
 
     private static String symbol(Field field, long number) {
@@ -421,6 +454,19 @@ final class Proto {
         return Json.take(in, varint(in));
     }
 
+    /** The bytes behind their length, where they are. */
+    private static ByteBuffer part(ByteBuffer in) {
+        long size = varint(in);
+        if (size < 0 || size > in.remaining()) {
+            throw new IllegalArgumentException();
+        }
+        ByteBuffer found = (ByteBuffer) in.slice();
+        found.order(ByteOrder.LITTLE_ENDIAN);
+        found.limit((int) size);
+        in.position(in.position() + (int) size);
+        return found;
+    }
+
     private static long varint(ByteBuffer in) {
         return Json.varint(in);
     }
@@ -434,7 +480,7 @@ final class Proto {
                 in.getLong();
                 return;
             case BYTES:
-                take(in);
+                part(in);
                 return;
             case FIXED32:
                 in.getInt();

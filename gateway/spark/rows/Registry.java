@@ -8,14 +8,15 @@
  */
 package gateway.spark;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.File;
-import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.net.HttpURLConnection;
 import java.net.URL;
+import java.net.URLDecoder;
 import java.net.URLEncoder;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.CopyOption;
@@ -28,6 +29,7 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
+import org.apache.avro.Schema;
 
 /** One registry, for all tasks of this Java. */
 final class Registry {
@@ -51,14 +53,14 @@ final class Registry {
      * The schema of an event behind a header of this *framing*, null where it is not to be had.
      * Of Pravega's registry it is that of the group that is called as the stream.
      */
-    static synchronized String find(
+    static synchronized Object find(
             String url, String folder, String framing, String stream, String id) {
         boolean ofPravega = framing.equals("pravega-registry");
         String name = ofPravega ? stream + "/" + id : id;
         String key = url + " " + name;
         Object found = FOUND.get(key);
         if (found != null) {
-            return (String) found;
+            return found;
         }
         if (System.nanoTime() - again > 0) {
             again = System.nanoTime() + AGAIN_NS;
@@ -71,20 +73,37 @@ final class Registry {
         String text = null;
         try {
             text = ofPravega ? pravega(url, stream, id) : confluent(url, id);
-        } catch (FileNotFoundException why) {
-            text = null; // it has none of this id
+            found = text == null ? null : parsed(text);
+        } catch (JsonProcessingException why) {
+            found = null; // its answer is none
+        } catch (RuntimeException why) {
+            found = null;
         } catch (IOException why) {
             away = true;
-        } catch (RuntimeException why) {
-            text = null; // its answer is none
         }
-        if (text == null) {
+        if (found == null) {
             MISSED.add(key);
             return null;
         }
-        FOUND.put(key, text);
-        keep(folder, name, text);
-        return text;
+        FOUND.put(key, found);
+        if (found instanceof Schema) {
+            keep(folder, name + ".avsc", found.toString().getBytes(StandardCharsets.UTF_8));
+        } else {
+            int blank = text.indexOf(' ');
+            byte[] set = Base64.getDecoder().decode(text.substring(blank + 1));
+            keep(folder, name + "." + text.substring(0, blank) + ".desc", set);
+        }
+        return found;
+    }
+
+    /** Of Avro it is JSON, of Protobuf the message's name, a blank, and descriptors as base64. */
+    static Object parsed(String text) {
+        int blank = text.indexOf(' ');
+        if (blank < 0 || "{[\"".indexOf(text.trim().charAt(0)) >= 0) {
+            return new Schema.Parser().parse(text);
+        }
+        byte[] set = Base64.getDecoder().decode(text.substring(blank + 1));
+        return Proto.of(set, text.substring(0, blank));
     }
 
     private static String confluent(String url, String id) throws IOException {
@@ -125,9 +144,13 @@ final class Registry {
         asked.setReadTimeout(TIMEOUT_MS);
         asked.setRequestProperty("Accept", "application/json");
         if (address.getUserInfo() != null) {
-            byte[] user = address.getUserInfo().getBytes(StandardCharsets.UTF_8);
-            String secret = Base64.getEncoder().encodeToString(user);
+            String user = URLDecoder.decode(address.getUserInfo().replace("+", "%2B"), "UTF-8");
+            byte[] bytes = user.getBytes(StandardCharsets.UTF_8);
+            String secret = Base64.getEncoder().encodeToString(bytes);
             asked.setRequestProperty("Authorization", "Basic " + secret);
+        }
+        if (asked.getResponseCode() != 200) {
+            throw new IllegalStateException(); // of this id it has none
         }
         InputStream answer = asked.getInputStream();
         try {
@@ -138,15 +161,11 @@ final class Registry {
         }
     }
 
-    private static void keep(String folder, String name, String text) {
-        int blank = text.startsWith("{") ? -1 : text.indexOf(' ');
-        byte[] bytes = text.getBytes(StandardCharsets.UTF_8);
-        String file = name + ".avsc";
-        if (blank >= 0) {
-            bytes = Base64.getDecoder().decode(text.substring(blank + 1));
-            file = name + "." + text.substring(0, blank) + ".desc";
+    private static void keep(String folder, String file, byte[] bytes) {
+        Path place = new File(folder, file).toPath().normalize();
+        if (!place.startsWith(new File(folder).toPath().normalize())) {
+            return; // a stream, or a message, may be called like a folder above
         }
-        Path place = new File(folder, file).toPath();
         try {
             Files.createDirectories(place.getParent());
             File made = File.createTempFile("schema", null, place.getParent().toFile());
