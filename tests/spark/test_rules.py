@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JJavaError
 from pydantic import TypeAdapter
 from pyspark.sql import functions as f
 
 from gateway.config.tables import TableByRule
 from gateway.spark.rows import tables
 from gateway.spark.rows.columns import Columns, Source
-from gateway.spark.rows.fields import function, judge
+from gateway.spark.rows.fields import Wanted, function, judge
+from gateway.spark.run.failure import reason
 from gateway.spark.source import SCHEMA_DDL
 
 pytestmark = pytest.mark.spark
@@ -40,6 +42,13 @@ def test_rules_take_what_the_vectors_say(spark):
         event = VECTORS["events"][row["n"]]
         taken_by = [name for name in rules if row[name]]
         assert taken_by == event["taken_by"], event["payload"]
+
+
+def test_an_expression_that_only_the_configuration_takes(spark):
+    """Java's RE2 knows scripts of an older Unicode; what it lacks is named when the job starts."""
+    with pytest.raises(Py4JJavaError, match="Kawi") as why:
+        judge(spark, Wanted("\\p{Kawi}", expression=True))
+    assert "spark.tables: error parsing regexp" in reason(why.value)
 
 
 def test_a_rule_changes_no_column(spark, make_envelope, tmp_path):

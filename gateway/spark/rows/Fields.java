@@ -87,24 +87,24 @@ public final class Fields implements UDF1 {
         Find scan = new Find(bytes, found, kinds);
         try {
             scan.document(root);
+            for (int n = 0; n < paths; n++) {
+                int slot = begins[n];
+                while (found[slot] == null && slot + 1 < begins[n + 1]) {
+                    slot++;
+                }
+                row[1 + n] = found[slot];
+            }
+            for (int n = 0; n < instants.length; n++) {
+                Object text = row[1 + instants[n]];
+                row[1 + paths + n] = text == null ? null : Instants.micros((UTF8String) text);
+            }
+            if (kinds != null) {
+                row[row.length - 1] = Long.valueOf(judged(begins, found, kinds));
+            }
         } catch (IndexOutOfBoundsException why) {
             return;
         } catch (IllegalArgumentException why) {
             return;
-        }
-        for (int n = 0; n < paths; n++) {
-            int slot = begins[n];
-            while (found[slot] == null && slot + 1 < begins[n + 1]) {
-                slot++;
-            }
-            row[1 + n] = found[slot];
-        }
-        for (int n = 0; n < instants.length; n++) {
-            Object text = row[1 + instants[n]];
-            row[1 + paths + n] = text == null ? null : Instants.micros((UTF8String) text);
-        }
-        if (kinds != null) {
-            row[row.length - 1] = Long.valueOf(judged(begins, found, kinds));
         }
     }
 

@@ -7,6 +7,7 @@
 package gateway.spark;
 
 import java.io.Serializable;
+import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import org.apache.spark.sql.api.java.UDF1;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -60,8 +61,12 @@ public final class Is implements UDF1, Serializable {
         Class kind = kind();
         matcher = kind.getMethod("matcher", new Class[] {CharSequence.class});
         find = matcher.getReturnType().getMethod("find", new Class[0]);
-        pattern = kind.getMethod("compile", new Class[] {String.class})
-            .invoke(null, new Object[] {text});
+        Method compile = kind.getMethod("compile", new Class[] {String.class});
+        try {
+            pattern = compile.invoke(null, new Object[] {text});
+        } catch (InvocationTargetException why) { // it lacks newer scripts, for one
+            throw new IllegalArgumentException("spark.tables: " + why.getCause().getMessage());
+        }
     }
 
     private static Class kind() throws ClassNotFoundException {
