@@ -16,6 +16,7 @@ from gateway.audit.content import find_resent
 from gateway.cli import main
 from gateway.config.tables import TableByRule
 from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Broken
 from gateway.spark.later import requeue
 from gateway.spark.later.backfill import Folders
 from gateway.spark.later.compact import compact
@@ -143,6 +144,10 @@ def test_what_comes_later(lake, send, config, spark, table_rows):
     assert {row["author"] for row in table_rows(lake / "chat")} == {"zoe", "bob"}
     assert "author" not in table_rows(lake / "orders")[0]
 
+    config.spark.tables["new"] = config.spark.tables["chat"]
+    with pytest.raises(Broken, match="has not begun new yet"):
+        requeue.rows(spark, config, Lake(), ["oversized"])
+    del config.spark.tables["new"]
     done = requeue.rows(spark, config, Lake(), ["oversized"])
     assert done.fine == 2
     before = {"orders": [1, 4, 7, 10], "chat": [2, 5, 6, 8, 11, 12], "events": [3, 9]}

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from gateway.spark.bucket.copies import put_back
 from gateway.spark.commit.lakedisk import LakeDisk, sync
-from gateway.spark.commit.ledger import Ledger
+from gateway.spark.commit.ledger import Broken, Ledger
 from gateway.spark.commit.partition import staging_of_moves
 from gateway.spark.files import footers, heap
 from gateway.spark.files.not_taken import FINAL_FLAWS, flaw_of
@@ -95,6 +95,12 @@ def rows(
     lake, found = config.data_dir / "lake", Requeued(0, 0)
     window = timedelta(seconds=config.spark.stats_window)
     columns = Columns.of(config.spark)
+    known = Ledger.load(disk, lake / INTERNAL / "events.json").tables.by_rule
+    if unknown := sorted(set(config.spark.tables).difference(known)):
+        raise Broken(
+            f"spark.tables: the job has not begun {', '.join(unknown)} yet, so that nobody would"
+            " look for rows there: start it with this file first"
+        )
 
     def again(day: Day) -> Change | None:
         nonlocal found
