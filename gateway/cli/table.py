@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from gateway.cli import _data_dir
 from gateway.cli._columns import table, terminal_width
-from gateway.sdk.command import WrongUse, nobody_reads, positive
+from gateway.sdk.command import WrongUse, nobody_reads, positive, printable
 from gateway.spoken import duration
 from gateway.tables import EVENTS, QUARANTINE, STATS
 
@@ -225,7 +225,7 @@ def _tell_paths(args: argparse.Namespace, lake: Path) -> None:
     if paths:
         more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
         print(
-            f"In many events, and in no column: {', '.join(paths[:_NAMED])}{more};"
+            f"In many events, and in no column: {printable(', '.join(paths[:_NAMED]))}{more};"
             " gateway spark columns --suggest says more of them.",
             file=sys.stderr,
         )

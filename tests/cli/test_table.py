@@ -52,7 +52,7 @@ def test_the_newest_rows(system, gateway):
 def test_paths_without_a_column_are_named(system, gateway):
     """Of those that half of the events have; programs are told nothing."""
     path = write(system.root, "a.parquet", range(1, 5))
-    bodies = ['{"message": "m", "status": 1}'] * 2 + ['{"status": 2}', '{"odd": 1}']
+    bodies = ['{"message": "m", "status\\u001b": 1}'] * 3 + ['{"odd": 1}']
     rows = [
         {**row, "listener": "in", "content_type": "application/json", "body": body}
         for row, body in zip(pq.read_table(path).to_pylist(), bodies, strict=True)
@@ -62,7 +62,9 @@ def test_paths_without_a_column_are_named(system, gateway):
     config = system.root / "gateway.yaml"
     config.write_text(json.dumps(told))
     _, _, err = gateway("table", "--config", config, where=False)
-    assert err.startswith("In many events, and in no column: status; gateway spark")
+    assert err.startswith(
+        "In many events, and in no column: status\\u001b; gateway spark"
+    )
     assert gateway("table", "--json", "--config", config, where=False)[2] == ""
 
 
