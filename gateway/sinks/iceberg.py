@@ -667,6 +667,8 @@ class _Iceberg(Format):
         else:
             jars_in(Path(spark.jars_directory), _SQLITE)
         warehouse.mkdir(parents=True, exist_ok=True)  # SQLite makes no folder
+        with contextlib.suppress(OSError):  # Spark says what is wrong with a catalog
+            _check_place(warehouse, _name(spark))
         return found | {
             f"{key}.type": "jdbc",
             f"{key}.uri": f"jdbc:sqlite:{warehouse / _DATABASE}",
@@ -754,6 +756,21 @@ def _in_folders(warehouse: Path, spark: Spark) -> bool:
     """Whether the table is there, in a catalog of folders."""
     table = warehouse.joinpath(*_name(spark).split(".")[1:])
     return (table / "metadata" / "version-hint.text").exists()
+
+
+def _check_place(warehouse: Path, name: str) -> None:
+    """Raise `Broken` where the catalog came from elsewhere, and names files there.
+
+    A job at a copy would write, and remove, those of the first one.  Raises OSError.
+    """
+    space, _, table = name.partition(".")[2].rpartition(".")
+    told = _location(warehouse / _DATABASE, space, table)
+    if told is None or Path(told).resolve().is_relative_to(warehouse.resolve()):
+        return
+    raise Broken(
+        f"{warehouse / _DATABASE}: the files of {name} are those of {Path(told).parent.parent},"
+        " as Iceberg names files by their whole path. Move data_dir back to where it was"
+    )
 
 
 def _newest(told: Path) -> str:

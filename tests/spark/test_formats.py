@@ -1,5 +1,8 @@
 """Which jars and settings Delta and Iceberg get, and which Spark is refused for them."""
 
+import contextlib
+import shutil
+import sqlite3
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -128,6 +131,29 @@ def test_iceberg_has_a_catalog_without_a_word(tmp_path):
     assert found["spark.sql.catalog.lake.type"] == "hadoop"
     assert found["spark.sql.catalog.lake.warehouse"] == f"file://{lake}"
     assert "sqlite" not in found["spark.jars"]
+
+
+def test_an_iceberg_catalog_of_elsewhere(tmp_path):
+    """A copy of a data_dir changes no file of the first one; a link to it is the same place."""
+    here, elsewhere, link = (tmp_path / name for name in ("here", "elsewhere", "link"))
+    spark = asked("iceberg")
+    iceberg.settings(spark, here, "4.1.0")
+    lake = here / "lake/iceberg"
+    with contextlib.closing(sqlite3.connect(lake / "catalog.db")) as catalog:
+        names = "catalog_name, table_namespace, table_name, metadata_location"
+        catalog.execute(f"CREATE TABLE iceberg_tables ({names})")
+        where = f"file://{lake}/gateway/events/metadata/0.metadata.json"
+        values = ("lake", "gateway", "events", where)
+        catalog.execute("INSERT INTO iceberg_tables VALUES (?, ?, ?, ?)", values)
+        catalog.commit()
+    link.symlink_to(here)
+    for same in (here, link):
+        iceberg.settings(spark, same, "4.1.0")
+    shutil.copytree(here, elsewhere)
+    with pytest.raises(
+        Broken, match=r"events are those of .*/here/lake/iceberg/gateway"
+    ):
+        iceberg.settings(spark, elsewhere, "4.1.0")
 
 
 def test_the_page_has_what_another_spark_needs(tmp_path):
