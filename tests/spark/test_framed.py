@@ -7,6 +7,7 @@ import decimal
 import json
 import struct
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import SimpleNamespace
 
@@ -245,6 +246,8 @@ ODD = {
     11: 500, 12: 422, 13: b"<html>", 14: b'"' + b"x" * (2 << 20), 15: [],
     16: {"schema": "no schema"}, 17: {"schema": ""}, 18: {"schema": "{}"},
 }  # fmt: skip
+#: Ids that are answered late.
+SLOW = 900
 #: As some write them: with blanks, and a comment.
 UNION = '[ "null", /* or */ "long" ]'
 
@@ -286,6 +289,8 @@ def registry():
             asked.append(self.path)
             users.append(self.headers["Authorization"])
             found = answers.get(self.path, 404)
+            if self.path.startswith(f"/schemas/ids/{SLOW // 10}"):
+                time.sleep(2.6)
             self.send_response(found if isinstance(found, int) else 200)
             self.end_headers()
             said = found if isinstance(found, bytes) else json.dumps(found).encode()
@@ -350,6 +355,16 @@ def test_answers_that_are_no_schema(registry, tmp_path, spark):
     assert len(registry.asked) == len(ODD) + 3
     basic = base64.b64encode(b"user:p@ss+").decode()
     assert set(registry.users) == {f"Basic {basic}"}
+
+
+def test_a_registry_that_is_away_or_slow(registry, tmp_path, spark):
+    """It is left alone for a while: tasks wait for it some seconds, however many ids there are."""
+    some = [{"channel": "", "type": avro(n)} for n in (SLOW, SLOW + 1, SLOW + 2, 9)]
+    nobody = Schemas({}, str(tmp_path), "http://127.0.0.1:1")
+    assert decoded(spark, nobody, some, long(12)) == [None] * 4
+    slow = Schemas({}, str(tmp_path), registry.url)
+    assert decoded(spark, slow, some, long(12)) == [None] * 4
+    assert registry.asked == [f"/schemas/ids/{n}" for n in (SLOW, SLOW + 1)]
 
 
 def decoded(spark, schemas, sent, payload):

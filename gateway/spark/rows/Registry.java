@@ -37,14 +37,16 @@ final class Registry {
     private static final int TIMEOUT_MS = 3000;
     private static final int MOST_BYTES = 1 << 20;
     private static final long AGAIN_NS = 30000000000L;
-    /** So many ids that it has not are asked for until then. */
-    private static final int MOST = 500;
+    /** So long tasks wait for its answers until then, whatever ids senders make up. */
+    private static final long PATIENCE_NS = 5000000000L;
 
     /** Texts that were found; others, which are not asked for again before `again`. */
     private static final Map FOUND = new HashMap();
     private static final Set MISSED = new HashSet();
     private static long again = System.nanoTime();
+    private static long waited;
     private static boolean away;
+    private static String of = "";
 
     private Registry() {
     }
@@ -62,12 +64,15 @@ final class Registry {
         if (found != null) {
             return found;
         }
-        if (System.nanoTime() - again > 0) {
-            again = System.nanoTime() + AGAIN_NS;
+        long now = System.nanoTime();
+        if (now - again > 0 || !url.equals(of)) {
+            again = now + AGAIN_NS;
+            of = url;
+            waited = 0;
             away = false;
             MISSED.clear();
         }
-        if (away || MISSED.size() >= MOST || MISSED.contains(key)) {
+        if (away || waited > PATIENCE_NS || MISSED.contains(key)) {
             return null;
         }
         String text = null;
@@ -81,6 +86,7 @@ final class Registry {
         } catch (IOException why) {
             away = true;
         }
+        waited += System.nanoTime() - now;
         if (found == null) {
             MISSED.add(key);
             return null;
