@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
 from _documents import Shippers
@@ -286,22 +287,31 @@ def start(report: Report, home: Path, options: argparse.Namespace) -> None:
 
 
 class Fresh(threading.Thread):
-    """Watches a table: seconds from the oldest `received_at` of each new file until now."""
+    """Watches a table: seconds from the oldest `received_at` of new rows until they are there.
+
+    Files that compaction makes have no new rows.
+    """
 
     def __init__(self, table: Path) -> None:
         super().__init__(daemon=True)
         self._table = table
         self._over = threading.Event()
         self._known: set[Path] = set()
+        self._lsn, self._since = 0, time.time()
         self.seconds: list[float] = []
 
     def run(self) -> None:
         while not self._over.wait(0.02):
             for path in set(files(self._table)) - self._known:
                 self._known.add(path)
-                times = pq.read_table(path, columns=["received_at"])["received_at"]
-                oldest = min(times.to_pylist()).timestamp()
-                self.seconds.append(time.time() - oldest)
+                found = pq.read_table(path, columns=["lsn", "received_at"])
+                rows = found.filter(pc.greater(found["lsn"], self._lsn))
+                if not rows:
+                    continue
+                oldest = min(rows["received_at"].to_pylist()).timestamp()
+                if oldest > self._since:
+                    self.seconds.append(time.time() - oldest)
+                self._lsn = max(rows["lsn"].to_pylist())
 
     def stop(self) -> None:
         """The last look."""

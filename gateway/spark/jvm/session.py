@@ -60,12 +60,6 @@ _COMPILE = "-XX:-DontCompileHugeMethods"
 #: The quick compiler alone: the thorough one takes 15 s of CPU, which pays for itself after a
 #: million rows.
 _QUICKLY = "-XX:TieredStopAtLevel=1"
-#: What plans a batch runs once a batch: compiled thoroughly it costs more than it saves.
-_PLANNING = (
-    "-XX:+UnlockDiagnosticVMOptions"
-    f' "-XX:CompilerDirectivesFile={Path(__file__).with_name("directives.json")}"'
-    " -XX:CompileCommand=quiet"
-)
 #: The collector for a small heap, which it lets grow: it takes less memory and no CPU beside
 #: the tasks.
 _COLLECTOR = "-XX:+UseSerialGC -Xms128m"
@@ -138,7 +132,7 @@ def settings(
     if spark.master.startswith("local"):
         small = _SMALL_HEAP.fullmatch(spark.driver_memory)
         driver += [_COLLECTOR] if small and not _OWN_COLLECTOR.search(told) else []
-        driver += [_QUICKLY if brief else _PLANNING]
+        driver += [_QUICKLY] if brief else []
     options = {_DRIVER: " ".join(filter(None, driver)), _EXECUTOR: _COMPILE}
     for name, ours in options.items():
         chosen[name] = f"{ours} {spark.conf.get(name, '')}".strip()
