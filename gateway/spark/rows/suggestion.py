@@ -30,7 +30,7 @@ _MOST_COLUMNS = 300
 _LEAST = 0.01
 _MOST_KEYS = 10
 _EXAMPLE = 40
-_ROWS = 4096
+_ROWS = 64
 _COLUMNS = ("listener", "protocol", "content_type", "flaw", "body", "payload")
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
