@@ -313,10 +313,15 @@ def _shown(args: argparse.Namespace, rows: Sequence[Row]) -> dict[str, list[Any]
 
 
 def _wait(lake: Path, name: str, sleep: Callable[[float], object]) -> None:
-    """Wait until the job has committed a batch; quarantine may stay empty then."""
+    """Wait until the job has committed a batch; a table may stay empty then."""
+    from gateway.store.readers.lake import tables_of
+
     with _telling() as tell:
         while not any(files(lake / name)):
-            if name == QUARANTINE and any(files(lake / EVENTS)):
+            fine: Sequence[str] = (EVENTS,)
+            with contextlib.suppress(ValueError):
+                fine = tables_of(lake).fine
+            if any(any(files(lake / one)) for one in fine):
                 return
             if nobody_reads():
                 raise BrokenPipeError

@@ -133,6 +133,19 @@ def test_nothing_in_quarantine_is_fine(system, gateway):
     assert err == f"no rows in {system.root}/lake/quarantine\n"
 
 
+def test_no_event_of_a_rule_is_fine(system, gateway):
+    """Nor is one waited for that no rule takes, where rules take all."""
+    write(system.root, "a.parquet", range(1, 3))
+    lake = system.root / "lake"
+    (lake / ".gateway").mkdir()
+    (lake / ".gateway/events.json").write_text('{"form": 1, "tables": ["orders"]}')
+    _, out, err = gateway("table", "orders")
+    assert (out, err) == ("", f"no rows in {lake}/orders\n")
+    (lake / "events").rename(lake / "orders")
+    _, out, err = gateway("table", "events")
+    assert (out, err) == ("", f"no rows in {lake}/events\n")
+
+
 def test_each_protocol_in_its_own_words():
     """What was done, by whom, and what came of it, wherever its columns have that."""
     rows = [
