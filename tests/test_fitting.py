@@ -45,8 +45,8 @@ def test_what_does_not_is_named_with_its_double(double):
     """With the parameters of both, as one that mends it wants to see them."""
     said = misfit(ours, double)
     assert said is not None
-    assert said.startswith("the double of gateway.figures.ours(one: 'int', two")
-    assert ") -> 'None' takes (" in said
+    assert said.startswith("the double of gateway.figures.ours(one: int, two")
+    assert ") -> None takes (" in said
 
 
 class Owner:
