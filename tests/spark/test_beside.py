@@ -42,7 +42,7 @@ class Session:
 def running(monkeypatch) -> Session:
     """The session that `run` gets; signals stay as they are."""
     made = Session()
-    monkeypatch.setattr(session, "start", lambda settings, *more: made)
+    monkeypatch.setattr(session, "start", lambda settings, *more, **others: made)
     monkeypatch.setattr(job, "_stop_on_signals", lambda stop, started: None)
     monkeypatch.setattr(job.progress, "start_logging", lambda settings: None)
     monkeypatch.setattr(job, "_JavaLock", lambda *_: contextlib.nullcontext())

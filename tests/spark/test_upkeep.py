@@ -135,11 +135,11 @@ def test_the_job_ends_between_two_steps(world):
 @pytest.mark.parametrize(
     ("spark", "seconds"),
     [
-        ({}, 1.0),
+        ({}, 2.0),
         ({"sink": "delta"}, 60.0),
         ({"sink": "iceberg"}, 60.0),
         ({"sink": "iceberg", "trigger": "5s"}, 5.0),
-        ({"sink": "ours:put"}, 1.0),
+        ({"sink": "ours:put"}, 2.0),
     ],
 )
 def test_each_kind_of_tables_has_its_rhythm(spark, seconds, tmp_path):

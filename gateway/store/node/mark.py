@@ -22,7 +22,6 @@ import msgspec
 from attrs import define, field
 
 from gateway.sdk.disk import Disk
-from gateway.store.journal.segment import parse_name
 from gateway.store.node.through import Through
 from gateway.store.system.statefile import StateFile
 from gateway.store.system.threads import Alone, RealThreads, Threads
@@ -131,6 +130,9 @@ class Marker:
 
 
 def _order(segment: str) -> tuple[int, int]:
+    # Only here: the job reads marks, and the journal's package needs Twisted.
+    from gateway.store.journal.segment import parse_name
+
     parsed = parse_name(segment)
     return (parsed.first_lsn, parsed.attempt) if parsed else (0, 0)
 
