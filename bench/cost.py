@@ -39,10 +39,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import yaml
 from _documents import Shippers
 from _machine import machine
 from _report import Broken, Claim, Report, arguments, main, workplace
+from _together import address, wait
 from _tree import Spent, Watch, spent
 
 from gateway.cli.table import files
@@ -52,7 +52,6 @@ from gateway.store.names import file_name
 _FILE_ROWS = 50_000
 _GATEWAY = [sys.executable, "-m", "gateway"]
 _RATE, _WINDOW = 500, 50
-_PATIENCE_SECONDS = 300.0
 
 #: The columns of the user: name, path in the document, type.
 COLUMNS = (
@@ -391,17 +390,12 @@ def small(report: Report, home: Path, options: argparse.Namespace) -> None:
     with log.open("wb") as out:
         run = subprocess.Popen([*_GATEWAY, "run"], cwd=work, stdout=out, stderr=out)
     try:
-        _wait(run, log, lambda: "takes events" in log.read_text())
-        found = yaml.safe_load((work / "gateway.yaml").read_text())
-        (address,) = (
-            one["listen"].removeprefix("tcp:")
-            for one in found["listeners"]
-            if one["protocol"] == "lumberjack"
-        )
+        wait(run, log, lambda: "takes events" in log.read_text())
+        listener = address(work)
         table = work / "gateway-data" / "lake" / "events"
-        sender = Sender(address)
+        sender = Sender(listener)
         sender.send()
-        _wait(run, log, lambda: any(files(table)))
+        wait(run, log, lambda: any(files(table)))
         time.sleep(options.seconds / 6)
         _added(report, "small, idle", run, options.seconds / 3, time.sleep)
         sender.flow(options.seconds)
@@ -445,14 +439,6 @@ def _added(
     report.add(f"{name}: CPU", cpu, "% of a core")
     report.add(f"{name}: memory", sum(after.memory.values()) / 2**20, "MiB")
     return cpu
-
-
-def _wait(run: subprocess.Popen[bytes], log: Path, look: Callable[[], bool]) -> None:
-    end = time.monotonic() + _PATIENCE_SECONDS
-    while not look():
-        if run.poll() is not None or time.monotonic() > end:
-            raise Broken(f"no row came:\n{log.read_text()}")
-        time.sleep(0.05)
 
 
 _CASES = {"rows": rows, "start": start, "small": small}

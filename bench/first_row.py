@@ -17,17 +17,15 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
-import yaml
 from _machine import machine
-from _report import Broken, Claim, Report, arguments, main, workplace
+from _report import Claim, Report, arguments, main, workplace
+from _together import address, wait
 
 from gateway.cli.table import files
 
 _MOST_SECONDS = 30.0
-_PATIENCE_SECONDS, _LOOK_SECONDS = 600.0, 0.02
 _BARE = """
 from pyspark.sql import SparkSession
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
@@ -46,31 +44,18 @@ def first_row(home: Path, env: dict[str, str]) -> float:
     with log.open("wb") as out:
         run = subprocess.Popen([*gateway, "run"], cwd=home, env=env, stdout=out)
     try:
-        _wait(run, log, lambda: "takes events" in log.read_text())
-        found = yaml.safe_load((home / "gateway.yaml").read_text())
-        (address,) = (
-            one["listen"].removeprefix("tcp:")
-            for one in found["listeners"]
-            if one["protocol"] == "lumberjack"
-        )
+        wait(run, log, lambda: "takes events" in log.read_text())
+        listener = address(home)
         subprocess.run(
-            [*gateway, "send", "lumberjack", address, "--generate", "1"],
+            [*gateway, "send", "lumberjack", listener, "--generate", "1"],
             cwd=home, env=env, check=True, stdout=subprocess.DEVNULL,
         )  # fmt: skip
         table = home / "gateway-data" / "lake" / "events"
-        _wait(run, log, lambda: any(files(table)))
+        wait(run, log, lambda: any(files(table)))
         return time.monotonic() - begun
     finally:
         run.send_signal(signal.SIGTERM)  # heard in the background, too
         run.wait()
-
-
-def _wait(run: subprocess.Popen[bytes], log: Path, look: Callable[[], bool]) -> None:
-    end = time.monotonic() + _PATIENCE_SECONDS
-    while not look():
-        if run.poll() is not None or time.monotonic() > end:
-            raise Broken(f"no row came:\n{log.read_text()}")
-        time.sleep(_LOOK_SECONDS)
 
 
 def bare(home: Path, env: dict[str, str]) -> float:
