@@ -26,7 +26,10 @@ COPY release/hatch_build.py ./release/
 COPY gateway ./gateway
 COPY twisted ./twisted
 COPY conf ./conf
-RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /dist .
+COPY packages/gateway-native ./packages/gateway-native
+# Its compiler comes from PyPI, too.
+ENV CC="python -m ziglang cc -s"
+RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /dist . ./packages/gateway-native
 
 FROM ${BASE} AS build
 RUN python -m venv /opt/gateway

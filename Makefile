@@ -28,7 +28,7 @@ help:
 	@echo "make bench   the table of figures, measured here (40 minutes; ARGS=--quick: 6)"
 	@echo "make docs    the documentation as a site, in site/"
 	@echo "make release  packages, notes, lists of parts, in dist/, and a look at them all"
-	@echo "make native, lock, clean  the kernel in C; requirements/ anew; all that was made goes"
+	@echo "make native, lock, clean  the kernel in C, or why not; requirements/ anew; all that was made goes"
 
 $(PY):
 	@test -n "$(PYTHON)" || { echo "gateway needs Python 3.11 to 3.14, and found none on the PATH."; \
@@ -56,12 +56,16 @@ PACKAGES = $(BESIDE:%=-e %)
 $(VENV)/.cluster: PACKAGES = -e 'packages/gateway-demo[cluster]' -e packages/gateway-testkit -e packages/rsio-check
 $(VENV)/.test $(VENV)/.check: PACKAGES = $(BESIDE:%=-e %) $(EXAMPLES:%=-e '%[test]')
 
-# It takes a C compiler, and nothing else here needs it.
+# The kernel in C, where there are a compiler and Python's headers; nothing needs it.
 $(VENV)/.native: packages/gateway-native/pyproject.toml packages/gateway-native/hatch_build.py packages/gateway-native/gateway_native/kernel.c | $(PY)
-	@$(PY) -m pip install --quiet --disable-pip-version-check -e packages/gateway-native || { \
-		echo "It needs a C compiler and Python's headers; on Debian and Ubuntu: apt-get install gcc libc6-dev python3-dev"; exit 1; }
+	@$(PY) -m pip install --quiet --disable-pip-version-check -e packages/gateway-native
+	@$(PY) -c 'import gateway_native' 2>/dev/null || echo "No C compiler or no Python.h: the gateway goes on without its kernel in C, which only saves CPU."
 	@touch $@
-native: $(VENV)/.native
+native:
+	@$(PY) -c 'import gateway_native' 2>/dev/null || rm -f $(VENV)/.native
+	@$(MAKE) --no-print-directory $(VENV)/.native
+	@$(PY) -c 'import gateway_native' 2>/dev/null || { \
+		echo "It needs a C compiler and Python's headers; on Debian and Ubuntu: apt-get install gcc libc6-dev python3-dev"; exit 1; }
 
 # The cluster's in an environment of its own: Iceberg's jars fit an older Spark.
 ifneq (,$(filter --cluster,$(ARGS)))
@@ -70,7 +74,7 @@ demo:
 	@$(MAKE) --no-print-directory VENV=$(VENV) $(VENV)/.cluster
 	@$(VENV)/bin/gateway demo $(ARGS)
 else
-demo: $(VENV)/.run
+demo: $(VENV)/.run $(VENV)/.native
 	@$(VENV)/bin/gateway demo $(ARGS)
 endif
 
@@ -86,7 +90,7 @@ $(VENV)/.compiled: $(VENV)/.test
 # Five for two cores: most of the time tests wait, for what they have killed or hold back.
 WORKERS = -n 5 --dist worksteal
 CHOSEN  = -m "not long"
-test: $(VENV)/.test
+test: $(VENV)/.test $(VENV)/.native
 	@$(MAKE) --no-print-directory -j 2 $(VENV)/.compiled $(VENV)/spark-classes.jsa
 	@$(PYTEST) $(WORKERS) $(CHOSEN) $(ARGS)
 
@@ -107,7 +111,7 @@ long-pressure: $(VENV)/.test
 	@PRESSURE=full $(PYTEST) -n 5 tests/integration/test_go_lumber.py $(ARGS)
 
 # JSON and frames into the kernel in C, with sanitizers, for ten minutes each.
-long-kernel: $(VENV)/.test $(VENV)/.native
+long-kernel: $(VENV)/.test native
 	@NATIVE_SECONDS=600 $(PYTEST) -n 3 tests/fuzz/test_native.py --timeout=900 $(ARGS)
 
 .venv-lowest/.done: $(VENV)/.test tests/plugins/lowest.py
@@ -166,7 +170,7 @@ LOCK = $(VENV)/bin/uv pip compile --quiet --no-header --no-annotate --generate-h
 	--upgrade --python-version 3.11 --python-platform linux
 lock: $(PY)
 	@$(PY) -m pip install --quiet uv==0.13.9
-	@printf '%s\n' hatchling setuptools wheel | $(LOCK) - -o requirements/build.txt
+	@printf '%s\n' hatchling setuptools wheel ziglang | $(LOCK) - -o requirements/build.txt
 	@$(LOCK) pyproject.toml --extra s3 --extra jwt -o requirements/daemon.txt
 	@$(LOCK) pyproject.toml --extra s3 --extra jwt --extra spark -c requirements/daemon.txt -o requirements/spark.txt
 	@git diff --stat requirements

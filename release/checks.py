@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from email.message import Message
 from pathlib import Path
 
+from packaging.tags import sys_tags
+from packaging.utils import parse_wheel_filename
 from parts import BESIDE, ROOT, Failed, Release, clean, made_here, program
 
 __all__ = ["described", "installed", "whole"]
@@ -32,14 +34,17 @@ _MODULES = {
     "rsio_check": ("rsio_check",),
 }
 """What each wheel has, by the name of its file."""
+_MACHINES = {62: "x86_64", 183: "aarch64"}
+"""What a wheel's name calls a machine, by its number in a library (ELF, `e_machine`)."""
 
 
 def whole(made: Sequence[Path], release: Release, root: Path = ROOT) -> None:
     """Each wheel has all modules of its packages and nothing else's, in one version."""
-    wheels = {path.name.split("-")[0]: path for path in made if path.suffix == ".whl"}
-    if wheels.keys() != {"gateway", *(one.replace("-", "_") for one in made_here())}:
-        raise Failed(f"wheels of {', '.join(sorted(wheels))}")
-    for name, path in wheels.items():
+    wheels = [(path.name.split("-")[0], path) for path in made if path.suffix == ".whl"]
+    names = {name for name, _ in wheels}
+    if names != {"gateway", *(one.replace("-", "_") for one in made_here())}:
+        raise Failed(f"wheels of {', '.join(sorted(names))}")
+    for name, path in wheels:
         beside = name.replace("_", "-")
         folder = root / "packages" / beside if beside in BESIDE else root
         names = {
@@ -50,11 +55,11 @@ def whole(made: Sequence[Path], release: Release, root: Path = ROOT) -> None:
             for package in _MODULES[name]
             for one in (folder / package).rglob("*.py")
         }
-        wanted |= {
-            one.with_suffix(".abi3.so").relative_to(folder).as_posix()
-            for package in _MODULES[name]
-            for one in (folder / package).rglob("*.c")
-        }
+        for library in compiled(folder, name):
+            wanted.add(library)
+            machine = zipfile.ZipFile(path).read(library)[18] if library in names else 0
+            if library in names and not path.stem.endswith(_MACHINES[machine]):
+                raise Failed(f"{path.name} has a kernel for {_MACHINES[machine]}")
         if lacking := wanted - names:
             raise Failed(f"{path.name} has no {', '.join(sorted(lacking))}")
         if strange := {one.split("/")[0] for one in names} - {*_MODULES[name]}:
@@ -69,6 +74,13 @@ def whole(made: Sequence[Path], release: Release, root: Path = ROOT) -> None:
             raise Failed(f"{path.name} names no license")
 
 
+def compiled(folder: Path, name: str) -> Iterator[str]:
+    """The library of each source in C, as the wheel of that name calls it."""
+    for package in _MODULES[name]:
+        for source in (folder / package).rglob("*.c"):
+            yield source.with_suffix(".abi3.so").relative_to(folder).as_posix()
+
+
 def described(made: Sequence[Path]) -> None:
     """An index can show each page, and its links lead to files of this release."""
     program(sys.executable, "-m", "twine", "check", "--strict", *made)
@@ -80,7 +92,7 @@ def described(made: Sequence[Path]) -> None:
 
 def astray(said: Message, made: Sequence[Path]) -> Iterator[str]:
     """Links of a package's page that lead into nothing."""
-    [source] = [path for path in made if path.name.endswith(".tar.gz")]
+    source = made[0]
     with tarfile.open(source) as archive:
         files = {name.partition("/")[2] for name in archive.getnames()}
     folders = {parent.as_posix() for file in files for parent in Path(file).parents}
@@ -111,7 +123,13 @@ def installed(made: Sequence[Path], scratch: Path, *, spark: bool) -> None:
     from a sender to the spool and through the audit; with *spark* into a table.
     """
     python = clean(scratch / "empty")
-    wheels = [path for path in made if path.suffix == ".whl"]
+    here = {str(tag) for tag in sys_tags()}
+    wheels = [
+        path
+        for path in made
+        if path.suffix == ".whl"
+        and not here.isdisjoint(map(str, parse_wheel_filename(path.name)[3]))
+    ]
     if not spark:  # what gateway-demo needs brings Spark
         wheels = [path for path in wheels if not path.name.startswith("gateway_demo")]
     names = [

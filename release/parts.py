@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import importlib.util
 import json
 import os
 import re
@@ -12,7 +13,7 @@ import sys
 import sysconfig
 import tarfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -32,10 +33,17 @@ ROOT = Path(__file__).resolve().parents[1]
 BESIDE = ("gateway-demo", "gateway-testkit", "rsio-check", "gateway-native")
 """Distributions of their own in this repository; they have the gateway's version."""
 _COMPILED = "gateway-native"
-"""Takes a C compiler and Python's headers; without them there is no wheel of it."""
-_COMPILER = os.environ.get("CC", "cc")
+"""Takes the compiler of zig and Python's headers; without them there is no wheel of it."""
+KERNELS = {
+    "manylinux_2_17_x86_64": "x86_64-linux-gnu.2.17",
+    "manylinux_2_17_aarch64": "aarch64-linux-gnu.2.17",
+    "musllinux_1_2_x86_64": "x86_64-linux-musl",
+    "musllinux_1_2_aarch64": "aarch64-linux-musl",
+}
+"""The platforms that have a wheel of the kernel, and what the compiler calls each."""
 _NOBODY = (".example", ".invalid", ".test", "example.com", "localhost")
 """Hosts that are reserved (RFC 2606)."""
+_PLACEHOLDERS = ("@gateway.example", "`FINGERPRINT`")
 _BILLS = {"daemon.txt": "gateway", "spark.txt": "gateway-spark"}
 """What each image installs, and the image."""
 
@@ -44,10 +52,15 @@ class Failed(Exception):
     """The release can not be made; says what is wrong."""
 
 
-def program(*words: object, cwd: Path = ROOT) -> str:
+def program(
+    *words: object, cwd: Path = ROOT, environment: Mapping[str, str] | None = None
+) -> str:
     """Run a program to its end; what it said on standard output."""
     line = [str(word) for word in words]
-    done = subprocess.run(line, cwd=cwd, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        line, cwd=cwd, capture_output=True, text=True, check=False,
+        env={**os.environ, **(environment or {})},
+    )  # fmt: skip
     if done.returncode:
         raise Failed(f"{' '.join(line)}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
     return done.stdout
@@ -91,6 +104,12 @@ class Release:
                 f"pyproject.toml: project.urls has {self.source!r}, which is nobody's; "
                 "say where the repository is, in the packages beside the daemon too"
             )
+        way = (root / "SECURITY.md").read_text("utf-8")
+        if any(placeholder in way for placeholder in _PLACEHOLDERS):
+            yield (
+                "SECURITY.md has no mailbox or no fingerprint of a key that are somebody's: "
+                "put yours there, and take the sentence about placeholders out"
+            )
         changes = (root / "CHANGELOG.md").read_text("utf-8")
         if not re.search(rf"^## {re.escape(self.version)} ", changes, re.MULTILINE):
             yield (
@@ -100,7 +119,7 @@ class Release:
         if self.changed:
             yield "the tree has what no commit has (git status)"
         if len(made_here()) < len(BESIDE):
-            yield f"there is no C compiler ({_COMPILER}), or no Python.h, for {_COMPILED}"
+            yield f"there is no ziglang (pip), or no Python.h, for {_COMPILED}"
         if self.tag != f"v{self.version}":
             yield f"the commit has no tag: git tag --sign v{self.version}"
 
@@ -130,26 +149,38 @@ def _git(root: Path, *words: str) -> str:
 def made_here() -> list[str]:
     """Those of `BESIDE` of which a wheel can be made on this machine."""
     headers = Path(sysconfig.get_path("include"), "Python.h")
-    able = shutil.which(_COMPILER.split()[0]) is not None and headers.exists()
+    able = importlib.util.find_spec("ziglang") is not None and headers.exists()
     return [name for name in BESIDE if able or name != _COMPILED]
 
 
-def packages(to: Path, scratch: Path) -> list[Path]:
-    """The source distribution, and wheels that are built of nothing but it."""
+def packages(
+    to: Path, scratch: Path, platforms: Sequence[str] = tuple(KERNELS)
+) -> list[Path]:
+    """The source distributions, and wheels that are built of nothing but them.
+
+    The kernel has one for each of *platforms*, by the tag of a wheel.
+    """
     _build("sdist", ROOT, to)
     [source] = to.glob("*.tar.gz")
     with tarfile.open(source) as archive:
         archive.extractall(scratch / "source", filter="data")
     [tree] = (scratch / "source").iterdir()
+    kernel = tree / "packages" / _COMPILED
+    _build("sdist", kernel, to)
     for folder in (tree, *(tree / "packages" / name for name in made_here())):
-        _build("wheel", folder, to)
-    return [source, *sorted(to.glob("*.whl"))]
+        if folder != kernel:
+            _build("wheel", folder, to)
+            continue
+        for platform in platforms:
+            compiler = f"{sys.executable} -m ziglang cc -s -target {KERNELS[platform]}"
+            _build("wheel", kernel, to, CC=compiler, GATEWAY_NATIVE_PLATFORM=platform)
+    return [source, *sorted(path for path in to.iterdir() if path != source)]
 
 
-def _build(kind: str, folder: Path, to: Path) -> None:
+def _build(kind: str, folder: Path, to: Path, **environment: str) -> None:
     program(
         sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", to.resolve(),
-        cwd=folder,
+        cwd=folder, environment=environment,
     )  # fmt: skip
 
 

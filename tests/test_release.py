@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -31,6 +32,7 @@ READY = replace(
     RELEASE, version="0.2.0", source="https://forge.org/gateway", changed=False,
     tag="v0.2.0",
 )  # fmt: skip
+KERNELS = ["manylinux_2_17_x86_64", "musllinux_1_2_aarch64"]
 needs_tools = pytest.mark.skipif(
     not all(map(importlib.util.find_spec, ("twine", "cyclonedx_py"))),
     reason="the extra `release` is not installed",
@@ -39,27 +41,68 @@ needs_tools = pytest.mark.skipif(
 
 @pytest.fixture
 def headers(monkeypatch, tmp_path) -> Path:
-    """Python's, on a machine with a C compiler, whatever this one has."""
+    """Python's, on a machine with a compiler, whatever this one has."""
     headers = tmp_path / "headers" / "Python.h"
     headers.parent.mkdir()
     headers.touch()
-    monkeypatch.setattr(parts, "_COMPILER", sys.executable)
+    monkeypatch.setattr(parts.importlib.util, "find_spec", lambda name: name)
     monkeypatch.setattr(parts.sysconfig, "get_path", lambda _: str(headers.parent))
     return headers
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> list[Path]:
-    """The source distribution, and the wheels that are built from it."""
+    """The source distributions, and the wheels that are built from them: the kernel for two of
+    its platforms.
+    """
     home = tmp_path_factory.mktemp("release")
     (home / "dist").mkdir()
-    return parts.packages(home / "dist", home)
+    return parts.packages(home / "dist", home, KERNELS)
 
 
 def test_wheels_that_are_built_from_the_source_are_whole(made):
     """Every module, one version, address and license, for all packages."""
-    assert len(made) == 2 + len(parts.made_here())
+    kernels = [path.name for path in made if "-abi3-" in path.name]
+    assert len(made) == 3 + len({*parts.made_here()} - {"gateway-native"}) + len(
+        kernels
+    )
+    if kernels:
+        named = f"gateway_native-{RELEASE.version}-cp311-abi3"
+        assert kernels == [f"{named}-{one}.whl" for one in KERNELS]
     checks.whole(made, RELEASE)
+
+
+def test_a_kernel_for_another_machine_is_seen(made, tmp_path):
+    """The library of a wheel is for the machine that its name says."""
+    wrong = tmp_path / f"gateway_native-{RELEASE.version}-cp311-abi3-linux_x86_64.whl"
+    with zipfile.ZipFile(wrong, "w") as out:
+        for name in ("__init__.py", "kernel.pyi"):
+            out.writestr(f"gateway_native/{name}", "")
+        out.writestr("gateway_native/kernel.abi3.so", bytes([0] * 18 + [183, 0]))
+    kernels = [path for path in made if "-abi3-" in path.name]
+    others = [path for path in made if path not in kernels]
+    if kernels:
+        with pytest.raises(parts.Failed, match="has a kernel for aarch64"):
+            checks.whole([*others, wrong], RELEASE)
+
+
+def test_a_package_without_a_compiler_has_no_kernel(tmp_path):
+    """It is a wheel all the same, for every machine, and says why in a line."""
+    source = shutil.copytree(ROOT / "packages/gateway-native", tmp_path / "a/b/native")
+    version = tmp_path / "a/gateway/__init__.py"
+    version.parent.mkdir()
+    version.write_text('__version__ = "1.2"\n')
+    done = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path],
+        cwd=source,
+        env=os.environ | {"CC": str(tmp_path / "cc")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (tmp_path / "gateway_native-1.2-py3-none-any.whl").exists()
+    line, _ = done.stderr.splitlines()
+    assert line.startswith("gateway-native has no kernel: ")
 
 
 @needs_tools
@@ -139,6 +182,7 @@ def tree(home: Path, changelog: str) -> Path:
         (home / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, home / name)
     (home / "CHANGELOG.md").write_text(changelog)
+    (home / "SECURITY.md").write_text("by mail to `security@forge.org`")
     return home
 
 
@@ -174,6 +218,15 @@ def test_what_is_not_ready_is_named(one, says, tmp_path):
     ready = tree(tmp_path, "# Changelog\n\n## 0.2.0 (2027-01-31)\n\n- New.\n")
     [obstacle] = one.obstacles(ready)
     assert says in obstacle
+
+
+@pytest.mark.usefixtures("headers")
+def test_a_way_to_report_that_is_nobodys_is_named(tmp_path):
+    """The mailbox and the key of SECURITY.md are placeholders until a person puts theirs there."""
+    ready = tree(tmp_path, "# Changelog\n\n## 0.2.0 (2027-01-31)\n\n- New.\n")
+    shutil.copy(ROOT / "SECURITY.md", ready)
+    [obstacle] = READY.obstacles(ready)
+    assert obstacle.startswith("SECURITY.md has no mailbox")
 
 
 def test_a_tree_that_is_no_clone_can_be_rehearsed(tmp_path):

@@ -22,8 +22,9 @@ def _installed() -> tuple[Any, str]:
         return None, "left out by GATEWAY_NATIVE=no"
     try:
         import gateway_native
-    except ImportError:
-        return None, "not installed, and nothing needs it (docs/install.md says how)"
+    except ImportError as why:
+        lacks = "not installed" if why.name == "gateway_native" else "not compiled"
+        return None, f"{lacks}, and nothing needs it (docs/install.md says how)"
     if gateway_native.INTERFACE != _INTERFACE:
         return None, OTHER
     return gateway_native, "taken"
