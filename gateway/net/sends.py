@@ -47,7 +47,8 @@ class Sends:
         """Send for *server* at the end of the turn."""
         self._waiting[server] = None
         if not self._scheduled:
-            self._schedule()
+            self._scheduled = True
+            self._clock.callLater(0, self._end_turn)
 
     def remove(self, server: AcceptedSocket) -> None:
         """Forget *server*, which has nothing to send any more."""
@@ -57,10 +58,6 @@ class Sends:
         """Send now, as something else will take its time."""
         if self._waiting:
             self._send()
-
-    def _schedule(self) -> None:
-        self._scheduled = True
-        self._clock.callLater(0, self._end_turn)
 
     def _end_turn(self) -> None:
         self._scheduled = False
@@ -78,4 +75,5 @@ class Sends:
                     server.send()
         finally:
             if self._waiting and not self._scheduled:
-                self._schedule()
+                self._scheduled = True
+                self._clock.callLater(0, self._end_turn)

@@ -373,7 +373,10 @@ class BatchServer(Closing, Yielding, Aging):
         waiting = listener.waiting
         busy = not self._closed and (
             self._pending is not None
-            or (waiting is not None and (self._unread or self._not_read))
+            or (
+                waiting is not None
+                and (self._batches is not None or self._input or self._not_read)
+            )
         )
         if busy is (self._busy_since is not None):
             return

@@ -270,28 +270,22 @@ class Stream:
             return self._json(version, most_events, budget)
         if kind == D:
             return self._data(version, most_events, budget)
-        if kind in BARE:
-            return self._bare(kind, version)
-        if kind == C:
-            return self._compressed()
+        if kind in BARE or kind == C:
+            if left < 6:
+                self._need = 6
+                return None
+            (number,) = _U32.unpack_from(buffer, at + 2)
+            if kind == C:
+                return self._compressed(number)
+            self._at, self._need = at + 6, 1
+            return Bare(kind, version, number, self._inside)
         if kind == A:
             raise Refusal("acknowledgement from a writer")
         raise Refusal(f"unknown frame type {_printable(kind)}")
 
-    def _bare(self, kind: int, version: int) -> Bare | None:
-        if not self._has(6):
-            return None
-        (number,) = _U32.unpack_from(self._buffer, self._at + 2)
-        self._at, self._need = self._at + 6, 1
-        return Bare(kind, version, number, self._inside)
-
-    def _compressed(self) -> CompressedHeader | None:
+    def _compressed(self, size: int) -> CompressedHeader:
         if self._inside:
             raise Refusal("compressed frame inside a compressed frame")
-        if not self._has(6):
-            return None
-        at = self._at
-        (size,) = _U32.unpack_from(self._buffer, at + 2)
         if size > self._limits.compressed_bytes:
             # Its writer is told nothing, and sends it again: so who reads the log is told
             # what can be changed on either side.
@@ -301,7 +295,8 @@ class Stream:
                 limit=self._limits.compressed_bytes,
                 key="options.compressed_bytes",
             )
-        self._at, self._need = at + 6, 1
+        at, self._need = self._at, 1
+        self._at = at + 6
         return CompressedHeader(bytes(self._buffer[at : at + 6]), size)
 
     def _json(

@@ -152,14 +152,6 @@ class _Open(Struct, eq=False):
         self.pieces += other.pieces
 
 
-def _worth_sizes(token: Compressed, count: int) -> bool:
-    """Whether the sizes are known, save more than they cost, and are less than the frame."""
-    return (
-        token.sizes is not None
-        and _LEAST_MEASURED_FRAMES <= count <= len(token.frame) // 2
-    )
-
-
 class Session:
     """One connection's side of the protocol.  Raises `Refusal` only."""
 
@@ -405,7 +397,13 @@ class Session:
             self._cost += REPLY
             one.acknowledge(token.seq)
             return
-        self._check(one)
+        limit = self._limits.window_events
+        if one.count > limit:
+            raise Refusal(
+                f"window of {one.count} events, those of arrays included",
+                limit=limit,
+                key="options.window_events",
+            )
         one.not_zero = token.not_zero or one.not_zero
         one.left -= taken
         if not one.left:
@@ -446,15 +444,6 @@ class Session:
                 key="options.window_events",
             )
 
-    def _check(self, one: _Open) -> None:
-        limits = self._limits
-        if one.count > limits.window_events:
-            raise Refusal(
-                f"window of {one.count} events, those of arrays included",
-                limit=limits.window_events,
-                key="options.window_events",
-            )
-
     def _is_much(self, one: _Open) -> bool:
         limits = self._limits
         return one.held >= limits.piece_bytes or one.size >= limits.inflated_bytes
@@ -488,9 +477,10 @@ class Session:
         if window is not None:
             window.settle(token.frame, ends, ends + goes_on)
         if ended is not None:
-            if not ended.pieces and not goes_on and _worth_sizes(token, ends):
-                assert token.sizes is not None
-                ended.hold(events.sized(token.sizes))
+            # Sizes save more than they cost, and are less than the frame.
+            alone = None if ended.pieces or goes_on else token.sizes
+            if alone and _LEAST_MEASURED_FRAMES <= ends <= len(token.frame) // 2:
+                ended.hold(events.sized(alone))
             ended.settle(token.frame, 0, ends + goes_on)
             self._finish(ended)
         if window is not None and self._is_much(window):

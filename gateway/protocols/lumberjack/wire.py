@@ -27,6 +27,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from isal import igzip_lib, isal_zlib
@@ -80,9 +81,8 @@ _INFLATED = Inflated()
 Token = Bare | Frames | Array | Compressed | Inflated
 
 
-def _inflater() -> Any:
-    """One of zlib streams.  That of `isal_zlib` takes its steps in four smaller ones."""
-    return igzip_lib.IgzipDecompressor(igzip_lib.DECOMP_ZLIB)
+_inflater = partial(igzip_lib.IgzipDecompressor, igzip_lib.DECOMP_ZLIB)
+"""Inflates a zlib stream; the inflater of `isal_zlib` takes its steps in four smaller ones."""
 
 
 class _Inflation:

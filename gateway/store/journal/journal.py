@@ -518,8 +518,8 @@ class Journal:
 
     def _commit_until_stopped(self) -> None:
         queues = self._queues
-        failures, earliest = 0, -math.inf
-        while queues.wait(earliest, self._until_due):
+        failures, earliest, due = 0, -math.inf, self._until_due()
+        while queues.wait(earliest, due):
             begun = self._clock()
             group = queues.take(one=failures > 0)
             size = 0
@@ -530,9 +530,11 @@ class Journal:
                 if failures and queues.stopping:
                     break
             earliest = begun + self._pause(failures, size)
-            if self._until_due() == 0.0:
+            due = self._until_due()
+            if due == 0.0:
                 self._seal()
                 self._log.begin()
+                due = None
         self._seal()
         self._reactor.callFromThread(self._ended, queues.close())
 

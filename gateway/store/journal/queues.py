@@ -220,18 +220,21 @@ class Queues:
 
     # -- the thread's side ----------------------------------------------------
 
-    def wait(self, earliest: float, due: Callable[[], float | None]) -> bool:
-        """Wait until a batch waits and it is *earliest*, or something else is due.
+    def wait(self, earliest: float, due: float | None) -> bool:
+        """Wait until a batch waits and it is *earliest*, or something else may be due.
 
-        *due* gives the seconds until it is; None: for ever.  False when all is done.
+        That is *due* in so many seconds, or what says so has changed; None: never.  False
+        when all is done.
         """
         with self._condition:
-            while not self.stopping:
-                left = earliest - self._clock() if self._submitted else due()
-                if left is not None and left <= 0:
+            if not (self._submitted or self.stopping):
+                self._condition.wait(due)
+            while self._submitted and not self.stopping:
+                left = earliest - self._clock()
+                if left <= 0:
                     return True
                 self._condition.wait(left)
-            return bool(self._submitted)
+            return bool(self._submitted) or not self.stopping
 
     def take(self, *, one: bool) -> list[Submitted]:
         """The next group, or *one* batch of it."""

@@ -129,9 +129,9 @@ def test_the_stop_leaves_nothing_behind(both):
     """What was submitted in the same turn is committed."""
     sent = both.submit(2)
     both.queues.stop()
-    assert both.queues.wait(0.0, lambda: None)
+    assert both.queues.wait(0.0, None)
     assert both.commit() == sent
-    assert not both.queues.wait(0.0, lambda: None)
+    assert not both.queues.wait(0.0, None)
 
 
 def test_very_many_batches_are_several_groups(both):
