@@ -24,6 +24,7 @@ from gateway.protocols.pravega.errors import (
     ConditionFailed,
     Denied,
     Fenced,
+    Need,
     Sealed,
     SegmentNotFound,
     TooLarge,
@@ -31,7 +32,6 @@ from gateway.protocols.pravega.errors import (
 )
 from gateway.protocols.pravega.events import MOST_EVENTS, STEP_COST, EventScan
 from gateway.protocols.pravega.limits import Limits
-from gateway.protocols.pravega.need import Need
 from gateway.protocols.pravega.replies import Replies, Writer
 from gateway.protocols.pravega.segment import is_staged, is_transient
 from gateway.protocols.pravega.segments import Change, Segments

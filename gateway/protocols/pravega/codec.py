@@ -18,8 +18,8 @@ from itertools import groupby
 from typing import Annotated, Any, TypeVar, dataclass_transform, get_type_hints
 
 from gateway.protocols.pravega import modified_utf8
+from gateway.protocols.pravega.errors import Need
 from gateway.protocols.pravega.frames import pieces
-from gateway.protocols.pravega.need import Need
 from gateway.sdk.interfaces import Refusal
 
 _T = TypeVar("_T")

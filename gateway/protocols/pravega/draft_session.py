@@ -18,13 +18,13 @@ from gateway.protocols.pravega.draft_block import DraftBlock, Reassembly
 from gateway.protocols.pravega.errors import (
     NAME_IN_LOGS,
     Denied,
+    Need,
     SegmentError,
     of_writer,
 )
 from gateway.protocols.pravega.events import begins, count_rows
 from gateway.protocols.pravega.frames import HEADER_BYTES, RAW, Frames, frame
 from gateway.protocols.pravega.limits import Limits
-from gateway.protocols.pravega.need import Need
 from gateway.protocols.pravega.reads import Answer, Found, Read
 from gateway.protocols.pravega.segment import is_internal, is_staged
 from gateway.protocols.pravega.segments import Change, Segments

@@ -4,7 +4,22 @@ segments and writers are named in logs and refusals.
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from gateway.sdk.interfaces import Refusal
+
+
+class Need(StrEnum):
+    """Permissions; the value goes into `'ann' may not TEXT 'shop/orders'`."""
+
+    READ = "read"
+    WRITE = "write"
+    MANAGE = "manage"
+    ANY = "see"
+    """One of those three, whichever: what there is to know about a stream."""
+    USE = "use"
+    """One of those, or `groups`: an address, a token, which allow nothing by themselves."""
+
 
 NAME_IN_LOGS = 100
 """Segment names, which may have 64 KiB, are cut to so many characters in logs."""

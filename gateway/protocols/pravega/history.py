@@ -27,10 +27,10 @@ import pyarrow.parquet as pq
 from attrs import define, frozen
 from twisted.internet.defer import Deferred
 
+from gateway.protocols.pravega.cache import Shared
 from gateway.protocols.pravega.journal_runs import JournalRun, JournalRuns
 from gateway.protocols.pravega.lookups import Lookups
 from gateway.protocols.pravega.runs import FileIndex, RowGroup, Run, Span
-from gateway.protocols.pravega.shared_cache import Shared
 from gateway.sdk.files import Files, Gone, JournalFile, PublishedFile
 
 #: Read once and kept, because readers come back for what follows, and others come too.

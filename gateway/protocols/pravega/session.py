@@ -21,11 +21,10 @@ from gateway.protocols.pravega.codec import (
     encode,
     encode_in_pieces,
 )
-from gateway.protocols.pravega.errors import SegmentError, of_writer
+from gateway.protocols.pravega.errors import Need, SegmentError, of_writer
 from gateway.protocols.pravega.events import STEP_COST
 from gateway.protocols.pravega.frames import HEADER_BYTES, Frames
 from gateway.protocols.pravega.limits import Limits
-from gateway.protocols.pravega.need import Need
 from gateway.protocols.pravega.reads import Answer, Read
 from gateway.protocols.pravega.requests import Requests, error_reply, sources, subject
 from gateway.protocols.pravega.segment import Segment

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from gateway.protocols.pravega.codec import encode
-from gateway.protocols.pravega.errors import NAME_IN_LOGS, Denied
-from gateway.protocols.pravega.need import Need
+from gateway.protocols.pravega.errors import NAME_IN_LOGS, Denied, Need
 from gateway.protocols.pravega.wire import AuthTokenCheckFailed
 from gateway.sdk.interfaces import Refusal
 

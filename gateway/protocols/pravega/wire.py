@@ -27,7 +27,7 @@ from gateway.protocols.pravega.codec import (
     reply,
     request,
 )
-from gateway.protocols.pravega.need import Need
+from gateway.protocols.pravega.errors import Need
 
 VERSION = 17
 OLDEST = 5

@@ -15,7 +15,7 @@ from gateway.protocols.pravega.codec import (
     reply,
     request,
 )
-from gateway.protocols.pravega.need import Need
+from gateway.protocols.pravega.errors import Need
 from gateway.protocols.pravega.wire import SegmentMessage, SegmentRequest
 
 # -- Requests ------------------------------------------------------------------

@@ -23,7 +23,7 @@ from wsproto.events import (
 from gateway.protocols.lumberjack import wire
 from gateway.protocols.lumberjack.client import Client, Unacknowledged
 from gateway.protocols.lumberjack.events import decode
-from gateway.protocols.lumberjack.sample import access_log
+from gateway.protocols.lumberjack.sending import access_log
 from gateway.protocols.lumberjack.writer import Writer
 
 _V2 = b"2"[0]

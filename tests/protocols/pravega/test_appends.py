@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gateway.protocols.pravega import wire
 from gateway.protocols.pravega import wire_segments as ws
 from gateway.protocols.pravega.codec import encode
-from gateway.protocols.pravega.need import Need
+from gateway.protocols.pravega.errors import Need
 
 from .blocks import bare, blocked, content, padding, partial
 from .conftest import W, X

@@ -10,7 +10,7 @@ import pytest
 from gateway.protocols.pravega import codec, wire_segments, wire_tables
 from gateway.protocols.pravega.controller.access import Kind, Resource
 from gateway.protocols.pravega.controller.call_permissions import CALLS
-from gateway.protocols.pravega.need import Need
+from gateway.protocols.pravega.errors import Need
 from pravega_messages import new
 
 HERE = Path(__file__).parent

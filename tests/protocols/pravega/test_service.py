@@ -9,7 +9,7 @@ from twisted.internet.task import Clock
 from deadlines import eventually
 from gateway.protocols.pravega import protocol
 from gateway.protocols.pravega.controller.access import of_segment
-from gateway.protocols.pravega.need import Need
+from gateway.protocols.pravega.errors import Need
 from gateway.testing.plugins import lend, listener_of
 
 

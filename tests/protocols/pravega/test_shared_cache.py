@@ -5,7 +5,7 @@ from threading import Barrier, Event
 
 import pytest
 
-from gateway.protocols.pravega.shared_cache import Shared
+from gateway.protocols.pravega.cache import Shared
 
 
 def test_made_once_for_all_who_come():

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from gateway.protocols.pravega.controller.access import Kind, Resource, of_stream
-from gateway.protocols.pravega.need import Need
+from gateway.protocols.pravega.errors import Need
 
 _Asked: TypeAlias = Callable[[Any], Iterator[tuple[Need, Resource]]]
 """Gives what a request asks for: all of it must be allowed."""

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from gateway.protocols.pravega.container import Container
-from gateway.protocols.pravega.controller.access import Access
+from gateway.protocols.pravega.controller.access import Access, Credentials
 from gateway.protocols.pravega.controller.autoscale import Autoscale
 from gateway.protocols.pravega.controller.call_permissions import CALLS
 from gateway.protocols.pravega.controller.catalog import Catalog
-from gateway.protocols.pravega.controller.credentials import Credentials
 from gateway.protocols.pravega.controller.grpc import Code, Failed
 from gateway.protocols.pravega.controller.key_value_tables import KeyValueTables
 from gateway.protocols.pravega.controller.messages import Undecodable, decode

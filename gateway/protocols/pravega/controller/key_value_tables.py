@@ -25,7 +25,7 @@ from gateway.protocols.pravega.controller.methods import (
 )
 from gateway.protocols.pravega.controller.names import TABLE, usable
 from gateway.protocols.pravega.controller.tokens import DelegationTokens
-from gateway.protocols.pravega.need import Need
+from gateway.protocols.pravega.errors import Need
 
 _EXISTS, _NO_SCOPE, _BAD_NAME = 2, 3, 4
 _NOT_FOUND = 2

@@ -27,7 +27,7 @@ from gateway.protocols.pravega.controller.methods import (
 from gateway.protocols.pravega.controller.names import MARK, READER_GROUP, TABLE, usable
 from gateway.protocols.pravega.controller.scaling import Scalings, check_count
 from gateway.protocols.pravega.controller.transactions import Transactions
-from gateway.protocols.pravega.need import Need
+from gateway.protocols.pravega.errors import Need
 from gateway.protocols.pravega.segment import Segment
 
 _EXISTS, _NO_SCOPE, _BAD_NAME = 2, 3, 4

@@ -17,8 +17,7 @@ from attrs import define, field
 
 from gateway.protocols.pravega.controller.access import Access, of_segment
 from gateway.protocols.pravega.controller.names import SYSTEM, TABLE
-from gateway.protocols.pravega.errors import Denied
-from gateway.protocols.pravega.need import Need
+from gateway.protocols.pravega.errors import Denied, Need
 from gateway.protocols.pravega.tokens import EXPIRED, FAILED, TokenCheck
 
 if TYPE_CHECKING:

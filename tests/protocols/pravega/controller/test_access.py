@@ -24,8 +24,8 @@ from gateway.protocols.pravega.controller.access import (
 from gateway.protocols.pravega.controller.call_permissions import CALLS
 from gateway.protocols.pravega.controller.grpc import Code
 from gateway.protocols.pravega.controller.kept_records import Stream
+from gateway.protocols.pravega.errors import Need
 from gateway.protocols.pravega.frames import Frames
-from gateway.protocols.pravega.need import Need
 from gateway.protocols.pravega.options import Rule
 from gateway.protocols.pravega.server import PravegaListener
 from gateway.testing import FakeConnection

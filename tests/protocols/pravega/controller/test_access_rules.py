@@ -9,7 +9,7 @@ from gateway.protocols.pravega.controller.access import (
     of_stream,
 )
 from gateway.protocols.pravega.controller.methods import page
-from gateway.protocols.pravega.need import Need
+from gateway.protocols.pravega.errors import Need
 from gateway.protocols.pravega.options import Rule
 from gateway.sdk.costs import Turn
 

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.protocols.pravega.controller.grpc import Code
 from gateway.protocols.pravega.controller.tokens import DelegationTokens
-from gateway.protocols.pravega.need import Need
+from gateway.protocols.pravega.errors import Need
 from pravega_messages import new
 
 SEGMENT = "sc/st/0.#epoch.0"

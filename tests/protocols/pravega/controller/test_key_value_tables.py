@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.protocols.pravega.controller.grpc import Code
-from gateway.protocols.pravega.need import Need
+from gateway.protocols.pravega.errors import Need
 from pravega_messages import new
 
 EXISTS, NO_SCOPE, BAD_NAME, NOT_FOUND = 2, 3, 4, 2
