@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.protocols.pravega import assembly, records, segments
+from gateway.protocols.pravega import container as assembly
+from gateway.protocols.pravega import records, segments
 from gateway.protocols.pravega.codec import AttributeUpdate
 from gateway.protocols.pravega.records import Append, Attribute, Merge
 from gateway.protocols.pravega.wire import AppendBlockEnd, DataAppended

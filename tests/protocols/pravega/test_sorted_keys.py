@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.protocols.pravega import sorted_keys
+from gateway.protocols.pravega import tables as sorted_keys
 from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.snapshot import restore, save
 from gateway.protocols.pravega.tables import Table
