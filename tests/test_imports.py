@@ -43,7 +43,7 @@ MAY: dict[str, set[str]] = {
     "feeds": SHARED | {"admin", "store"},
     "protocols": {"event", "sdk"},
     "forward": SHARED | {"store"},
-    "daemon": SHARED | {"admin", "feeds", "forward", "net", "store"},
+    "daemon": SHARED | {"admin", "feeds", "forward", "net", "store", "testing"},
     "spark": SHARED | {"daemon", "store"},
     "sinks": SHARED | {"audit", "spark", "store"},
     "audit": SHARED | {"store"},

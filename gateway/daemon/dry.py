@@ -10,54 +10,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from twisted.internet.defer import Deferred, maybeDeferred, succeed
 
 from gateway import config, plugins
 from gateway.config.problems import Problem
 from gateway.daemon.protocols import Broken, Protocols
-from gateway.event import Decode, Stored
-from gateway.feeds.live import Live, Tap
-from gateway.feeds.replay import Replay
 from gateway.net.tls import ServerTls, UnusableCertificate
 from gateway.sdk.protocol import Context, Unusable
-from gateway.store.directories import Directories
-from gateway.store.finder import Finder
-from gateway.store.hub.arrivals import Arrivals
-from gateway.store.system.disk import RealDisk
-
-if TYPE_CHECKING:
-    from gateway.event import Batch, Origin
-    from gateway.sdk.interfaces import Told
-    from gateway.sdk.publisher import Publisher
-
-
-class _Journal:
-    """Where nothing is stored, as nothing comes."""
-
-    full = False
-    why_full: str | None = None
-
-    def when_room(self) -> Deferred[None]:
-        return succeed(None)
-
-    def over_share(self, origin: Origin) -> bool:
-        return False
-
-    def when_share(self, origin: Origin) -> Deferred[None]:
-        return succeed(None)
-
-    def reserve(self, change: int) -> bool:
-        return True
-
-    def submit(self, batch: Batch) -> Deferred[Stored]:
-        return Deferred()
-
-    def submit_for(self, told: Told, batch: Batch) -> None: ...
-
-    def withdraw(self, batch: Batch) -> bool:
-        return True
+from gateway.testing.plugins import lend
 
 
 def try_start(loaded: config.Config, file: Path) -> None:
@@ -70,20 +29,16 @@ def try_start(loaded: config.Config, file: Path) -> None:
 def _problems(loaded: config.Config, scratch: Path) -> Iterator[Problem]:
     from twisted.internet import reactor
 
-    directories = Directories.under(scratch)
-    for path in (
-        directories.journal_of(loaded.node),
-        directories.spool,
-        directories.archive,
-    ):
-        path.mkdir(parents=True)
-    protocols = Protocols(plugins.installed(), loaded.listeners, lambda _: None)
+    installed = plugins.installed()
+    protocols = Protocols(installed, loaded.listeners, lambda _: None)
+
+    def lent(name: str, listeners: list[config.Listener]) -> Context:
+        protocol = installed.protocols[name]
+        return lend(protocol, scratch, listeners, node=loaded.node, reactor=reactor)
 
     def start() -> None:
-        decoders = protocols.decoders()
-        arrivals = Arrivals(loaded.node, directories, RealDisk(), lambda _: None)
-        lend = _lender(loaded.node, directories, decoders, reactor, arrivals)
-        protocols.open((), lend)
+        protocols.decoders()
+        protocols.open((), lent)
 
     if why := _why(start):
         yield Problem(("listeners",), why)
@@ -108,43 +63,6 @@ def _problems(loaded: config.Config, scratch: Path) -> Iterator[Problem]:
         if why := _why(pages):
             yield Problem(("listeners",), why)
     protocols.close()
-
-
-def _lender(
-    node: str,
-    directories: Directories,
-    decoders: dict[str, Decode],
-    reactor: Any,
-    arrivals: Arrivals,
-) -> Callable[[str, list[config.Listener]], Context]:
-    live = Live(
-        node,
-        decoders,
-        durable_lsn=lambda: 0,
-        in_thread=maybeDeferred,
-        clock=reactor,
-    )
-    feeds: dict[str, Publisher] = {
-        "tap": Tap(live),
-        "events": Replay(live, directories, in_thread=maybeDeferred),
-    }
-
-    def lend(protocol: str, listeners: list[config.Listener]) -> Context:
-        return Context(
-            node=node,
-            listeners=listeners,
-            journal=_Journal(),
-            reactor=reactor,
-            decode=decoders[protocol],
-            feeds=feeds,
-            data_dir=directories.root,
-            disk=RealDisk(),
-            files=Finder(directories, node, retained=True),
-            address=lambda name: "127.0.0.1:1",
-            arrivals=arrivals,
-        )
-
-    return lend
 
 
 def _why(do: Callable[[], object]) -> str | None:

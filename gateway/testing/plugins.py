@@ -41,6 +41,7 @@ def lend(
     data_dir: Path,
     listeners: Sequence[Listener] = (),
     *,
+    node: str = "node",
     journal: Any = None,
     reactor: Any = None,
 ) -> Context:
@@ -52,18 +53,22 @@ def lend(
     journal = ManualJournal() if journal is None else journal
     reactor = Clock() if reactor is None else reactor
     directories = Directories.under(data_dir)
-    for path in (directories.journal / "node", directories.spool, directories.archive):
+    for path in (
+        directories.journal_of(node),
+        directories.spool,
+        directories.archive,
+    ):
         path.mkdir(parents=True, exist_ok=True)
     decode = protocol.decoder([listener.options for listener in listeners])
     live = Live(
-        "node",
+        node,
         {protocol.name: decode},
         durable_lsn=lambda: 0,
         in_thread=maybeDeferred,
         clock=reactor,
     )
     return Context(
-        node="node",
+        node=node,
         listeners=listeners,
         journal=journal,
         reactor=reactor,
@@ -74,9 +79,9 @@ def lend(
         },
         data_dir=data_dir,
         disk=RealDisk(),
-        files=Finder(directories, "node", retained=True),
+        files=Finder(directories, node, retained=True),
         address=lambda name: "127.0.0.1:1",
-        arrivals=Arrivals("node", directories, RealDisk(), lambda _: None),
+        arrivals=Arrivals(node, directories, RealDisk(), lambda _: None),
     )
 
 

@@ -8,7 +8,7 @@ The answer says how many clients it reached: `{"sent": 1, "dropped": 0}`; in a l
 those of all gateways, and one line for each that was asked.
 
 The addressee of a push is the same as in a row of an outbox file; it may also stand in an
-object `to`.  There, `{"all": {…}}` with attributes is the older spelling of `attributes`.
+object `to`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,7 @@ from gateway.protocols.pomelo.push.row import Given, Push, Row, push
 from gateway.sdk.protocol import Answer, Post
 
 
-class _To(msgspec.Struct, forbid_unknown_fields=True):
-    session: str | None = None
-    uid: str | int | None = None
-    group: str | int | None = None
-    attributes: dict[str, str | None] | None = None
-    all: bool | dict[str, str | None] | None = None
+class _To(Given, forbid_unknown_fields=True): ...
 
 
 class _Request(_To, forbid_unknown_fields=True, kw_only=True):
@@ -55,16 +50,7 @@ def parse(request: bytes) -> Push:
         if any(getattr(asked, name) is not None for name in _To.__struct_fields__):
             raise ValueError("more than one addressee: in to, and beside it")
         to = asked.to
-    return push(asked.route, bytes(asked.body), _given(to), asked.ttl, asked.priority)
-
-
-def _given(to: _To) -> Given:
-    everyone, attributes = to.all, to.attributes
-    if isinstance(everyone, dict):
-        if attributes is not None:
-            raise ValueError("more than one addressee: all, and attributes")
-        everyone, attributes = None, everyone
-    return Given(to.session, to.uid, to.group, attributes, everyone)
+    return push(asked.route, bytes(asked.body), to, asked.ttl, asked.priority)
 
 
 def page(lobby: Lobby, parse: Callable[[bytes], Row]) -> Post:

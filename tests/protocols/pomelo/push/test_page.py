@@ -68,14 +68,11 @@ def test_a_priority(games):
         ({"uid": "alice"}, [0, 1]),
         ({"all": True}, [0, 1, 2]),
         ({"attributes": {"uid": "bob"}}, [2]),
-        ({"all": {"uid": "bob"}}, [2]),
     ],
 )
 def test_to_whom(games, to, who):
     """One session, all of a uid, everyone, or those whose attributes fit."""
     for addressee in ({"to": to}, to):
-        if isinstance(addressee.get("all"), dict):
-            continue  # the older spelling, only in `to`
         for client in games.clients:
             client.clear()
         answer = games.ask(route="onScore", body={"n": 1}, **addressee)
@@ -103,15 +100,15 @@ def test_who_does_not_read_is_counted(games):
         ({"route": "r", "body": 1}, "no addressee"),
         ({"route": "r", "body": 1, "uid": None}, "no addressee"),
         ({"route": "r", "body": 1, "all": False}, "no addressee"),
-        ({"route": "r", "body": 1, "to": {"all": {}}}, "everyone is all: true"),
-        ({"route": "r", "body": 1, "to": {"all": {"a": None}}}, "'a' is null"),
+        ({"route": "r", "body": 1, "to": {"all": {}}}, "Expected `bool"),
+        ({"route": "r", "body": 1, "to": {"attributes": {"a": None}}}, "'a' is null"),
         ({"route": "r", "body": 1, "attributes": {}}, "everyone is all: true"),
         ({"route": "r", "body": 1, "group": ""}, "group: must have 1 to 255"),
         ({"route": "r", "body": 1, "uid": "a", "to": {"uid": "a"}}, "more than one"),
         ({"route": "r", "body": 1, "uid": "a", "all": True}, "more than one"),
         ({"route": "r", "body": 1, "to": {}}, "must have one of"),
         (
-            {"route": "r", "body": 1, "to": {"uid": "a", "all": {"b": "c"}}},
+            {"route": "r", "body": 1, "to": {"uid": "a", "attributes": {"b": "c"}}},
             "must have one of",
         ),
         ({"route": "r", "all": True}, "body"),
