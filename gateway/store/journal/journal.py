@@ -46,7 +46,7 @@ from gateway.store.journal.queues import (
     Submitted,
     telling,
 )
-from gateway.store.journal.shares import OWN_BATCHES, Shares
+from gateway.store.journal.shares import Shares
 from gateway.store.node.through import EVERY_SECONDS, Through
 from gateway.store.system.disk import NO_ROOM
 from gateway.store.system.shared import SharedDict
@@ -327,10 +327,8 @@ class Journal:
         return waiter
 
     def over_share(self, origin: Origin) -> bool:
-        # Every read asks.  What holds the journal holds its queue: then `full` says who is read.
-        if origin.queued < OWN_BATCHES or self._holds:
-            return False
-        return self._shares.over(origin)
+        # What holds the journal holds its queue: then `full` says who is read.
+        return not self._holds and self._shares.over(origin)
 
     def when_share(self, origin: Origin) -> Deferred[None]:
         return self._shares.when_less(origin)

@@ -23,7 +23,7 @@ _LEAST_BATCHES = 4
 """Batches of each address among however many."""
 _BATCH_BYTES = GROUP_BYTES // GROUP_BATCHES
 """Bytes of a batch: a larger one counts as several."""
-OWN_BATCHES = 2
+_OWN_BATCHES = 2
 """A connection that has fewer is not held back for its neighbours: who asks and waits for
 the answer never is."""
 _AT_ONCE = 128
@@ -68,7 +68,7 @@ class Shares:
 
     def over(self, origin: Origin) -> bool:
         """Whether its address has all that it may have, and it has more of that than a little."""
-        if origin.queued < OWN_BATCHES:
+        if origin.queued < _OWN_BATCHES:
             return False
         count = self._waiting.get(origin.address, 0)
         return count >= _LEAST_BATCHES and count * len(self._waiting) >= _ALL_BATCHES
