@@ -371,13 +371,11 @@ class BatchServer(Closing, Yielding, Aging):
         ):
             self._connection.again()
         waiting = listener.waiting
-        busy = not self._closed and (
-            self._pending is not None
-            or (
-                waiting is not None
-                and (self._batches is not None or self._input or self._not_read)
-            )
-        )
+        busy = self._pending is not None
+        if waiting is not None and not busy:
+            unread = self._batches is not None or bool(self._input)
+            busy = unread or self._not_read
+        busy = busy and not self._closed
         if busy is (self._busy_since is not None):
             return
         self._busy_since = listener.clock.seconds() if busy else None

@@ -133,11 +133,6 @@ class _Open(Struct, eq=False):
             seq = self.not_zero or self.of - self.left or 1
         self.acks.append(wire.ack(self.version, seq))
 
-    @property
-    def tiny(self) -> bool:
-        """Whether it is complete, and small enough to share its batch."""
-        return 0 < self.held < (_TINY_PARTS if self.parts else _TINY)
-
     def join(self, other: _Open) -> None:
         """*other* is stored, and acknowledged, in the same batch."""
         self.id = self.id or other.id
@@ -547,7 +542,8 @@ class Session:
 
     def _finish(self, one: _Open) -> None:
         tiny = self._tiny
-        if one.tiny:
+        # Small enough to share its batch.
+        if 0 < one.held < (_TINY_PARTS if one.parts else _TINY):
             one.id = 0
             if (
                 tiny is None
