@@ -43,7 +43,7 @@ from gateway.store.journal.log import Log
 from gateway.store.journal.queues import Durable
 from gateway.store.spool import parquet
 from gateway.store.spool.columns import Columns
-from gateway.store.spool.decoding import Decoder, fill_gaps
+from gateway.store.spool.decoding import Decoder
 from gateway_testkit.disk import RecordingDisk
 
 _CONNECTIONS = 100
@@ -152,7 +152,7 @@ def _records(batches: list[Batch]) -> bytes:
 def _published(data: bytes, last: int, executor: Executor | None = None) -> None:
     scan = segment.Scan(data, before=last + 1, durable=last)
     parquet.write(
-        fill_gaps(scan, 1, last),
+        scan,
         io.BytesIO(),
         node="gw-1",
         decoder=Decoder(_DECODERS),
@@ -185,7 +185,7 @@ def measure(report: Report, name: str, batches: list[Batch]) -> None:
 
     def read() -> list[Stored]:
         scan = segment.Scan(data, before=last + 1, durable=last)
-        return list(fill_gaps(scan, 1, last))
+        return list(scan)
 
     _add(report, name, "record read", read, len(batches))
     stored = read()

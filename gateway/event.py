@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = [
     "BATCH_BYTES",
     "DELETED",
-    "LOST",
     "MAX_LSN",
     "SCHEMA",
     "SCHEMA_VERSION",
@@ -86,10 +85,6 @@ MAX_LSN = 1 << 62
 #: files, so that a Spark job that does not know a column stops instead of dropping it.
 SCHEMA_VERSION = 1
 SCHEMA_VERSION_KEY = b"gateway.schema"
-
-#: The flaw of a row that only holds the place of an acknowledged event which the
-#: journal can not give back: its disk returned other bytes than were synced.
-LOST = "lost"
 
 #: What the flaw of a row begins with of which somebody had the contents deleted: it holds
 #: the event's place for those who find theirs by lsns or offsets.

@@ -32,6 +32,7 @@ from gateway.store.lsns import Lsns
 from gateway.store.node import mark
 from gateway.store.node.catalog import catalogs_in
 from gateway.store.node.expired import expired_in
+from gateway.store.node.holes import holes_in
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.node.lives import short
 from gateway.store.readers.deleted import deletions, digests_before, stamps
@@ -97,6 +98,8 @@ class _Known:
     """The link of the file that ends with it."""
     gone: dict[str, Lsns] = field(default_factory=dict)
     """Lsns whose files may be gone, by incarnation."""
+    holes: Lsns = field(default_factory=Lsns)
+    """Lsns that its disk did not give back."""
     this: Incarnation | None = None
     """The incarnation of the journal, which knows whose files are its own."""
 
@@ -253,6 +256,7 @@ def _known(directories: Directories, *, deleting: bool) -> dict[str, _Known]:
         one = found.setdefault(node, _Known())
         one.entries = {entry.name: entry for entry in lines.all(Entry)}
         one.this = lines.newest(Incarnation)
+        one.holes = Lsns.joined(holes_in(lines).values())
     gone = [expired_in(directories), *([committed(directories.lake)] * deleting)]
     for node, incarnations in (each for one in gone for each in one.items()):
         mine = found.setdefault(node, _Known()).gone
@@ -399,7 +403,14 @@ class _Judge:
         if last < first:
             return
         ours = one is None or self._is_ours(one)
-        missing = Lsns([(first, last)]) - self.known.may_be_gone(ours=ours)
+        missing = Lsns([(first, last)])
+        if ours:
+            for begin, end in missing & self.known.holes:
+                chain.notes.append(f"lsn {begin} to {end} are a hole")
+            missing = missing - self.known.holes
+        if not missing:
+            return
+        missing = missing - self.known.may_be_gone(ours=ours)
         if not len(missing):
             chain.notes.append(f"lsn {first} to {last} are not kept any longer")
             return

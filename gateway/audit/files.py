@@ -7,7 +7,7 @@ that is gone when it is opened has moved on, and the next place has it
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from gateway.store.journal import segment
 from gateway.store.journal.recovery import DAMAGED
 from gateway.store.lsns import Lsns
 from gateway.store.node.catalog import CATALOG, look
+from gateway.store.node.holes import holes_in
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.spool.mending import Entry
 
@@ -34,6 +35,8 @@ class JournalContent:
     this: Incarnation | None = None
     """The incarnation that gives lsns there; None if that is not known."""
     published: list[Entry] = field(default_factory=list)
+    holes: Mapping[str, Lsns] = field(default_factory=dict)
+    """The lsns that the disk did not give back, by incarnation."""
     damaged: list[tuple[int, int, Path]] = field(default_factory=list)
     """Damaged segments: first lsn, last lsn that it can have held, file."""
     problems: list[Problem] = field(default_factory=list)
@@ -85,6 +88,7 @@ def _read_node(directory: Path) -> JournalContent:
     seen = JournalContent()
     lines = look(directory)
     seen.this, seen.published = lines.newest(Incarnation), lines.all(Entry)
+    seen.holes = holes_in(lines)
     for number in lines.damaged_numbers:
         path = directory / CATALOG[0]
         seen.problems.append(Problem(str(path), f"line {number} is damaged"))

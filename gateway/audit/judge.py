@@ -54,9 +54,11 @@ class _Judge:
         self._counts: Mapping[str, Counts] = view.lake.nodes.get(name, {})
         self._journal = view.journals.content(name)
         self._lines: dict[str, Lsns] = defaultdict(Lsns)
-        """The lsns in the catalog's lines, by incarnation."""
+        """The lsns in the catalog's lines, holes among them, by incarnation."""
         for entry in self._journal.published:
             self._lines[entry.incarnation].add(entry.first, entry.last)
+        for each, lsns in self._journal.holes.items():
+            self._lines[each].update(lsns)
         self._deleted: dict[str, Lsns] = defaultdict(Lsns)
         """The lsns taken out of the tables on purpose, by incarnation."""
         for one in view.ledgers.deletions:

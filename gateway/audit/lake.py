@@ -15,12 +15,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gateway.audit.counts import GREATEST, Counts, Ints
 from gateway.audit.remote import Place, opened
-from gateway.event import LOST
 from gateway.store.digests import EventsDigest
 
 _BATCH_ROWS = 1 << 17
@@ -170,12 +168,12 @@ def columns(
             for batch in _whole(file):
                 if {"payload", "received_at"} <= {*schema.names}:
                     digest.add(batch.column("payload"), batch.column("received_at"))
-                yield from _lsns(_found(batch))
+                yield from _lsns(batch)
             return
-        wanted = ("node", "incarnation", "lsn", "flaw")
+        wanted = ("node", "incarnation", "lsn")
         names = [name for name in wanted if name in schema.names]
         for batch in file.iter_batches(_BATCH_ROWS, columns=names, use_threads=False):
-            yield from _lsns(_found(batch))
+            yield from _lsns(batch)
 
 
 @contextlib.contextmanager
@@ -239,17 +237,6 @@ def check_columns(schema: pa.Schema) -> None:
             found = found.value_type
         if found != wanted:
             raise Unusable(f"its column {name} is {found}, not {wanted}")
-
-
-def _found(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows without those that only hold the place of events which the journal lost."""
-    if "flaw" not in batch.schema.names:
-        return batch
-    flaw = batch.column("flaw")
-    if flaw.null_count == len(flaw):
-        return batch
-    kept = pc.not_equal(flaw.cast(pa.string()), LOST)
-    return batch.filter(kept.fill_null(True))
 
 
 def _lsns(batch: pa.RecordBatch) -> Iterator[tuple[str, str, Ints]]:

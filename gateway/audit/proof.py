@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from gateway.audit.judge import judge
 from gateway.audit.look import View
@@ -115,21 +116,33 @@ def _explain_hole(view: View, name: str, hole: Hole) -> None:
         hole.note = f"{spool[0]}, which should have them, is damaged"
         return
     known = view.lives[name].of(hole.incarnation)
+    if known.holes.touches(hole.first, hole.last):
+        hole.note = f"the disk of {name} did not give them back"
+        damaged = _damaged(view, name, hole)
+        hole.note += "".join(f"; {path} may hold them" for path in damaged[:1])
+        return
     if known.ack and hole.last <= known.said:
         how = f"acknowledged by {name} with ack: {known.ack}"
         hole.note = f"{how}, and in no file that is here: its own disk may have it"
         return
-    seen = view.journals.content(name)
-    for first, last, path in seen.damaged:
-        if first <= hole.last and hole.first <= last:
-            hole.note = f"{path}, which was found damaged, may have held them"
-            return
-    for entry in seen.published:
+    for path in _damaged(view, name, hole):
+        hole.note = f"{path}, which was found damaged, may have held them"
+        return
+    for entry in view.journals.content(name).published:
         if entry.incarnation == hole.incarnation and not (
             entry.last < hole.first or hole.last < entry.first
         ):
             hole.note = f"the journal published {entry.name}, which is gone"
             return
+
+
+def _damaged(view: View, name: str, hole: Hole) -> list[Path]:
+    """Damaged segments that may have had some of these."""
+    return [
+        path
+        for first, last, path in view.journals.content(name).damaged
+        if first <= hole.last and hole.first <= last
+    ]
 
 
 def _overlapping(

@@ -332,6 +332,7 @@ def lives_of(
     for home in journals.homes(node):
         if (this := home.content.this) is not None:
             lives.journal(this)
+        lives.lack(home.content.holes)
     lives.records(ledgers.records.get(node, {}))
     lives.ends(ledgers.ends.get(node, {}))
     if (said := asked.answers.get(node)) is not None:
@@ -348,17 +349,20 @@ def _both(
     first, last = (site.directories.journal for site in homes)
     why = f"another directory has a journal of this node, too: {first}"
     return JournalContent(
-        {
-            each: Lsns.joined(
-                part.events[each] for part in (one, other) if each in part.events
-            )
-            for each in one.events.keys() | other.events.keys()
-        },
+        _joined(one.events, other.events),
         None,
         [*one.published, *other.published],
+        _joined(one.holes, other.holes),
         [*one.damaged, *other.damaged],
         [*one.problems, *other.problems, Problem(str(last), why)],
     )
+
+
+def _joined(one: Mapping[str, Lsns], other: Mapping[str, Lsns]) -> dict[str, Lsns]:
+    return {
+        each: one.get(each, Lsns()) | other.get(each, Lsns())
+        for each in one.keys() | other.keys()
+    }
 
 
 class Spools:

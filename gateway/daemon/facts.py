@@ -17,7 +17,6 @@ from gateway.admin.status import ReloadStatus
 from gateway.config.revocation import CrlEnd
 from gateway.daemon.lake import LakeWatch
 from gateway.daemon.statistics import room_bytes
-from gateway.event import LOST
 from gateway.forward import Forwarder
 from gateway.net.rejection_log import Recent
 from gateway.net.traffic import Traffic
@@ -121,15 +120,11 @@ class Flawed:
         self._files: SharedDeque[tuple[float, int, int]] = SharedDeque(
             maxlen=_LATELY_FILES
         )
-        self.lost = 0
-        """Acknowledged events that the disk did not give back."""
 
     def note(self, now: float, file: Published) -> None:
         """Note a file at *now*, by a monotonic clock; the spool's thread may call."""
-        lost = file.flaws[LOST]
-        events = file.last_lsn - file.first_lsn + 1 - lost
-        self.lost += lost
-        self._files.append((now, file.flaws.total() - lost, events))
+        events = file.last_lsn - file.first_lsn + 1
+        self._files.append((now, file.flaws.total(), events))
 
     def lately(self, now: float) -> tuple[int, int]:
         """The flawed events, and all events, of the last minutes."""

@@ -221,7 +221,7 @@ class Running:
                 stopping=stopping,
                 now=datetime.now(UTC),
                 reload=self._reloads.status(),
-                lost_events=max(opened.found.lost_events, flawed.lost),
+                lost_events=max(opened.found.lost_events, opened.storage.lost_events),
                 refused=self._visits.refused(
                     opened.network.common.rejection_log.recent
                 ),

@@ -1,7 +1,7 @@
 """Events in files: read from archive, spool or journal, whichever has them.
 
-What is nowhere is `Gone`.  An event that the journal should have and its disk did not
-give back is given as `lost`, as the spool does.
+What is nowhere is `Gone`, unless it is a hole: what the journal should have and its disk did
+not give back (`gateway.store.node.holes`).
 
 Everything here blocks, and may be called in any thread.
 """
@@ -24,8 +24,10 @@ from gateway.sdk.files import Gone
 from gateway.store import digests
 from gateway.store.directories import Directories
 from gateway.store.finder import Finder, SegmentFile
+from gateway.store.lsns import Lsns
 from gateway.store.node.incarnation import KEY
-from gateway.store.spool.decoding import Decoder, fill_gaps
+from gateway.store.spool.decoding import Decoder
+from gateway.store.spool.published import unpublished
 
 #: Journal segments, and large batches decoded, that are kept for all readers.
 _KEEP = 2
@@ -44,10 +46,14 @@ class EventFiles:
         directories: Directories,
         decoders: Mapping[str, Decode],
         given_by: Callable[[int], str] = lambda _: "",
+        holes: Callable[[], Lsns] = Lsns,
     ) -> None:
-        """*given_by* says which incarnation gave an lsn that is in the journal."""
+        """*given_by* says which incarnation gave an lsn that is in the journal, *holes* which
+        are in no file.
+        """
         self.node = node
         self.given_by = given_by
+        self.holes = holes
         self._finder = Finder(directories, node)
         self._decoders = decoders
         self._lock = threading.Lock()
@@ -59,8 +65,11 @@ class EventFiles:
         with self._lock:
             return self._finder.oldest(lsn)
 
-    def find(self, lsn: int, end: int) -> Iterator[pa.RecordBatch] | Sequence[Stored]:
-        """Events from *lsn* or some before it on: of a file, or some of the journal.
+    def find(
+        self, lsn: int, end: int
+    ) -> Iterator[pa.RecordBatch] | Sequence[Stored] | int:
+        """Events from *lsn* or some before it on: of a file, or some of the journal; or the lsn
+        behind a hole.
 
         *end* is behind the last durable event, or earlier.  Raises `Gone`, OSError.
         """
@@ -77,6 +86,8 @@ class EventFiles:
                 found = self._in_journal(lsn, end, lost=attempt > 1)
                 if found:
                     return found
+            if (behind := unpublished(self.holes(), lsn)) > lsn:
+                return min(behind, end)
         raise Gone(lsn, self.oldest(lsn))
 
     def decoded(self, batch: Stored, *, careful: bool = False) -> Rows:
@@ -100,10 +111,10 @@ class EventFiles:
             self._segments.clear()
             self._rows.clear()
 
-    def _in_journal(self, lsn: int, end: int, *, lost: bool) -> Sequence[Stored]:
+    def _in_journal(self, lsn: int, end: int, *, lost: bool) -> Sequence[Stored] | int:
         """Batches that follow each other, the first with *lsn*; none if it has not.
 
-        A hole is made good only if *lost*: the spool may have what seems to be one.
+        A hole is told only if *lost*: the spool may have what seems to be one.
         """
         file = self._finder.segment(lsn)
         if file is None:
@@ -117,8 +128,7 @@ class EventFiles:
             return list(_in_a_row(there))
         if not lost or lsn >= end:
             return []
-        behind = there[0].lsn if there else end
-        return list(fill_gaps([], lsn, behind - 1))
+        return there[0].lsn if there else end
 
     def _scanned(
         self, file: SegmentFile, lsn: int, end: int, *, lost: bool

@@ -30,6 +30,7 @@ from gateway.feeds.query import Query, parse, reject_unknown_keys
 from gateway.feeds.ring import Chunk, Follower, Lagged, Ring
 from gateway.feeds.shares import Shares
 from gateway.sdk.publisher import Elements, Fault, Request
+from gateway.store.lsns import Lsns
 from gateway.store.node.lineage import Lineage
 from gateway.store.spool.decoding import Decoder
 
@@ -99,6 +100,12 @@ class Live:
     def given_by(self, lsn: int) -> str:
         """The incarnation that gave an lsn; empty if that is not known."""
         return "" if self.lineage is None else self.lineage.now.of_lsn(lsn)
+
+    def holes(self) -> Lsns:
+        """The lsns of this directory that no file has, as its disk did not give them back."""
+        if self.lineage is None:
+            return Lsns()
+        return Lsns.joined(self.lineage.holes.values())
 
     def durable(self, group: list[Stored]) -> None:
         """Take batches that follow all earlier ones."""

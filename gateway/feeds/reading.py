@@ -29,7 +29,7 @@ class Reader:
     def read(self, lsn: int, end: int) -> Chunk:
         """Elements of some events from *lsn* on, and before *end*.
 
-        There may be no element in the chunk, but it has one event at least.  *lsn* 0 is
+        There may be no element in the chunk, but it has one event at least, or a hole.  *lsn* 0 is
         the oldest event, or *end* if there is none.  Raises `Gone`, OSError.
         """
         if lsn:
@@ -53,6 +53,8 @@ class Reader:
                 return chunk
         self._tables = None
         found = self._files.find(lsn, end)
+        if isinstance(found, int):
+            return Chunk(lsn, found, [], [])
         if isinstance(found, Sequence):
             return self._from_journal(found, lsn, end)
         self._tables = found

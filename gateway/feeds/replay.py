@@ -51,7 +51,9 @@ class Replay:
         in_thread: Callable[..., Deferred[Any]],
     ) -> None:
         self.live = live
-        self.files = EventFiles(live.node, directories, live.decoders, live.given_by)
+        self.files = EventFiles(
+            live.node, directories, live.decoders, live.given_by, live.holes
+        )
         self._in_thread = in_thread
         self._reads = DeferredSemaphore(_READS)
         self._sources: dict[ReplaySource, str] = {}
@@ -70,7 +72,12 @@ class Replay:
             if query.conditions or query.format != JSON:
                 what = "offsets count all events, as json; say from=LSN instead"
                 raise Fault(416, what)
-            first = max(first, 1) + request.offset
+            begin, first = max(first, 1), max(first, 1) + request.offset
+            if live.holes().touches(begin, first - 1):
+                what = (
+                    "the disk lost some before, so offsets do not count; say from=LSN"
+                )
+                raise Fault(416, what)
         if "incarnation" in given:
             self._check_position(given["incarnation"], first)
         last = _number("to", given["to"]) if "to" in given else None

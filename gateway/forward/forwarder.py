@@ -349,7 +349,8 @@ class Forwarder:
         began = {**now.began, now.id: now.since}
         for by, lsns in here.items():
             since = began.get(by) or next(iter(lsns), (1, 0))[0]
-            for first, last in Lsns([(since, lsns.last)]) - lsns:
+            told = self._lineage.holes.get(by, Lsns())
+            for first, last in Lsns([(since, lsns.last)]) - lsns - told:
                 self._log.warn(
                     "The hub lacks lsns {first} to {last} of incarnation {by}, of which "
                     "there are no files here any more (spool.retention)",

@@ -655,6 +655,11 @@ class Storage:
         return self.spool.published_lsn if waits else self.journal.durable_lsn
 
     @property
+    def lost_events(self) -> int:
+        """Acknowledged events that the disk did not give back for a file.  Any thread."""
+        return self._opened.found.publisher.lost_events
+
+    @property
     def link(self) -> Link:
         """The link of the newest published file; any thread may ask."""
         return self._opened.found.publisher.link

@@ -1,50 +1,115 @@
-"""A row that holds a lost event's place is not the event."""
+"""Events that a disk did not give back, or a table: the audit misses them."""
 
 import json
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from gateway.audit import audit
+from gateway.audit.chain import verify_chains
 from gateway.cli import main
+from gateway.event import Batch, Origin, Rows
 from gateway.store.directories import Directories
 from gateway.store.journal import segment
-from incarnations import segment_name
+from gateway.store.lsns import Lsns
+from gateway.store.names import file_name
+from gateway.store.node.catalog import Catalog
+from gateway.store.node.holes import Holes
+from gateway.store.node.incarnation import Incarnation
+from gateway.store.objects.node_record import NodeRecord, Speaker
+from gateway.store.opening import Start, open_node
+from gateway.store.spool.mending import Entry
+from gateway.store.system.disk import RealDisk
+from gateway.store.system.machine import Machine
+from incarnations import A, segment_name
+
+
+def split(body: bytes) -> Rows:
+    """A decoder: events are separated by semicolons."""
+    return Rows(body.split(b";"))
+
 
 NAME = "events-gw_aaaaaaaaaa-00000000000000000001-00000000000000000004.parquet"
 
 
-@pytest.mark.parametrize("where", ["spool", "lake/quarantine"])
-def test_a_lost_event_is_a_hole(tmp_path, where):
-    """Whichever place its placeholder has reached, the audit reports the loss."""
-    for name in ("journal", "spool", "archive", where):
-        (tmp_path / name).mkdir(parents=True, exist_ok=True)
-    table = pa.table(
-        {
-            "node": ["gw"] * 4,
-            "lsn": pa.array([1, 2, 3, 4], pa.int64()),
-            "flaw": pa.array([None, "lost", "invalid-json", None], pa.string()),
-        }
-    )
-    pq.write_table(table, tmp_path / where / NAME)
-    report = audit(Directories.under(tmp_path), pause=lambda _: None)
+def test_holes_are_told_from_the_record(tmp_path):
+    """What the journal's disk did not give back is in no file, and missing until it is accepted:
+    the audit says why, by the catalog, or by the gateway's word where that is all it has.
+    """
+    directories = Directories.under(tmp_path)
+    journal, lake = directories.journal_of("gw"), tmp_path / "lake"
+    for folder in (journal, lake / "events", tmp_path / "arrivals"):
+        folder.mkdir(parents=True)
+    catalog = Catalog(journal, RealDisk())
+    catalog.put(Incarnation(A, 1, 0))
+    for first, last in ((1, 3), (6, 9)):
+        catalog.put(Entry(first, last, file_name("gw", A, first, last)))
+    catalog.put(Holes(A, Lsns([(4, 5), (10, 12)])))
+    rows = {"node": ["gw"] * 7, "incarnation": [A] * 7}
+    rows["lsn"] = pa.array([1, 2, 3, 6, 7, 8, 9], pa.int64())
+    pq.write_table(pa.table(rows), lake / "events" / "a.parquet")
+    report = audit(directories, pause=lambda _: None)
     assert not report.complete
-    [node] = report.nodes
-    assert (node.last, list(node.holes)) == (4, [(2, 2)])
+    assert [(one.first, one.last) for one in report.holes["gw"]] == [(4, 5), (10, 12)]
+    wanted = "the disk of gw did not give them back"
+    assert {one.note for one in report.holes["gw"]} == {wanted}
+
+    said = NodeRecord(
+        A, 1, 12, 0.0, "journal", published=12, holes={A: ((4, 5), (10, 12))}
+    )
+    (journal / "catalog").unlink()
+    (tmp_path / "arrivals" / f"gw_{A}").write_bytes(msgspec.json.encode(said))
+    report = audit(directories, pause=lambda _: None)
+    assert [(one.first, one.last) for one in report.holes["gw"]] == [(4, 5), (10, 12)]
+    assert {one.note for one in report.holes["gw"]} == {wanted}
+
+
+@pytest.mark.parametrize(
+    ("rot", "holes", "files", "notes"),
+    [
+        (b"b;c", [(2, 3)], [(1, 1), (4, 4)], []),
+        (b"d", [(4, 4)], [(1, 3)], ["lsn 4 to 4 are a hole"]),
+    ],
+)
+def test_a_chain_goes_over_holes(tmp_path, rot, holes, files, notes):
+    """Between two files and at the end: nothing was removed there.  A start after it does not
+    tell the loss again, and the word has it.
+    """
+    directories = Directories.under(tmp_path)
+    start = Start("gw", directories, Machine(), {"plain": split}, remembering=False)
+    opened = open_node(start)
+    origin = Origin("plain", "l", "s", "p")
+    for body in (b"a", b"b;c", b"d"):
+        count = body.count(b";") + 1
+        opened.log.commit([Batch(origin, 1, count, body, len(body))])
+    sealed = opened.log.seal()
+    assert sealed is not None
+    data = sealed.path.read_bytes()
+    at = data.rindex(rot)
+    sealed.path.write_bytes(data[:at] + b"?" + data[at + 1 :])
+    done = opened.publisher.publish(sealed)
+    assert [(one.first_lsn, one.last_lsn) for one in done] == files
+    opened.marker.write(opened.mark(4), now=True)
+    [chain] = verify_chains(directories, pause=lambda _: None).chains
+    assert (chain.problems, chain.notes) == ([], notes)
+    again = open_node(start)
+    assert (again.losses, again.repairs, again.first_lsn) == ([], [], 5)
+    word = Speaker(None, "gw", again.lineage, "journal", lambda: 4, lambda: 4).record()
+    assert word.holes == {opened.lineage.now.id: tuple(holes)}
 
 
 def test_what_the_ledger_has_and_no_table(tmp_path):
-    """The newest file of an incarnation is gone, or its last rows only hold a place: what the
-    job has committed is asked for, also where another incarnation has these lsns.
+    """The newest file of an incarnation is gone: what the job has committed is asked for, also
+    where another incarnation has these lsns.
     """
     lake = tmp_path / "lake"
     (lake / "events").mkdir(parents=True)
     rows = {
-        "node": ["gw"] * 5,
-        "incarnation": ["a" * 10] * 2 + ["b" * 10] * 3,
-        "lsn": pa.array([1, 2, 1, 2, 3], pa.int64()),
-        "flaw": pa.array([None, "lost", None, None, None], pa.string()),
+        "node": ["gw"] * 4,
+        "incarnation": ["a" * 10] + ["b" * 10] * 3,
+        "lsn": pa.array([1, 1, 2, 3], pa.int64()),
     }
     pq.write_table(pa.table(rows), lake / "events" / "a.parquet")
     (lake / ".gateway").mkdir()

@@ -80,8 +80,7 @@ class Node:
     def publish(self, *payloads: bytes, count: int = 0) -> Path:
         """Store, seal, publish; returns the file in the spool."""
         self.store(*payloads, count=count)
-        published = self.publisher.publish(self.seal())
-        assert published is not None
+        [published] = self.publisher.publish(self.seal())
         return published.path
 
     def everywhere(self) -> None:

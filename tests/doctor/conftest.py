@@ -66,8 +66,7 @@ def store(opened: Opened, *bodies: bytes) -> Segment:
 
 def publish(opened: Opened, *bodies: bytes) -> Path:
     """The same, in a spool file."""
-    published = opened.publisher.publish(store(opened, *bodies))
-    assert published is not None
+    [published] = opened.publisher.publish(store(opened, *bodies))
     return published.path
 
 

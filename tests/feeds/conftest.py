@@ -85,6 +85,7 @@ class World:
             Start("n", self.directories, Machine(), DECODERS, remembering=True)
         )
         self.log, self.publisher = opened.log, opened.publisher
+        self.lineage = opened.lineage
         self.sealed: list[log.Segment] = []
         self.published: list[log.Segment] = []
         self.clock = Clock()

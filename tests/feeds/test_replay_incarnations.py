@@ -19,7 +19,7 @@ C = "c" * 10
 def moved(make_world) -> Any:
     """A node of three incarnations: lsns 1 to 3 in a file, 4 to 6 and 7 on in the journal."""
     own = Incarnation(C, 7, 0, (A, B), begins=(1, 4))
-    world = make_world(lineage=SimpleNamespace(now=own))
+    world = make_world(lineage=SimpleNamespace(now=own, holes={}))
     world.log.incarnation = A
     world.commit(3)
     world.seal()

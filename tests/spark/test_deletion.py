@@ -500,10 +500,10 @@ def test_a_batch_that_is_decided_and_not_in_place_comes_first(locations, tmp_pat
 
 
 def test_rows_that_hold_a_place_are_not_meant():
-    """What the journal lost stays a loss, and what is redacted is not deleted again."""
+    """What is redacted is not deleted again."""
     import sqlite3
 
-    flaws = [None, "odd", "lost", "deleted", "deleted:unframed"]
+    flaws = [None, "odd", "deleted", "deleted:unframed"]
     db = sqlite3.connect(":memory:")
     db.execute("CREATE TABLE t (flaw text)")
     db.executemany("INSERT INTO t VALUES (?)", [(flaw,) for flaw in flaws])

@@ -31,7 +31,6 @@ from gateway.spark.commit.partition import Busy
 from gateway.spark.later.deleted_ranges import (
     DeletedRanges,
     add_lsns,
-    events_in,
     mask_of,
 )
 from gateway.spark.later.expiry import Expiry, expire, limits
@@ -188,18 +187,6 @@ def test_a_crash_leaves_whole_days(lake, tmp_path, point, times):
     assert len(seen(lake, "events")) == 6
     assert not any((lake / ".gateway" / "compact").rglob("*.parquet"))
     assert audit(Directories.under(tmp_path)).expired == 60
-
-
-def test_a_placeholder_of_a_lost_event_is_none_that_expired(lake, tmp_path):
-    """The journal lost it: no retention makes that good."""
-    [path] = (lake / "events").glob(f"protocol=rsio/date={DAYS[0]}/*")
-    rows = pq.read_table(path)
-    flaws = pa.array(["lost", *[None] * (SIZE - 1)], pa.string())
-    pq.write_table(rows.set_column(3, "flaw", flaws), path)
-    assert len(events_in(path)) == SIZE - 1
-    list(expire(lake, Lake(), FIRST))
-    report = audit(Directories.under(tmp_path), pause=lambda _: None)
-    assert [node.holes.size for node in report.nodes] == [1]
 
 
 READER = """

@@ -52,7 +52,7 @@ def test_rows_that_are_fine_after_all(
     is no JSON stays unless its flaw is accepted."""
     payloads = [b'{"message": "fine"}', b"{nope", b'{"message": "big"}', b"", b"x"]
     flaws = dict(enumerate(("invalid-json", "invalid-json", "oversized")))
-    flaws |= {3: "lost", 4: "unframed"}
+    flaws |= {3: "deleted", 4: "unframed"}
     spool.put("gw", 1, payloads, flaws=flaws)
     run_once()
     lake = config.data_dir / "lake"

@@ -27,8 +27,7 @@ def publish(opened: Opened, *bodies: bytes) -> Path:
     )
     sealed = opened.log.seal()
     assert sealed is not None
-    published = opened.publisher.publish(sealed)
-    assert published is not None
+    [published] = opened.publisher.publish(sealed)
     return published.path
 
 

@@ -327,7 +327,8 @@ def test_an_older_copy_beside_its_newer_mark_is_another_incarnation(tmp_path):
     after = current(tmp_path)
     assert (after.since, after.lost) == (4, {since.id: 3})
     assert set(after.earlier) == {before.id, since.id}
-    assert published(tmp_path) == {"1": before.id, "3": before.id, "4": after.id}
+    assert published(tmp_path) == {"1": before.id, "4": after.id}
+    assert [*opened.lineage.holes[before.id]] == [(2, 3)]
     report = audit(Directories.under(tmp_path), pause=lambda _: None)
     [unknown] = report.unknown
     assert (unknown.incarnation, unknown.last) == (since.id, 3)

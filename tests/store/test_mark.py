@@ -182,7 +182,7 @@ def test_a_full_disk_keeps_no_start_from_going_on():
         assert opened.losses == []
         assert disk.exists(path)
         disk.fault = None
-    assert opened.publisher.publish(opened.segments[0]) is None
+    assert opened.publisher.publish(opened.segments[0]) == []
     assert not disk.exists(path)
     assert start(root, disk, remembering=False).losses == []
 
@@ -196,5 +196,5 @@ def test_a_full_disk_holds_up_no_queue():
     sealed = opened.log.seal()
     assert sealed is not None
     disk.fault = Fault(1, errno.ENOSPC, times=1 << 30, calls=frozenset({"write"}))
-    assert opened.publisher.publish(sealed) is None
+    assert opened.publisher.publish(sealed) == []
     assert disk.exists(path)

@@ -1,8 +1,7 @@
-"""Segments that are missing, damaged or put back: told, published as lost, kept."""
+"""Segments that are missing, damaged or put back: told, holes in the record, kept."""
 
 import shutil
 
-import pyarrow.parquet as pq
 import pytest
 
 from gateway.event import Batch, Origin
@@ -36,7 +35,7 @@ def test_a_journal_that_is_missing_stops_the_start(start, directories, tmp_path)
 
 @pytest.mark.parametrize("what", ["the journal", "its last segment"])
 @pytest.mark.parametrize("remembering", [True, False])
-def test_what_was_published_as_lost_and_comes_back_is_kept(
+def test_what_is_a_hole_and_comes_back_is_kept(
     start, directories, tmp_path, what, remembering
 ):
     """The start did without; what is put back is the only copy, so it is set aside."""
@@ -76,10 +75,8 @@ def test_what_was_published_as_lost_and_comes_back_is_kept(
     assert (opened.losses, opened.first_lsn) == ([], 4)
 
 
-def test_a_segment_that_is_missing_between_others_is_published_as_lost(
-    start, directories
-):
-    """A row for each of its events; put back, it is kept and not published again."""
+def test_a_segment_that_is_missing_between_others_is_a_hole(start, directories):
+    """Its events are in no file; put back, it is kept and not published again."""
     opened = start("plain")
     for bodies in ((b"a",), (b"b", b"c"), (b"d",)):
         store(opened, "plain", *bodies)
@@ -92,11 +89,9 @@ def test_a_segment_that_is_missing_between_others_is_published_as_lost(
     files = [directories.spool / name for name in public(directories)]
     assert [path.name for path in files] == [
         file_name("gw", A, 1, 1),
-        file_name("gw", A, 2, 3),
         file_name("gw", A, 4, 4),
     ]
-    flaws = [pq.read_table(path)["flaw"].to_pylist() for path in files]
-    assert flaws == [[None], ["lost", "lost"], [None]]
+    assert [*opened.lineage.holes[A]] == [(2, 3)]
     assert start("plain").losses == []
     path.write_bytes(whole)
     opened = start("plain")
@@ -107,12 +102,10 @@ def test_a_segment_that_is_missing_between_others_is_published_as_lost(
 
 @pytest.mark.parametrize("durable", [0, 2])
 @pytest.mark.parametrize("starts", [1, 3])
-def test_what_nobody_was_given_is_not_published_as_lost(
-    start, directories, durable, starts
-):
+def test_what_nobody_was_given_is_no_hole(start, directories, durable, starts):
     """A damaged segment kept a lsn for each of its bytes, was removed by hand, and the
-    daemon killed before what lies behind it was published: rows are for what the mark
-    called durable."""
+    daemon killed before what lies behind it was published: a hole is what the mark called
+    durable."""
     opened = start("plain")
     store(opened, "plain", b"a", b"b")
     opened.marker.write(Mark(durable, durable), now=True)
@@ -132,6 +125,8 @@ def test_what_nobody_was_given_is_not_published_as_lost(
     assert sum(each.lost for each in opened.unpublished) == durable
     assert sum(each.events for each in opened.unpublished) == durable + starts
     publish_all(opened)
+    holes = [*opened.lineage.holes.get(A, ())]
+    assert holes == ([(1, durable)] if durable else [])
     opened.marker.write(opened.mark(opened.first_lsn - 1), now=True)
     assert opened.marker.read()[0].left_out == ()
     assert start("plain").losses == []

@@ -29,7 +29,6 @@ from attrs import define, field
 from pydantic import TypeAdapter
 
 from gateway.config.tables import TableByRule, TableName
-from gateway.event import LOST
 from gateway.spark.commit.closing import Closing
 from gateway.spark.commit.divided import Begun, Divided
 from gateway.spark.commit.ledger import Broken, Ledger, Ranges
@@ -232,8 +231,7 @@ class CommitSink(Sink):
             rows = events.rows().where(gone)
             days = [row["date"] for row in rows.select("date").distinct().collect()]
             if days:
-                lasting = rows.where(f"flaw IS NULL OR flaw <> '{LOST}'")
-                gone_by_name = tables.ranges(lasting)
+                gone_by_name = tables.ranges(rows)
                 written = dict.fromkeys(mine, days)
                 written_down(self._lake, self._disk, written, gone_by_name)
                 self._point("written down")
@@ -343,7 +341,6 @@ class CommitSink(Sink):
         if not ranges:
             return
         rows = tables.within(self._events.rows(), ranges)
-        rows = rows.where(f"flaw IS NULL OR flaw <> '{LOST}'")
         found: dict[Life, list[tuple[int, int, int]]] = {}
         for node, by, lsn, at, sha256 in rows.select(
             "node", "incarnation", "lsn", *_prints(rows)

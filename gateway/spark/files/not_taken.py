@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gateway.event import DELETED, LOST, SCHEMA
+from gateway.event import DELETED, SCHEMA
 from gateway.store.hub.promised import why_not_those
 from gateway.store.names import SpoolFile
 
@@ -40,7 +40,6 @@ FILES = {
 """Reasons of files; also rows that a name does not promise, which `promised` says."""
 
 FINAL_FLAWS = {
-    LOST: "the journal's disk lost the event, and the row holds its place",
     RESENT: "its sender sent it twice, and the tables have it",
     DELETED: "its contents were deleted on purpose",
 }

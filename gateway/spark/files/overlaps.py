@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from attrs import define
 
-from gateway.event import DELETED, LOST
+from gateway.event import DELETED
 from gateway.sdk.disk import replace_file
 from gateway.spark.files import footers
 from gateway.spark.files.not_taken import FILES
@@ -189,9 +189,8 @@ def prints_in(rows: pa.Table) -> Iterator[tuple[Any, Any, Any]]:
     for lsn, at, text, flaw in zip(
         rows["lsn"].to_pylist(), times.to_pylist(), texts, flaws, strict=True
     ):
-        if flaw != LOST:  # which is no event
-            gone = flaw is not None and flaw.startswith(DELETED)
-            yield lsn, at, 0 if gone else print_of(text)
+        gone = flaw is not None and flaw.startswith(DELETED)
+        yield lsn, at, 0 if gone else print_of(text)
 
 
 def prints_of(source: Path | pa.BufferReader, lsns: Lsns) -> Prints:

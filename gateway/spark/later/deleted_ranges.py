@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from gateway.event import LOST
 from gateway.sdk.disk import Disk
 from gateway.spark.commit.ledger import Broken, Ranges
 from gateway.store.lsns import Lsns
@@ -114,22 +113,13 @@ def named_in(deletions: Iterable[Deletion]) -> Ranges:
 
 
 def events_in(path: Path) -> Ranges:
-    """The events in a file of the tables.  Raises OSError, and what pyarrow raises.
-
-    A row that only holds the place of an event which the journal lost is none.
-    """
+    """The events in a file of the tables.  Raises OSError, and what pyarrow raises."""
     found = Ranges()
     with pq.ParquetFile(path) as file:
-        wanted = ("node", "incarnation", "lsn", "flaw")
+        wanted = ("node", "incarnation", "lsn")
         names = [name for name in wanted if name in file.schema_arrow.names]
         for batch in file.iter_batches(_ROWS, columns=names, use_threads=False):
-            rows = pa.table(batch)
-            if "flaw" in names:
-                lost = pc.fill_null(
-                    pc.equal(rows["flaw"].cast(pa.string()), LOST), False
-                )
-                rows = rows.filter(pc.invert(lost))
-            found.update(names_of(rows))
+            found.update(names_of(pa.table(batch)))
     return found
 
 

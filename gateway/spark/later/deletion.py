@@ -25,7 +25,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gateway.event import DELETED, LOST
+from gateway.event import DELETED
 from gateway.sink import kind_of
 from gateway.spark.commit import closing
 from gateway.spark.commit.lakedisk import LakeDisk, sync
@@ -82,10 +82,7 @@ class Asked:
     @property
     def condition(self) -> str:
         """The condition with the tables that are meant; rows that only hold a place are left out."""
-        whole = (
-            f"({self.where}) AND coalesce(flaw, '') <> '{LOST}'"
-            f" AND coalesce(flaw, '') NOT LIKE '{DELETED}%'"
-        )
+        whole = f"({self.where}) AND coalesce(flaw, '') NOT LIKE '{DELETED}%'"
         flawed = {table == QUARANTINE for table in self.tables}
         if len(flawed) != 1:
             return whole

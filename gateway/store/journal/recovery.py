@@ -21,7 +21,7 @@
     6. mend a damaged header where its first record is good, and of this segment
     7. an end that is lost is sealed: behind what is left of the last segment, or in a
        segment that has nothing else, as in the place of one that is missing.  The seal
-       says how far it reached, so that what is lost is published as such, and a start
+       says how far it reached, so that what is lost is noted as a hole, and a start
        after this one needs no mark to know
 
 `SettledJournal.clear` takes away what is left over.  A name may be all that tells of a lsn, so
@@ -55,7 +55,7 @@ DAMAGED = ".damaged"
 
 _UNKNOWN = "the mark says that they were acknowledged, and no segment has them"
 _MOST_ROWS = 10_000_000
-"""The most lsns that are published as lost where a segment is missing.
+"""The most lsns that are noted as a hole where a segment is missing.
 
 The one behind may have a wrong name, and the mark that says what was left out may be gone."""
 _GONE = "gone; the mark says that {bytes} bytes of it were synced"

@@ -14,14 +14,16 @@ journal begins another incarnation there (`Lineage.renew`).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 from attrs import define
 
 from gateway.sdk.disk import Disk
+from gateway.store.lsns import Lsns
 from gateway.store.node.catalog import Catalog
+from gateway.store.node.holes import holes_in
 from gateway.store.node.incarnation import Incarnation, Record
 from gateway.store.node.mark import Mark
 from gateway.store.node.through import Through
@@ -90,6 +92,11 @@ class Lineage:
     def knows(self, incarnation: str) -> bool:
         """Whether this directory has, or had, the *incarnation* of this id."""
         return self.now.knows(incarnation)
+
+    @property
+    def holes(self) -> Mapping[str, Lsns]:
+        """The holes of incarnations of this directory."""
+        return holes_in(self._catalog)
 
     def record_of(self, incarnation: str) -> Record:
         """The record in the footers of files of an *incarnation* of this directory."""

@@ -23,6 +23,7 @@ from enum import Enum
 from itertools import pairwise
 from typing import NamedTuple
 
+from gateway.store.lsns import Lsns
 from gateway.store.node.incarnation import Incarnation, Record
 from gateway.store.objects.node_record import NodeRecord
 from gateway.store.readers.lake import End
@@ -166,6 +167,8 @@ class Known:
     """The incarnations that go on from it, and from which lsn on."""
     before: str = ""
     """The incarnation before it in its directory."""
+    holes: Lsns = field(default_factory=Lsns)
+    """The lsns that the disk of its directory did not give back."""
     heads: set[str] = field(default_factory=set)
     """The newest incarnations of directories that have all of it."""
 
@@ -223,8 +226,14 @@ class Lives:
             known.decommissioned |= bool(record.decommissioned)
             for each, since in zip(record.earlier, record.begins, strict=False):
                 self._begins(each, since)
+            self.lack({by: Lsns(spans) for by, spans in record.holes.items()})
         for one in heard:
             self._directory([*one.record.earlier, one.record.incarnation])
+
+    def lack(self, holes: Mapping[str, Lsns]) -> None:
+        """Add lsns that a directory's disk did not give back."""
+        for each, lsns in holes.items():
+            self.of(each).holes.update(lsns)
 
     def ends(self, ends: Mapping[str, End]) -> None:
         """How some ended, as a job has it."""

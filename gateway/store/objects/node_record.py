@@ -17,7 +17,7 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -43,6 +43,8 @@ _LOOK_ROUND = 5
 """The records after each of which it is looked whether another daemon has this node's name."""
 MOST_EARLIER = 50
 """Incarnations before its own that a record at a hub names, and whose records stay in a bucket."""
+_MOST_HOLES = 100
+"""The most ranges of them that a record has, and the most incarnations."""
 _STAYS = 500
 """The record of each so many incarnations stays in a bucket: it names the thousand before it,
 which those of a later thousand do not."""
@@ -88,6 +90,9 @@ class NodeRecord(
     """The reason why nothing follows it, if that was said."""
     through: Through | None = None
     """How far it has told all that came."""
+    holes: Mapping[str, tuple[tuple[Lsn, Lsn], ...]] = {}
+    """Lsns that the disk of its directory did not give back, by incarnation; some of them, if
+    there are very many."""
 
     @property
     def all_told(self) -> bool:
@@ -363,4 +368,8 @@ class Speaker:
             records=records,
             records_before=own.records,
             through=self._lineage.of_this(own, through),
+            holes={
+                by: tuple(islice(lsns, _MOST_HOLES))
+                for by, lsns in [*self._lineage.holes.items()][-_MOST_HOLES:]
+            },
         )

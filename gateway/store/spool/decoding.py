@@ -3,21 +3,19 @@
 What was acknowledged is published, and one bad batch stops no other.  A batch is bad if its
 protocol's decoder raises or is missing, or gives rows that are not the batch's.  It becomes
 as many rows as it has events, all of them with the flaw `undecodable`: the first has the
-batch's body as it is, the others are empty.  An event that the journal has lost becomes a
-row with the flaw `lost`.
+batch's body as it is, the others are empty.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate, groupby, islice
 from types import MappingProxyType
 
 import numpy as np
 
 from gateway.event import (
-    LOST,
     Batch,
     Decode,
     DecodeTogether,
@@ -27,7 +25,8 @@ from gateway.event import (
 )
 from gateway.plugins import RAISED
 from gateway.store.journal.segment import UNKNOWN
-from gateway.store.spool.columns import GROUP_ROWS, Columns, numbers
+from gateway.store.lsns import Lsns
+from gateway.store.spool.columns import Columns, numbers
 
 UNDECODABLE = "undecodable"
 
@@ -35,9 +34,6 @@ _RUN, _RUN_BYTES, _RUN_EVENTS = 512, 4096, 16
 """The most batches that are decoded together, and the most bytes and events of each."""
 _LEAST_BATCHES = 16
 """The fewest batches that are decoded together: fewer would cost more than it spares."""
-
-#: Where lost events come from; a batch with just this object is lost.
-_LOST = replace(UNKNOWN)
 
 
 @dataclass(slots=True)
@@ -85,8 +81,6 @@ class Decoder:
     def rows(self, stored: Stored) -> Rows:
         """The rows of a batch, as many as it has events.  Raises MemoryError, nothing else."""
         batch = stored.batch
-        if batch.origin is _LOST:
-            return _flawed([b""] * batch.count, LOST)
         protocol = batch.origin.protocol
         decode = self._decoders.get(protocol)
         if decode is None:
@@ -218,51 +212,43 @@ def _flawed(payloads: list[bytes], flaw: str) -> Rows:
     )
 
 
-def fill_gaps(
+def whole(
     batches: Iterable[Stored],
     first: int,
     last: int,
+    missing: Lsns,
     copies: Mapping[int, Batch] = MappingProxyType({}),
 ) -> Iterator[Stored]:
-    """Batches that hold each lsn from *first* to *last*, lost ones as such.
+    """Batches with lsns from *first* to *last*; those that neither *batches* have nor *copies*
+    go into *missing*.
 
     *copies* are batches that are still in memory, by lsn.
-
-    A file must have the events that its name promises: Spark's job relies on it, and
-    a reader sees a loss as a row in quarantine instead of seeing nothing.
     """
-    expected, received_at = first, 0
+    expected = first
     for stored in batches:
         if stored.lsn < first:
             continue
-        received_at = stored.batch.received_at
         if stored.lsn > expected:
-            yield from _missing(expected, stored.lsn, received_at, copies)
+            yield from _copied(expected, stored.lsn, missing, copies)
         count = stored.batch.count
         # One without events has the lsn of the next batch, whose copy it must not take.
         wanted = count and stored.batch.origin is UNKNOWN
         copy = copies.get(stored.lsn) if wanted else None
         yield stored if copy is None else Stored(copy, stored.lsn)
         expected = stored.lsn + count
-    if expected <= last:
-        yield from _missing(expected, last + 1, received_at, copies)
+    yield from _copied(expected, last + 1, missing, copies)
 
 
-def _missing(
-    first: int, end: int, received_at: int, copies: Mapping[int, Batch]
+def _copied(
+    first: int, end: int, missing: Lsns, copies: Mapping[int, Batch]
 ) -> Iterator[Stored]:
-    """The batches of *copies*, and the rest as lost."""
+    """The batches of *copies*, which tell what is *missing* between."""
     for lsn in sorted(each for each in copies if first <= each < end):
         copy = copies[lsn]
         if lsn + copy.count <= end:
-            yield from _lost(first, lsn, received_at)
+            if first < lsn:
+                missing.add(first, lsn - 1)
             yield Stored(copy, lsn)
             first = lsn + copy.count
-    yield from _lost(first, end, received_at)
-
-
-def _lost(first: int, end: int, received_at: int) -> Iterator[Stored]:
-    """Lost events in batches of a row group each: all that a backlog had may be lost."""
-    for lsn in range(first, end, GROUP_ROWS):
-        count = min(GROUP_ROWS, end - lsn)
-        yield Stored(Batch(_LOST, received_at, count, b"", 0), lsn)
+    if first < end:
+        missing.add(first, end - 1)

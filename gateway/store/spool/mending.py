@@ -5,9 +5,8 @@ lines that is all that lies between their lsns, as files are published in order;
 lies there, the line was of another type.  Of the last lines only names of files can tell, and
 the mark (`gateway.store.node.mark`).
 
-A damaged or missing line does not say which of its events were published as lost.  Where
-its file is gone, too, all of them count as lost: a segment that has them, and is put back,
-may be the only copy.
+A damaged or missing line does not say whether its events were published.  Where its file is
+gone, too, that is in doubt: a segment that has them, and is put back, may be the only copy.
 """
 
 from __future__ import annotations
@@ -43,9 +42,8 @@ class Entry(Line, frozen=True, omit_defaults=True, tag="file"):
     modified: float = 0.0
     """When the file was modified, it says, in seconds since the epoch; 0 if unknown.  No
     later file says that it is older, whatever the clock says then."""
-    lost: int = 0
-    """How many of its events it may not have: they were lost (`gateway.event.LOST`), or
-    no line says who published them."""
+    doubted: bool = False
+    """Whether there may have been no such file: no line says who published it."""
 
     @property
     def hidden(self) -> str:
@@ -59,9 +57,9 @@ class Entry(Line, frozen=True, omit_defaults=True, tag="file"):
         return parsed.incarnation if parsed else ""
 
     @property
-    def doubted(self) -> Entry:
-        """The same where any of its events may have been lost."""
-        return msgspec.structs.replace(self, lost=self.last - self.first + 1)
+    def in_doubt(self) -> Entry:
+        """The same where that is in doubt."""
+        return msgspec.structs.replace(self, doubted=True)
 
 
 def mend(
@@ -151,7 +149,7 @@ def _between(
             if lsns == [begin, end]:
                 return Entry(begin, end, name)
         name = file_name(node, given_by(begin), begin, end)
-        return Entry(begin, end, name).doubted
+        return Entry(begin, end, name).in_doubt
 
     found: list[Entry] = []
     for begin, end, name in files:

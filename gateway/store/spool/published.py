@@ -8,6 +8,9 @@ for a segment that is still there after a crash:
     a line and a hidden file    the rename did not happen: rename it now
     a line, no hidden file  it was public, and was taken since: nothing is left to do
 
+What a segment had and its disk did not give back is in no file, and in another line: a hole
+(`gateway.store.node.holes`), which is noted behind the segment's files.
+
 Entries whose segments are gone are dropped in time, the oldest first.  The last one
 stays: it has the last lsn when no segment is left.
 """
@@ -22,11 +25,13 @@ from gateway.sdk.disk import Disk
 from gateway.store.digests import Link
 from gateway.store.journal import segment
 from gateway.store.journal.log import Segment
-from gateway.store.names import file_name
-from gateway.store.node.catalog import Catalog
+from gateway.store.lsns import Lsns
+from gateway.store.names import parse_file_name
+from gateway.store.node.catalog import Catalog, Lines
+from gateway.store.node.holes import Holes, holes_in
 from gateway.store.spool.mending import Damaged, Entry, mend
 
-__all__ = ["Entry", "PublishedFiles", "unpublished"]
+__all__ = ["Entry", "PublishedFiles", "settled_in", "unpublished"]
 
 _KEEP = 1000
 
@@ -53,12 +58,17 @@ class PublishedFiles:
         self.path = catalog.path
         self._disk = disk
         lines = catalog.numbered(Entry)
+        self.holes = Lsns.joined(holes_in(catalog).values())
+        """Lsns that are in no file, as nothing gives them back."""
+        for first, last in self.holes:
+            if first <= published <= last:
+                published = first - 1
         try:
             known, repairs = mend(lines, node, names, published, given_by)
         except Damaged as why:
             raise Damaged(f"{self.path}: {why}") from None
         good = [line for _, line in lines if line is not None]
-        self.read_lsn = max((line.last for line in good), default=0)
+        self.read_lsn = max((self.holes.last, *(line.last for line in good)))
         """The last lsn that a good line has; others may have been added to them."""
         self.damaged = len(good) < len(lines)
         """Some line is."""
@@ -81,13 +91,17 @@ class PublishedFiles:
         though damaged lines say nothing of them; a sentence for each.  Before `settle`.
         """
         said = []
-        files = {
-            file_name(node, each.incarnation, each.first_lsn, each.last_lsn): each
-            for each in segments
-            if each.events and self.unpublished(each.first_lsn) <= each.last_lsn
-        }
-        for name in sorted({one for one in names if one in files}):
-            entry = Entry(files[name].first_lsn, files[name].last_lsn, name)
+        there = {each.incarnation: Lsns() for each in segments if each.events}
+        for each in segments:
+            if each.events and self.unpublished(each.first_lsn) <= each.last_lsn:
+                there[each.incarnation].add(each.first_lsn, each.last_lsn)
+        for name in sorted({*names}):
+            file = parse_file_name(name)
+            if file is None or file.node != node or file.first in self._entries:
+                continue
+            if not there.get(file.incarnation, Lsns()).covers(file.first, file.last):
+                continue
+            entry = Entry(file.first, file.last, name)
             self._entries[entry.first] = entry
             self._mended.add(entry)
             said.append(
@@ -103,8 +117,9 @@ class PublishedFiles:
 
     @property
     def last_lsn(self) -> int:
-        """The last lsn of the newest entry; 0 if there is none."""
-        return max((entry.last for entry in self._entries.values()), default=0)
+        """The last lsn that is in a file, or a hole; 0 if there is none."""
+        lasts = (entry.last for entry in self._entries.values())
+        return max(self.holes.last, *lasts, 0)
 
     @property
     def newest(self) -> Entry | None:
@@ -124,7 +139,7 @@ class PublishedFiles:
         Before `settle`.
         """
         for entry in self._mended:
-            self._entries[entry.first] = entry.doubted
+            self._entries[entry.first] = entry.in_doubt
 
     def __iter__(self) -> Iterator[Entry]:
         """The entries it still remembers."""
@@ -135,8 +150,8 @@ class PublishedFiles:
         return self._entries.get(first_lsn)
 
     def unpublished(self, lsn: int) -> int:
-        """The first lsn from *lsn* on that is in no file."""
-        return unpublished(self._entries.values(), lsn)
+        """The first lsn from *lsn* on that is in no file, and no hole."""
+        return unpublished(_spans(self._entries.values()) | self.holes, lsn)
 
     def has_forgotten(self, sealed: Segment) -> bool:
         """Whether a segment was put back after its line was dropped.
@@ -144,25 +159,31 @@ class PublishedFiles:
         Files are published in order, and no line is dropped whose segment is there.
         """
         oldest = min((entry.first for entry in self._entries.values()), default=0)
+        if self.holes.covers(sealed.first_lsn, sealed.last_lsn):
+            return False
         return bool(sealed.events) and sealed.last_lsn < oldest
 
     def has_all_of(self, sealed: Segment) -> bool:
         """Whether the files have what can be read of a segment that is published.
 
-        Not if it was lost when they were published, and put back since; that is not known
-        if its line was dropped before.
+        Not if it has what was a hole then, as it was put back since, or what no line says to
+        be in a file.  That is not known if its lines were dropped before.
         """
         if self.has_forgotten(sealed):
             return False
-        readable = sealed.events - sealed.lost
-        for entry in self._entries.values():
-            if entry.first > sealed.last_lsn or entry.last < sealed.first_lsn:
-                continue
-            its = entry.first == sealed.first_lsn
-            there = entry.last - entry.first + 1 - entry.lost if its else 0
-            if entry.lost and readable > there:
-                return False
-        return True
+        doubted = _spans(one for one in self._entries.values() if one.doubted)
+        may_lack = Lsns([(sealed.first_lsn, sealed.last_lsn)]) & (doubted | self.holes)
+        return sealed.lost >= may_lack.size
+
+    def note_holes(self, incarnation: str, lsns: Lsns) -> None:
+        """Note durably that no file will have these.
+
+        After an OSError a crash may find the line, or not.
+        """
+        known = self._catalog.newest(Holes, incarnation)
+        found = lsns if known is None else lsns | known.lsns
+        self._catalog.put(Holes(incarnation, found))
+        self.holes.update(lsns)
 
     def add(self, entry: Entry) -> None:
         """Remember it durably.
@@ -198,9 +219,15 @@ class PublishedFiles:
         return there[0][0] if there else self.last_lsn + 1
 
 
-def unpublished(known: Iterable[Entry], lsn: int) -> int:
-    """The first lsn from *lsn* on that is in none of these, oldest first."""
-    for entry in known:
-        if entry.first <= lsn <= entry.last:
-            lsn = entry.last + 1
-    return lsn
+def settled_in(lines: Lines) -> Lsns:
+    """Lsns that are in files, and holes, as a catalog says."""
+    return Lsns.joined((_spans(lines.all(Entry)), *holes_in(lines).values()))
+
+
+def unpublished(settled: Lsns, lsn: int) -> int:
+    """The first lsn from *lsn* on that is not among these."""
+    return next((last + 1 for first, last in settled if first <= lsn <= last), lsn)
+
+
+def _spans(entries: Iterable[Entry]) -> Lsns:
+    return Lsns((entry.first, entry.last) for entry in entries)

@@ -6,7 +6,8 @@
     4. remove the segment, unless a protocol's memory may need it: then
        `gateway.store.checkpoint` removes it later
 
-A segment without events becomes no file.  A crash between any two steps is finished by
+A segment without events becomes no file.  One of whose events some are nowhere becomes the
+files before and behind them, and then a line of the catalog calls these a hole.  A crash between any two steps is finished by
 the next start (`Publisher.recover`, and `catalog`, which tells how far it had come).
 """
 
@@ -23,12 +24,13 @@ import msgspec
 from attrs import Factory, define, field
 from twisted.logger import Logger
 
-from gateway.event import LOST, Batch
+from gateway.event import Batch
 from gateway.sdk.disk import Disk
 from gateway.store.digests import NOTHING, Link
 from gateway.store.journal.log import Segment
 from gateway.store.journal.recovery import set_aside
 from gateway.store.journal.spares import Spares
+from gateway.store.lsns import Lsns
 from gateway.store.names import (
     SpoolFile,
     file_name,
@@ -59,9 +61,17 @@ class Published:
     seconds: float
 
 
+class _Missing(Exception):
+    """Events of a segment are nowhere."""
+
+    def __init__(self, lsns: Lsns) -> None:
+        super().__init__()
+        self.lsns = lsns
+
+
 @define(eq=False, slots=False)
 class Publisher:
-    """Makes a file of one segment at a time.  Blocking; raises OSError.
+    """Makes the files of one segment at a time.  Blocking; raises OSError.
 
     *keep*: leave published segments where they are.
     """
@@ -99,6 +109,10 @@ class Publisher:
         self._damaged: set[Path] = set()
         """Segments that could not be read as they were written, or that have what their
         files have not; they are kept."""
+        self._missing: dict[Path, Lsns] = {}
+        """The lsns that are nowhere of a segment in hand."""
+        self.lost_events = 0
+        """Acknowledged events that were found to be nowhere; any thread may ask."""
         self._complete: tuple[Entry, Counter[str]] | None = None
         """The last hidden file that was written, and its flaws.  It is left alone if
         only its catalog entry failed: that line may be durable all the same, and would
@@ -171,14 +185,35 @@ class Publisher:
 
     def publish(
         self, sealed: Segment, upcoming: Sequence[Segment] = ()
-    ) -> Published | None:
+    ) -> list[Published]:
         """All four steps; after an exception the same segment may be tried again.
 
-        None if it has no events.  *upcoming* are next; their files may be begun.
+        No file if it has no events.  *upcoming* are next; their files may be begun.
         """
         if not sealed.events:
             self._done(sealed)
-            return None
+            return []
+        missing, all_ = Lsns(), Lsns([(sealed.first_lsn, sealed.last_lsn)])
+        done: list[Published] | None = None
+        while done is None:
+            missing = self._missing.get(sealed.path, missing)
+            parts = [
+                replace(sealed, first_lsn=first, last_lsn=last)
+                for first, last in all_ - missing
+            ]
+            try:
+                done = [self._published(part, upcoming) for part in parts]
+            except _Missing as why:
+                self._missing[sealed.path] = missing | why.lsns
+        if missing:
+            self._files.note_holes(sealed.incarnation, missing)
+            self.lost_events += missing.size
+            del self._missing[sealed.path]
+        self._done(sealed)
+        return done
+
+    def _published(self, sealed: Segment, upcoming: Sequence[Segment]) -> Published:
+        """Publish it as one file.  Raises `_Missing`."""
         begun = time.perf_counter()
         entry = self._files.find(sealed.first_lsn)
         flaws: Counter[str] = Counter()
@@ -190,7 +225,6 @@ class Publisher:
         if self._disk.exists(self._spool / entry.hidden):
             self._disk.rename(self._spool / entry.hidden, self._spool / entry.name)
         self._disk.sync_directory(self._spool)
-        self._done(sealed)
         return Published(
             self._spool / entry.name,
             entry.first,
@@ -281,6 +315,8 @@ class Publisher:
         path = self._spool / entry.hidden
         task = self._task(sealed, entry.hidden)
         written = self._made(sealed, task)
+        if written.missing:
+            raise _Missing(Lsns(written.missing))
         self._newest = max(self._newest, self._clock())
         self._disk.set_times(path, self._newest)
         self._disk.sync_directory(self._spool)
@@ -290,7 +326,6 @@ class Publisher:
             link=written.link,
             octets=written.octets,
             modified=self._newest,
-            lost=written.flaws[LOST],
         )
         return entry, written.flaws
 
@@ -305,7 +340,7 @@ class Publisher:
         if copies and not found.whole:
             task = replace(task, copies=copies)
             written = self.writer.finish(task, self.link.digest)
-        self._tell(sealed, found, "acknowledged" if written.flaws[LOST] else "safe")
+        self._tell(sealed, found, "acknowledged" if written.missing else "safe")
         return written
 
     def _tell(self, sealed: Segment, written: WrittenFile, fate: str) -> None:

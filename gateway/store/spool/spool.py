@@ -316,11 +316,12 @@ class Spool:
                 continue
             self.publish_error = None
             self._backlog.published(sealed)
-            if done is not None and self.uploads is not None:
-                self.uploads.add(done.path.name)
+            if self.uploads is not None:
+                for file in done:
+                    self.uploads.add(file.path.name)
             self._made_lsn = sealed.last_lsn
-            if done is not None:
-                self._tell_published(done)
+            for file in done:
+                self._tell_published(file)
             self._reactor.callFromThread(self._tell, sealed)
             return True
 

@@ -23,9 +23,10 @@ from gateway.event import Batch, Decode
 from gateway.sdk.disk import Disk, File
 from gateway.store.digests import link_of
 from gateway.store.journal import segment
+from gateway.store.lsns import Lsns
 from gateway.store.node.incarnation import Record
 from gateway.store.spool import parquet
-from gateway.store.spool.decoding import Decoder, Failure, fill_gaps
+from gateway.store.spool.decoding import Decoder, Failure, whole
 from gateway.store.system.disk import read_patiently
 
 AT_ONCE = 2
@@ -64,7 +65,9 @@ class Progress:
 
 @dataclass(slots=True)
 class WrittenFile:
-    """A complete file whose bytes are synced; its name is not."""
+    """A complete file whose bytes are synced; its name is not.  There is none if something is
+    `missing`.
+    """
 
     events: str
     """The digest of its events (`gateway.store.digests`)."""
@@ -74,6 +77,9 @@ class WrittenFile:
     """BLAKE3 of all its bytes."""
     flaws: Counter[str]
     """How many of its events are flawed, by reason."""
+    missing: Sequence[tuple[int, int]]
+    """Lsns that nothing gives back, as (first, last): then there is no file, as a name has all
+    that it says."""
     damage: Sequence[segment.Damage]
     """The parts that the segment did not give back."""
     readable: bool
@@ -189,10 +195,10 @@ def _write(
         data, readable = read_patiently(disk, task.segment)
         scan, unreadable = _scan(data, task)
         del data  # it is the scan's, until that is over
-        sink = _Sink(disk.create(task.path))
+        sink, missing = _Sink(disk.create(task.path)), Lsns()
         try:
             written = parquet.write(
-                fill_gaps(scan, task.first_lsn, task.last_lsn, task.copies),
+                whole(scan, task.first_lsn, task.last_lsn, missing, task.copies),
                 sink,
                 node=task.node,
                 decoder=decoder,
@@ -204,8 +210,11 @@ def _write(
                 decoded=turn.close,
                 executor=executor,
             )
-            progress(sink.size)
-            sink.file.sync()
+            if missing:
+                disk.unlink(task.path)
+            else:
+                progress(sink.size)
+                sink.file.sync()
         except BaseException:
             with contextlib.suppress(OSError):
                 disk.unlink(task.path)
@@ -217,6 +226,7 @@ def _write(
         link=link_of(written.digest, written.previous),
         octets=sink.digest.hexdigest(),
         flaws=written.flaws,
+        missing=list(missing),
         damage=scan.damage,
         readable=readable,
         unreadable=unreadable,

@@ -14,7 +14,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gateway.event import LOST
 from gateway.spark.bucket.inbox import Inbox
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Ranges
@@ -278,12 +277,10 @@ class Job:
         return named_in(deleted.deletions(self.data / "lake"))
 
     def _rows(self) -> Iterator[dict[str, Any]]:
-        """What is in the table; not what only holds the place of an event."""
+        """What is in the table."""
         columns = ["incarnation", "lsn", "payload", "flaw"]
         for path in (self.data / "lake" / "events").rglob("*.parquet"):
-            for row in pq.ParquetFile(path).read(columns).to_pylist():
-                if row["flaw"] != LOST:
-                    yield row
+            yield from pq.ParquetFile(path).read(columns).to_pylist()
 
     def rows(self) -> Counter[bytes]:
         """How often each payload is in the table."""

@@ -71,8 +71,7 @@ class Places:
     def publish(self) -> Path:
         sealed = self.log.seal()
         assert sealed is not None
-        published = self.publisher.publish(sealed)
-        assert published is not None
+        [published] = self.publisher.publish(sealed)
         return published.path
 
     def archive(self) -> None:

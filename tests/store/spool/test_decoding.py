@@ -11,8 +11,9 @@ from twisted.logger import globalLogPublisher
 
 from gateway.event import Batch, Origin, Rows, Stored
 from gateway.store.journal.segment import UNKNOWN
-from gateway.store.spool.columns import GROUP_ROWS, Columns
-from gateway.store.spool.decoding import Decoder, fill_gaps
+from gateway.store.lsns import Lsns
+from gateway.store.spool.columns import Columns
+from gateway.store.spool.decoding import Decoder, whole
 
 pytestmark = pytest.mark.lowest
 
@@ -84,7 +85,7 @@ def test_a_broken_decoder_blocks_nothing(place, said, why):
     place.decoders["broken"] = BROKEN[why]
     for protocol in ("plain", "broken", "plain", "broken", "broken"):
         place.log.commit([place.batch(b"one,two", protocol)])
-    done = place.publisher().publish(place.log.seal())
+    [done] = place.publisher().publish(place.log.seal())
     [name] = place.public()
     found = pq.read_table(place.spool / name).to_pylist()
     assert [row["lsn"] for row in found] == list(range(1, 11))
@@ -133,7 +134,7 @@ def test_too_little_memory_is_no_flaw(place):
     with pytest.raises(MemoryError):
         place.publisher().publish(sealed)
     place.decoders["scarce"] = place.decoders["plain"]
-    assert place.publisher().publish(sealed).flaws == {}
+    assert [one.flaws for one in place.publisher().publish(sealed)] == [{}]
 
 
 def test_good_rows_are_what_the_decoder_gave():
@@ -225,17 +226,18 @@ def test_rows_that_end_inside_a_batch_are_not_taken():
     assert len(decode.alone) == 20
 
 
-def test_a_long_range_that_is_lost_is_never_in_memory_whole():
-    """Before a batch and behind it; each lsn comes once, in order."""
-    there = Stored(Batch(Origin("plain", "l", "s", "p"), 1, 1, b"a", 1), 1_000_000)
-    found = list(fill_gaps([there], 1, 2_000_000))
-    assert max(each.batch.count for each in found) <= GROUP_ROWS
-    expected = 1
-    for each in found:
-        assert each.lsn == expected
-        expected += each.batch.count
-    assert expected == 2_000_001
-    assert there in found
+def test_what_neither_segment_nor_memory_has_is_missing():
+    """Before a batch, between two and behind them, but for what a copy has; in any length."""
+    origin = Origin("plain", "l", "s", "p")
+    there = [Stored(Batch(origin, 1, 1, b"a", 1), lsn) for lsn in (1_000, 1_001, 2_000)]
+    copies = {
+        500: Batch(origin, 1, 5, b"a,b,c,d,e", 5),
+        1_999: Batch(origin, 1, 2, b"", 0),
+    }
+    missing = Lsns()
+    found = [*whole(there, 10, 1 << 40, missing, copies)]
+    assert [one.lsn for one in found] == [500, 1_000, 1_001, 2_000]
+    assert [*missing] == [(10, 499), (505, 999), (1_002, 1_999), (2_001, 1 << 40)]
 
 
 def test_a_copy_is_taken_once():
@@ -245,6 +247,7 @@ def test_a_copy_is_taken_once():
     known, lost = Origin("plain", "l", "s", "p"), UNKNOWN
     there = Stored(Batch(known, 1, 1, b"a", 1), 7)
     batches = [Stored(Batch(lost, 1, 0, b"", 0), 7), there]
-    copies = {7: there.batch}
-    found = fill_gaps(batches, 7, 7, copies)
+    copies, missing = {7: there.batch}, Lsns()
+    found = whole(batches, 7, 7, missing, copies)
     assert [each for each in found if each.batch.count] == [there]
+    assert not missing

@@ -133,7 +133,7 @@ def test_one_that_is_killed_costs_nothing_but_time(place, make, sealed):
         publisher.publish(one)
     assert place.public() == []
     for each in (one, two):
-        assert publisher.publish(each) is not None
+        assert publisher.publish(each)
     assert [parse_hidden_name(name) for name in place.public()] == [None, None]
 
 
@@ -351,7 +351,7 @@ def test_a_file_whose_entry_failed_is_not_written_again(place, make, sealed):
     with pytest.raises(OSError, match="no room"):
         publisher.publish(one)
     publisher._files.add = add
-    assert publisher.publish(one) is not None
+    assert publisher.publish(one)
     assert not processes._begun
 
 

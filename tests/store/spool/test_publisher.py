@@ -11,6 +11,8 @@ import pytest
 
 from catalogs import published_in
 from gateway.event import SCHEMA, Rows
+from gateway.store.node.catalog import look
+from gateway.store.node.holes import holes_in
 from gateway.store.spool import file_name, last_lsn, parse_file_name
 from gateway.store.spool.mending import Entry
 from gateway.store.system.shared import SharedDict
@@ -30,7 +32,7 @@ def rows(place: Any, name: str) -> list[dict[str, Any]]:
 def test_a_segment_becomes_a_file_and_goes(place):
     """The file holds every event in order with its lsn, and the segment is removed."""
     sealed = place.sealed(b"a,b", b"c")
-    done = place.publisher().publish(sealed)
+    [done] = place.publisher().publish(sealed)
     assert place.public() == [FIRST]
     assert [(r["lsn"], r["payload"]) for r in rows(place, FIRST)] == [
         (1, b"a"),
@@ -93,7 +95,7 @@ def test_a_file_may_be_larger_than_its_segment(place, compression, events, size)
     assert expected == publisher.file_bytes(
         sealed.bytes, sealed.payload_bytes, sealed.events
     )
-    done = publisher.publish(sealed)
+    [done] = publisher.publish(sealed)
     assert done.path.stat().st_size > 20 * sealed.bytes
     assert done.path.stat().st_size < expected + 10_000
 
@@ -101,7 +103,7 @@ def test_a_file_may_be_larger_than_its_segment(place, compression, events, size)
 def test_what_can_not_be_decoded_is_kept_and_flawed(place):
     """A decoder that fails, or miscounts, stops nothing and loses no byte or lsn."""
     place.decoders["broken"] = lambda body: 1 / 0
-    done = place.publisher().publish(place.sealed(b"raw,bytes", protocol="broken"))
+    [done] = place.publisher().publish(place.sealed(b"raw,bytes", protocol="broken"))
     one, two = rows(place, place.public()[0])
     assert (one["payload"], two["payload"]) == (b"raw,bytes", b"")
     assert one["flaw"] == two["flaw"] == "undecodable"
@@ -111,25 +113,70 @@ def test_what_can_not_be_decoded_is_kept_and_flawed(place):
     assert [r["lsn"] for r in rows(place, place.public()[1])] == [3, 4, 5]
 
 
-def test_what_the_journal_lost_holds_its_place(place):
-    """Damage to acknowledged events shows as rows, so a file has what its name says."""
+def holes(place: Any) -> list[tuple[int, int]]:
+    """Those that the catalog has, as it lies on the disk."""
+    return [span for lsns in holes_in(look(place.journal)).values() for span in lsns]
+
+
+def test_a_file_ends_before_a_hole(place):
+    """Acknowledged events that the disk does not give back are in no file and have no row:
+    they are in the record, and all others in files that have what their names say.
+    """
     place.log.commit([place.batch(b"a"), place.batch(b"b,c")])
     place.log.commit([place.batch(b"d")])
     sealed = place.log.seal()
     data = sealed.path.read_bytes()
     sealed.path.write_bytes(data.replace(b"b,c", b"b;c"))
-    done = place.publisher().publish(sealed)
-    found = rows(place, place.public()[0])
+    publisher = place.publisher()
+    done = publisher.publish(sealed)
+    assert place.public() == [file_name("gw", A, 1, 1), file_name("gw", A, 4, 4)]
+    assert [one.path.name for one in done] == place.public()
+    assert [one.flaws for one in done] == [{}, {}]
+    found = [row for name in place.public() for row in rows(place, name)]
     assert [(r["lsn"], r["payload"], r["flaw"]) for r in found] == [
         (1, b"a", None),
-        (2, b"", "lost"),
-        (3, b"", "lost"),
         (4, b"d", None),
     ]
-    assert done.flaws == {"lost": 2}
+    assert (holes(place), publisher.lost_events) == ([(2, 3)], 2)
     kept = sealed.path.with_name(f"{sealed.path.name}.damaged")
     assert kept.read_bytes() == data.replace(b"b,c", b"b;c")
     assert not sealed.path.exists()
+
+
+@pytest.mark.parametrize(
+    ("what", "calls", "there"), [("add", 1, 1), ("note_holes", 0, 2)]
+)
+def test_what_lies_around_a_hole_is_published_once(
+    place, monkeypatch, what, calls, there
+):
+    """The disk is full between the two files, or before the line of the hole: a start goes on
+    behind what is there, and who tries again is told of both files.
+    """
+    for body in (b"a", b"b,c", b"d"):
+        place.log.commit([place.batch(body)])
+    sealed = place.log.seal()
+    sealed.path.write_bytes(sealed.path.read_bytes().replace(b"b,c", b"b;c"))
+    publisher, really = place.publisher(keep=True), getattr(place.files, what)
+    begun = []
+
+    def full(*words: Any) -> None:
+        begun.append(words)
+        if len(begun) == calls + 1:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        really(*words)
+
+    monkeypatch.setattr(place.files, what, full)
+    with pytest.raises(OSError, match="No space"):
+        publisher.publish(sealed)
+    public = [name for name in place.public() if name[0] != "."]
+    assert (len(public), holes(place)) == (there, [])
+    [left] = place.publisher(keep=True).recover([sealed])
+    assert (left.first_lsn, left.last_lsn) == (2, 4)
+    done = publisher.publish(sealed)
+    assert [(one.first_lsn, one.last_lsn) for one in done] == [(1, 1), (4, 4)]
+    assert (holes(place), publisher.lost_events) == ([(2, 3)], 2)
+    place.reread()
+    assert place.publisher().recover([sealed]) == []
 
 
 def test_a_segment_without_its_beginning_stops_nothing(place):
@@ -137,16 +184,14 @@ def test_a_segment_without_its_beginning_stops_nothing(place):
     sealed = place.sealed(b"a,b", b"c")
     data = bytes(512) + sealed.path.read_bytes()[512:]
     sealed.path.write_bytes(data)
-    done = place.publisher().publish(sealed)
-    assert place.public() == [FIRST]
-    assert [(r["lsn"], r["flaw"]) for r in rows(place, FIRST)] == [
-        (1, "lost"),
-        (2, "lost"),
-        (3, "lost"),
-    ]
-    assert done.flaws == {"lost": 3}
+    publisher = place.publisher()
+    assert publisher.publish(sealed) == []
+    assert (place.public(), holes(place)) == ([], [(1, 3)])
     aside = sealed.path.with_name(f"{sealed.path.name}.damaged")
     assert aside.read_bytes() == data
+    assert (publisher.published_lsn, place.reread().last_lsn) == (3, 3)
+    publisher.publish(place.sealed(b"d"))
+    assert place.public() == [file_name("gw", A, 4, 4)]
 
 
 @pytest.mark.parametrize("sound", [True, False])
@@ -162,7 +207,8 @@ def test_a_segment_with_the_bytes_of_an_older_one_is_none(place):
     sealed.path.write_bytes(old.path.read_bytes())
     publisher = place.publisher()
     publisher.publish(old)
-    assert publisher.publish(sealed).flaws == {"lost": 2}
+    assert publisher.publish(sealed) == []
+    assert holes(place) == [(2, 3)]
     assert sealed.path.with_name(f"{sealed.path.name}.damaged").exists()
 
 
@@ -179,7 +225,7 @@ def test_what_waits_for_its_file_is_not_lost(place, rot):
     publisher.copies = SharedDict(
         {1: batches[0], 2: batches[1], 4: place.batch(b"later")}
     )
-    done = publisher.publish(sealed)
+    [done] = publisher.publish(sealed)
     assert done.flaws == {}
     assert [(r["lsn"], r["payload"]) for r in rows(place, FIRST)] == [
         (1, b"a"),
@@ -238,7 +284,7 @@ def test_metadata_makes_no_file(place):
     """A segment without events goes, and one with some has only those in its file."""
     place.log.commit([place.metadata()])
     sealed = place.log.seal()
-    assert place.publisher().publish(sealed) is None
+    assert place.publisher().publish(sealed) == []
     assert place.public() == []
     assert not sealed.path.exists()
     place.log.commit([place.metadata(), place.batch(b"a,b")])
