@@ -1,7 +1,7 @@
 """One log of several processes: each line says whose it is.
 
     gateway | 2026-11-27T17:02:11.408Z info  gateway.daemon: Node gw-1 takes events: …
-    spark   | spark: running
+    spark   | 2026-11-27T17:02:13.214Z info  spark: running
     run     | 2026-11-27T17:02:14.001Z info  run: the daemon ended (killed by SIGKILL); …
 
 With `logging.format: json` each line is an object with the key `of`.  On a terminal a line
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import select
 import shutil
 import threading
@@ -26,6 +27,8 @@ from gateway.sdk.command import printable
 from gateway.spoken import log_line, stamp
 
 OURS = "run"
+_GOES_ON = re.compile(r"\d{4}-\d\d-\d\dT|\s")
+"""Beginnings of lines that have a time, or belong to the line above."""
 _WIDTH = len("gateway")
 _CLEAR = "\r\x1b[K"
 _UNREAD_BYTES = 1 << 20
@@ -51,7 +54,7 @@ class Log:
         self._state = ""
 
     def line(self, text: str, whose: str = OURS) -> None:
-        """Write a line of a process; one of our own gets the time."""
+        """Write a line of a process; one without a time gets the time."""
         clear = _CLEAR if self._state else ""
         left_out = ""
         if self._left_out:
@@ -81,8 +84,8 @@ class Log:
     def _as(self, text: str, whose: str) -> str:
         if self._as_json:
             return f"{json.dumps(_object(text, whose))}\n"
-        if whose == OURS:
-            text = log_line(time.time(), "info", OURS, text)
+        if not _GOES_ON.match(text):
+            text = log_line(time.time(), "info", whose, text)
         return f"{whose:<{_WIDTH}} | {printable(text)}\n"
 
     def _fitting(self) -> str:

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark]
 GATEWAY = (sys.executable, "-m", "gateway")
 DEAF_NO_MORE = ("env", "--default-signal=INT")
 """Whoever runs tests in the background has ^C ignored, and so have their children."""
-STARTING = ("node gw-1", "spark   | starting", "gateway.spark: Java", "takes events")
+STARTING = ("node gw-1", "spark: starting", "gateway.spark: Java", "takes events")
 """Words of a start, in about the order in which they come."""
 
 
@@ -124,7 +124,7 @@ def test_whichever_dies_is_started_again(running):
     """Killed with SIGKILL, the daemon and then the job: a sentence says so, both come back,
     and each event is in the table once.  A second `gateway run` is refused meanwhile, and
     ^C ends both, with status 0 and one last line."""
-    running.says("spark   | running")
+    running.says("spark: running")
     running.send()
     second = run(*GATEWAY, "run", cwd=running.home)
     assert second.returncode == 2
@@ -138,7 +138,7 @@ def test_whichever_dies_is_started_again(running):
     os.kill(before["job"], signal.SIGKILL)
     running.says("the Spark job ended (killed by SIGKILL); it is started again in 1 s")
     running.send()
-    running.says("spark   | running", times=2)
+    running.says("spark: running", times=2)
     eventually(lambda: len(running.table()) == 300, "300 rows", seconds=240)
     assert not set(before.values()) & set(running.children().values())
     assert running.interrupt() == 0

@@ -25,6 +25,13 @@ def test_rewriting_changes_nothing_and_appending_goes_on(tmp_path):
     assert disk.read(path) == b"goodmore!"
 
 
+def test_a_file_that_is_dropped_is_closed(tmp_path):
+    """As by a failure between its opening and its closing."""
+    before = len(os.listdir("/proc/self/fd"))
+    RealDisk().create(tmp_path / "file").write([b"good"])
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_a_write_of_many_pieces_arrives_whole(tmp_path, monkeypatch):
     """More pieces than one call takes, and calls that write a part, lose nothing."""
     real = os.writev

@@ -47,8 +47,22 @@ def test_each_line_says_whose_it_is():
     one.line("and there")
     one.close()
     assert timeless(written(one, out)) == (
-        "spark   | here\\u001b[2J\nrun     | info  run: and there\n"
+        "spark   | info  spark: here\\u001b[2J\nrun     | info  run: and there\n"
     )
+
+
+def test_each_line_has_a_time_once():
+    """A line that has one, and what belongs to it, stay as they are."""
+    out = io.BytesIO()
+    one = Log(out, as_json=False)
+    one.line("2026-11-27T17:02:11.408Z warn  gateway.daemon: it broke", "gateway")
+    one.line("    File x", "gateway")
+    one.line("batch 0", "spark")
+    one.close()
+    broke, below, batch = written(one, out).splitlines()
+    assert broke == "gateway | 2026-11-27T17:02:11.408Z warn  gateway.daemon: it broke"
+    assert below == "gateway |     File x"
+    assert re.fullmatch(r"spark   \| 20\S+Z info  spark: batch 0", batch)
 
 
 def test_as_json():
@@ -134,7 +148,7 @@ def test_a_reader_who_does_not_read():
         one.close()
         out.close()
         late.join()
-    assert lines[-1] == "spark   | and on\n"
+    assert lines[-1].endswith(" info  spark: and on\n")
     assert "lines, which nobody read, are left out" in lines[-2]
     number = 0
     for line in lines[:-1]:
@@ -142,7 +156,7 @@ def test_a_reader_who_does_not_read():
         if whose == "run":
             number += int(said.partition("run: ")[2].split()[0])
         else:
-            assert said.startswith(f"{number} xxx")
+            assert f" info  spark: {number} xxx" in said
             number += 1
     assert number == 40
 
@@ -164,7 +178,7 @@ def test_a_reader_who_does_not_read_what_must_not_block(monkeypatch):
     monkeypatch.setattr(log.select, "select", lambda *given: waits.append(given[1]))
     one = Log(out, as_json=False)
     one.line("takes events", "gateway")
-    assert written(one, out) == "gateway | takes events\n"
+    assert timeless(written(one, out)) == "gateway | info  gateway: takes events\n"
     assert waits == [(out,)]
     one.close()
 

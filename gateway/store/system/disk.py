@@ -77,6 +77,10 @@ class _RealFile:
             fd, self._fd = self._fd, -1
             os.close(fd)
 
+    def __del__(self) -> None:
+        """A file that a failure drops keeps no descriptor, as Python's own files."""
+        self.close()
+
 
 def _sector(fd: int, at: int, size: int) -> bytes:
     length = min(_SECTOR, size - at)
