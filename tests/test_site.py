@@ -110,6 +110,13 @@ SEARCHED = {
     "retention": "pravega.html#retention",
     "gateway audit": "commands.html#gateway-audit",
     "gateway_spark_up": "metrics.html",
+    # A key, a metric, an alert, an error's words, and two questions.
+    "silent_after": "reference/configuration.html#spark-audit",
+    "gateway_lake_complete_through": "metrics.html#is-all-there-once",
+    "GatewaySparkDown": "metrics.html#is-the-table-fresh",
+    "Spark could not begin": "symptoms.html#when-spark-is-down",
+    "delete a person": "privacy.html",
+    "what if the disk is full": "symptoms.html#when-the-disk-is-full",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import logging
 import signal
 import sys
@@ -42,6 +43,7 @@ _LITTLE = (
     1_000_000  # events: about as many cost the same with either of Java's compilers
 )
 _PATIENCE = 30.0  # for the Java of a killed job to be gone
+_PR_SET_PDEATHSIG = 1  # of `prctl`, as `gateway.supervisor.child` asks for it
 
 
 class Stopped(BaseException):
@@ -367,6 +369,8 @@ def _stop_on_signals(stop: threading.Event, started: threading.Event) -> None:
     """
 
     def stopping(number: int, frame: object) -> None:
+        # A parent that dies with several threads says so once for each of them.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, signal.SIG_DFL)
         stop.set()

@@ -111,6 +111,36 @@ def test_a_signal_while_it_starts_ends_it_at_once(start, said, settings, number,
     assert (told["state"], told["failures"]) == ("stopped", 0)
 
 
+ORPHAN = """
+import ctypes, os, pathlib, signal, sys, threading, time
+from gateway.spark import job
+parent = os.getppid()
+ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
+job._stop_on_signals(threading.Event(), threading.Event())
+try:
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(60)
+except job.Stopped:
+    print(os.getpid(), flush=True)
+while os.getppid() == parent:
+    time.sleep(0.01)
+pathlib.Path(sys.argv[1]).touch()
+"""
+
+
+def test_a_parent_that_dies_says_so_once(tmp_path):
+    """A parent with threads dies thread by thread, and the system says so for each: the second
+    signal would end the job before it has ended its Java."""
+    ended = tmp_path / "ended"
+    parent = "import subprocess, sys; subprocess.run([sys.executable, '-c', *sys.argv[1:]])"
+    with running() as start:
+        one = start(sys.executable, "-c", parent, ORPHAN, ended)
+        assert one.stdout is not None
+        assert int(one.stdout.readline())
+        one.kill()
+        eventually(ended.exists, "the end of what had to be ended")
+
+
 @pytest.mark.parametrize(
     ("words", "file"), [((), "java.log"), (("backfill",), "java-command.log")]
 )
