@@ -114,7 +114,7 @@ SEARCHED = {
     "silent_after": "reference/configuration.html#spark-audit",
     "gateway_lake_complete_through": "metrics.html#is-all-there-once",
     "GatewaySparkDown": "metrics.html#is-the-table-fresh",
-    "Spark could not begin": "symptoms.html#when-spark-is-down",
+    "was copied, moved or restored": "symptoms.html#when-a-directory-was-copied-moved-or-put-back",
     "delete a person": "privacy.html",
     "what if the disk is full": "symptoms.html#when-the-disk-is-full",
 }

@@ -27,8 +27,6 @@ _LINK = re.compile(r"\]\(([^)\s#]+)((?:#[^)\s]*)?)\)")
 _START = "## Five minutes with Filebeat"
 _FOR_DEVELOPERS = ("adr/", "bench/", "CHANGELOG.md", "CONTRIBUTING.md", "design.md")
 """What a search finds here comes behind what it finds on pages for users."""
-_BY_SYMPTOM = "symptoms.md"
-"""What a search for the words of an error finds here comes first: sections have many of them."""
 _ALWAYS = (
     "CHANGELOG.md",
     "CONTRIBUTING.md",
@@ -61,8 +59,6 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         markdown += options()
     if page.file.src_uri.startswith(_FOR_DEVELOPERS):
         page.meta["search"] = {"boost": 0.001}
-    if page.file.src_uri == _BY_SYMPTOM:
-        page.meta["search"] = {"boost": 3}
     folder = posixpath.dirname(_in_repository(page.file.src_uri))
     here = posixpath.dirname(page.file.src_uri)
 
