@@ -288,8 +288,6 @@ class _Judged:
             forgotten = start.remembering and not read.remembered
             why = _FORGOTTEN if forgotten else _NO_MARK
             self.repairs.append(f"{read.marker.path}{why}")
-        if not begun.knows(mark.incarnation):
-            files.doubt()
         self.repairs += _put_back(read)
 
 

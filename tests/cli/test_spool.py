@@ -15,8 +15,11 @@ import pytest
 from gateway import cli
 from gateway.event import SCHEMA
 from gateway.store.lsns import Lsns
-from gateway.store.readers.consumers import FileMarks
+from gateway.store.names import file_name
+from gateway.store.readers import consumers
+from gateway.store.readers.consumers import FileMarks, ObjectMarks
 from gateway.store.system.disk import RealDisk
+from gateway_testkit.bucket import MemoryBucket
 from incarnations import A
 from spools import SpoolFolder
 
@@ -369,6 +372,30 @@ def test_a_consumer_says_what_it_has_read(configured, capsys, monkeypatch):
     ).read()
     assert mark is not None
     assert mark.done == {f"gw-1_{A}": Lsns([(1, 4)])}
+
+
+def test_a_checkpoint_of_thousands_costs_two_requests(configured, capsys, monkeypatch):
+    """Names say whose lsns files have: no object is read of those that a query has committed."""
+    names = [file_name("gw-1", A, lsn, lsn) for lsn in range(1, 2001)]
+    checkpoint = configured.parent / "checkpoint"
+    for folder in ("offsets", "commits", "sources/0"):
+        (checkpoint / folder).mkdir(parents=True)
+    entries = [
+        json.dumps({"path": f"s3a://b/p/{each}", "timestamp": 1, "batchId": 0})
+        for each in names
+    ]
+    (checkpoint / "sources/0/0").write_text("\n".join(["v1", *entries]))
+    (checkpoint / "offsets/0").write_text('v1\n{}\n{"logOffset":0}')
+    (checkpoint / "commits/0").write_text("v1\n{}")
+    bucket = MemoryBucket()
+    monkeypatch.setattr(consumers, "bucket_of", lambda spool, seconds=None: bucket)
+    said = ["spool", "done", "--config", str(configured), "mine"]
+    assert cli.main([*said, "--checkpoint", str(checkpoint)]) == 0
+    assert "needs 2,000 files no more" in capsys.readouterr().out
+    assert [request for request, _ in bucket.requests] == ["read", "create"]
+    mark = ObjectMarks(bucket, "mine").read()
+    assert mark is not None
+    assert mark.done == {f"gw-1_{A}": Lsns([(1, 2000)])}
 
 
 @pytest.mark.parametrize(

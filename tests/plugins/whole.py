@@ -42,11 +42,13 @@ from gateway.store.names import Life, file_name, parse_file_name
 from gateway.store.node import catalog, mark
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.node.lineage import Lineage
+from gateway.store.node.removal_clock import NAME, Seen
 from gateway.store.objects.node_record import Speaker
 from gateway.store.readers import deleted
 from gateway.store.readers.consumers import FileMarks
 from gateway.store.readers.deleted import Deletion
 from gateway.store.readers.lake import INTERNAL
+from gateway.store.spool.retained import Retained
 from gateway.store.system import disk, statefile
 from gateway.store.system.disk import RealDisk
 from gateway_testkit.bucket import MemoryBucket
@@ -260,6 +262,18 @@ EDGE, ITS = "edge", "aaaaaaaaaa"
 """A node that brings its files here, and its incarnation."""
 
 
+def keep_for_readers(place: Place) -> None:
+    """Rows that readers of streams need of what is in the archive, and the job's clock."""
+    folders, here = place.directories, RealDisk()
+    retained = Retained(
+        "gw-1", folders.retained_of("gw-1"), folders.archive, here,
+        needed={"pravega": lambda channel: 1},
+    )  # fmt: skip
+    assert [*retained.keep(folders.archive.glob("events-gw-1_*"))]
+    clock = statefile.StateFile(folders.lake / INTERNAL / NAME, Seen, here)
+    clock.write(Seen(1_795_966_853.0))
+
+
 def complete(place: Place) -> dict[str, Any]:
     """Add what the job, consumers, a hub and a bucket keep; all that a reader must find."""
     data, here = place.data, RealDisk()
@@ -283,6 +297,7 @@ def complete(place: Place) -> dict[str, Any]:
     statefile.StateFile(hub / EDGE, Arrived, here).write(Arrived(ITS, {ITS: ()}))
     deletion = Deletion("delete-1", "asked", "ann@vm", 1_795_959_182.0, "case 1")
     deleted.save(here, lake, deletion)
+    keep_for_readers(place)
     journal = place.directories.journal_of("gw-1")
     now = catalog.look(journal).newest(Incarnation)
     assert now is not None

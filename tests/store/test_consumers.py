@@ -217,6 +217,37 @@ def test_objects_go_once_all_have_read_them_and_their_time_is_over():
     assert expiry.look() == 0
 
 
+def test_an_old_listing_removes_nothing_of_a_later_incarnation():
+    """Two hubs look after a bucket; an edge that lost its disk brings the same lsns, as another
+    incarnation, when one of them has listed: its object stays, as no name of the listing is its.
+    """
+    bucket, before, later = MemoryBucket(), name(1), file_name("gw", B, 1, 1)
+    bucket.create(before, b"x")
+    now = next(bucket.list(before)).modified
+    mine = ObjectMarks(bucket, "mine")
+    mine.change(lambda mark: mark.with_done([before]))
+    hubs = [
+        BucketExpiry(
+            bucket,
+            lambda: ["gw"],
+            Consumers(lambda _: mine, ["mine"]),
+            HOUR,
+            lambda: now,
+        )
+        for _ in range(2)
+    ]
+    now += 2 * HOUR
+
+    def meanwhile(request: str, _: str) -> None:
+        if request == "remove" and later not in bucket.objects:
+            bucket.create(later, b"y")
+            assert hubs[1].look() == 1
+
+    bucket.fault = meanwhile
+    assert [hub.look() for hub in hubs] == [1, 0]
+    assert [one for one in bucket.objects if one.startswith("events")] == [later]
+
+
 def test_a_node_that_has_gone_costs_next_to_nothing():
     """What is left of it is counted as ever, and listed once an hour; it is listed at each
     look as long as something may go, and as soon as files of it may come.

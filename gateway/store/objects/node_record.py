@@ -50,9 +50,7 @@ _STAYS = 500
 which those of a later thousand do not."""
 
 
-class NodeRecord(
-    msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
-):
+class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """The record of an incarnation about itself."""
 
     incarnation: str

@@ -56,11 +56,6 @@ class Entry(Line, frozen=True, omit_defaults=True, tag="file"):
         parsed = parse_file_name(self.name)
         return parsed.incarnation if parsed else ""
 
-    @property
-    def in_doubt(self) -> Entry:
-        """The same where that is in doubt."""
-        return msgspec.structs.replace(self, doubted=True)
-
 
 def mend(
     lines: list[tuple[int, Entry | None]],
@@ -149,7 +144,7 @@ def _between(
             if lsns == [begin, end]:
                 return Entry(begin, end, name)
         name = file_name(node, given_by(begin), begin, end)
-        return Entry(begin, end, name).in_doubt
+        return Entry(begin, end, name, doubted=True)
 
     found: list[Entry] = []
     for begin, end, name in files:

@@ -81,7 +81,6 @@ class PublishedFiles:
         self.repairs = [f"{self.path}: {repair}" for repair in repairs]
         """A sentence for each damaged line, with what it was taken for."""
         self._entries = {entry.first: entry for entry in known}
-        self._mended = set(known).difference(good)
         self._most = 2 * _KEEP
 
     def count_public(
@@ -103,7 +102,6 @@ class PublishedFiles:
                 continue
             entry = Entry(file.first, file.last, name)
             self._entries[entry.first] = entry
-            self._mended.add(entry)
             said.append(
                 f"{self.path}: no line names {name}, which is public: lsns "
                 f"{entry.first} to {entry.last} count as published"
@@ -133,13 +131,6 @@ class PublishedFiles:
         if newest is not None and newest.last == link.last_lsn:
             known = msgspec.structs.replace(newest, link=link.digest)
             self._entries[newest.first] = known
-
-    def doubt(self) -> None:
-        """Doubt what no line says: it may have been published without this journal's events.
-        Before `settle`.
-        """
-        for entry in self._mended:
-            self._entries[entry.first] = entry.in_doubt
 
     def __iter__(self) -> Iterator[Entry]:
         """The entries it still remembers."""
