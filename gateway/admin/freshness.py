@@ -67,6 +67,8 @@ class Job:
     """Why it did the last time."""
     complete: float | None = None
     """The age of the moment through which the tables are complete; None: not known."""
+    unknown: float | None = None
+    """The seconds for which that is so."""
     held_by: tuple[str, str] = ("", "")
     """The node that holds that most, and why, if one does."""
 
@@ -614,10 +616,11 @@ def _warnings(facts: Facts) -> Iterator[_Finding]:
 
 def _left_by_the_job(job: Job) -> Iterator[_Finding]:
     node, why = job.held_by
-    if node and (job.complete is None or job.complete > _HELD_SECONDS):
-        known = "through no moment that is known"
-        if job.complete is not None:
-            known = f"through {duration(job.complete)} ago"
+    age = job.unknown if job.complete is None else job.complete
+    if node and age is not None and age > _HELD_SECONDS:
+        known = f"through {duration(age)} ago"
+        if job.complete is None:
+            known = f"through no moment that is known, for {duration(age)}"
         text = (
             f"All events of this gateway go their way, but the tables are complete {known}:"
             f" {node} {_short(why)}, and holds it; {advice('GatewayTablesNotComplete')}."

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.figures.reported import SILENT, Reported
 from gateway.sdk.command import WrongUse, nobody_reads, printable
-from gateway.store.readers.complete import Completeness, moment, of_lake
+from gateway.store.readers.complete import NAMELESS, Completeness, moment, of_lake
 from gateway.store.readers.lake import health_path, sink_of
 
 if TYPE_CHECKING:
@@ -95,13 +95,12 @@ def _held(
         yield {"node": "the Spark job", "why": f"does not run ({state})"}
     elif silent > SILENT:
         yield {"node": "the Spark job", "why": "says nothing any more"}
+    named = {job: f"job {job}" if job else NAMELESS for job in others}
     for job, one in others.items():
         if not one.has(day):
             last = f"since {moment(one.through)}" if one.through else "yet"
-            yield {
-                "node": f"job {job}" if job else "the job without a name",
-                "why": f"has not said that it is complete, {last}",
-            }
+            why = f"has not said that it is complete, {last}"
+            yield {"node": named[job], "why": why}
     for holder in reported.words.get("held_by") or ():
-        if isinstance(holder, dict):
+        if isinstance(holder, dict) and holder.get("node") not in named.values():
             yield {"node": str(holder.get("node")), "why": str(holder.get("why"))}

@@ -431,6 +431,8 @@ def _requeue(args: argparse.Namespace) -> int:
         with _session(config) as spark:
             done = requeue.rows(spark, config, disk, args.flaw)
         text = f"quarantine: {done.rows} rows, {done.fine} of them are events now"
+        for day in done.taken_back:
+            text += f"; {day} is complete again once the job has said so"
         _say(args, text, asdict(done))
     return 1 if kept else 0
 

@@ -158,6 +158,7 @@ class LakeWatch:
             failures=int(told.number("failures") or 0),
             last_failure=str(words.get("last_failure") or ""),
             complete=self._age(told.number("complete_through")),
+            unknown=self._age(told.number("complete_unknown_since")),
             held_by=told.held_by,
         )
 

@@ -62,6 +62,11 @@ _FIGURES = (
            "the moment [through which the tables are complete](spark.md#when-a-day-is-complete), since the epoch; not there while that is not known",
            look="hours ago: `gateway table complete` says who holds it",
            card="complete through", panel="Tables complete", legend="through"),
+    Figure("lake.complete_unknown_since",
+           "gateway_lake_complete_unknown_since_timestamp_seconds",
+           "since when nobody knows through which moment the tables are complete, since the epoch; not there while that is known",
+           look="there, for hours: `gateway table complete` says who holds it",
+           panel="Tables complete", legend="not known since", rare=True),
     Figure("lake.days_taken_back", "gateway_lake_days_taken_back_total",
            "days that were said to be complete, and of which something came late",
            look="more than 0: the job's log says which",
@@ -151,7 +156,10 @@ _CONDITIONS = (
               "run gateway spark delete, which goes on with it and says what is left",
               runbook="docs/privacy.md#deleting-rows"),
     Condition("GatewayTablesNotComplete", "morning", "1h",
-              "time() - gateway_lake_complete_through_timestamp_seconds > 86400",
+              """
+              time() - gateway_lake_complete_through_timestamp_seconds > 86400
+              or time() - gateway_lake_complete_unknown_since_timestamp_seconds > 86400
+              """,
               "The tables are complete through no moment of the last day; something is to come yet, or was lost.",
               "gateway table complete says who holds it",
               "Bring that gateway back, accept what is lost, or decommission it.",

@@ -121,7 +121,7 @@ class Reported:
     def of_tables(self) -> dict[str, Value]:
         """Values of section `lake` that only the job knows."""
         names = (
-            *("complete_through", "days_taken_back"),
+            *("complete_through", "complete_unknown_since", "days_taken_back"),
             *("expired_events", "deleted_events", "deletions_unfinished"),
         )
         days = self._mapping("expired_days") or None

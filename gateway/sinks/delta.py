@@ -30,6 +30,7 @@ from gateway.sink import PARTITIONS
 from gateway.sinks.words import ledgers_in, of_each
 from gateway.spark.commit.formats import Format, stats_of
 from gateway.spark.commit.ledger import Broken, Ledger
+from gateway.spark.commit.marks import Objects, Rows
 from gateway.spark.commit.shared import (
     SharedTable,
     Words,
@@ -211,6 +212,21 @@ class DeltaTable(SharedTable):
 
     def _all_rows(self) -> DataFrame:
         return self._spark.read.format("delta").load(self.name)
+
+    def _location(self) -> str:
+        return self.name
+
+    def _objects(self, place: str, rows: Callable[[Collection[int]], Rows]) -> Objects:
+        java: Any = self._spark._jvm  # noqa: SLF001
+        path, session = java.org.apache.hadoop.fs.Path, self._spark._jsparkSession  # noqa: SLF001
+        folder = path(place).getFileSystem(session.sessionState().newHadoopConf())
+        return Objects(
+            place,
+            lambda name: bool(folder.exists(path(name))),
+            lambda name: folder.create(path(name), True),
+            lambda name: folder.delete(path(name), False),
+            rows,
+        )
 
     def added(self) -> DataFrame:
         from pyspark.sql import DataFrame

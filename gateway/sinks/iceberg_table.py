@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from gateway.sink import PARTITIONS
 from gateway.sinks.words import ledgers_in
 from gateway.spark.commit.ledger import Broken, Ledger, Ranges
+from gateway.spark.commit.marks import Objects, Rows
 from gateway.spark.commit.shared import (
     SharedTable,
     Words,
@@ -100,6 +101,8 @@ class IcebergTable(SharedTable):
         """The table's columns; None while there is no table, as far as is known."""
         self._schema = -1
         """The table's schema that has them: others may change it while we run."""
+        self._furnished = False
+        """Whether the table has the properties that we want of it."""
         self._last: int | None = None
         """The number of our last commit, if its snapshot was there."""
         self._seen = 0
@@ -139,7 +142,8 @@ class IcebergTable(SharedTable):
         return ledger
 
     def _complete(self, table: Any) -> None:
-        """Give a table that an earlier version has made what it lacks."""
+        """Give a table that an earlier version or another job has made what it lacks."""
+        self._furnished = True
         there = table.properties()
         wanted = self._properties
         lacking = {key: one for key, one in wanted.items() if key not in there}
@@ -177,6 +181,8 @@ class IcebergTable(SharedTable):
 
         rows = self._fitting(rows)
         table = self._table()
+        if not self._furnished:  # another job has made it since we looked
+            self._complete(table)
         self._check_set_back(table)
         self._check_nodes(ledger)
         if self._published(table, ledger.sequence):
@@ -315,6 +321,19 @@ class IcebergTable(SharedTable):
         # nobody refreshes.
         self._spark.sql(f"REFRESH TABLE {self.name}")
         return self._spark.table(self.name)
+
+    def _location(self) -> str:
+        return str(self._table().location())
+
+    def _objects(self, place: str, rows: Callable[[Collection[int]], Rows]) -> Objects:
+        files = self._table().io()
+        return Objects(
+            place,
+            lambda name: bool(files.newInputFile(name).exists()),
+            lambda name: files.newOutputFile(name).createOrOverwrite(),
+            files.deleteFile,
+            rows,
+        )
 
     def added(self) -> DataFrame:
         mine = self._last_snapshot(self._table())

@@ -123,6 +123,7 @@ def everything(daemon, tmp_path) -> None:
         "clock_ahead_seconds": 0,
         "expired_days": {"events": 31},
         "complete_through": 1.5,
+        "complete_unknown_since": 2.5,
         "days_taken_back": 1,
         "expired_events": 5,
         "deleted_events": 6,

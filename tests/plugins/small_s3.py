@@ -68,6 +68,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        if self.headers.get("x-amz-decoded-content-length"):
+            body = _unsigned(body)
         self._s3.before(self.command, self.path)
         signed = self.headers.get("authorization", "")
         key = signed.partition("Credential=")[2].partition("/")[0]
@@ -108,7 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answered(self, body: bytes) -> tuple[int, bytes]:
         url = urllib.parse.urlsplit(self.path)
         query = dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
-        name = urllib.parse.unquote(url.path).strip("/")
+        name = urllib.parse.unquote(url.path).lstrip("/")
         objects = self._s3.objects
         with self._s3.lock:
             if self.command == "PUT":
@@ -140,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
                 objects.pop(name, None)
                 return 204, b""
             elif "list-type" in query:
-                return 200, self._listed(name, query)
+                return 200, self._listed(name.rstrip("/"), query)
             else:
                 found = objects.get(name)
                 return (404, b"") if found is None else (200, found)
@@ -158,19 +160,23 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _listed(self, bucket: str, query: dict[str, str]) -> bytes:
         after = query.get("continuation-token") or query.get("start-after", "")
-        keys = sorted(
+        prefix = query.get("prefix", "")
+        keys = {
             key
             for each in self._s3.objects
-            if (key := each.removeprefix(f"{bucket}/")).startswith(
-                query.get("prefix", "")
-            )
-            and key > after
-        )
-        some, more = keys[:3], keys[3:]  # so that pages are met
+            if (key := each.removeprefix(f"{bucket}/")).startswith(prefix)
+        }
+        if query.get("delimiter"):  # what is in folders is one for each
+            inside = {key: key.removeprefix(prefix).partition("/") for key in keys}
+            keys = {f"{prefix}{name}{slash}" for name, slash, _ in inside.values()}
+        found = sorted(key for key in keys if key > after)
+        some, more = found[:3], found[3:]  # so that pages are met
         rows = "".join(
             f"<Contents><Key>{key}</Key><Size>{len(self._s3.objects[f'{bucket}/{key}'])}"
             f"</Size><LastModified>{self._written(f'{bucket}/{key}')}</LastModified>"
             '<ETag>"x"</ETag></Contents>'
+            if f"{bucket}/{key}" in self._s3.objects
+            else f"<CommonPrefixes><Prefix>{key}</Prefix></CommonPrefixes>"
             for key in some
         )
         if more:
@@ -179,6 +185,17 @@ class _Handler(BaseHTTPRequestHandler):
             f"<ListBucketResult><IsTruncated>{str(bool(more)).lower()}</IsTruncated>"
             f"{rows}</ListBucketResult>"
         ).encode()
+
+
+def _unsigned(body: bytes) -> bytes:
+    """The data of a body in chunks, each with its size and signature before it."""
+    data = b""
+    while body:
+        head, _, body = body.partition(b"\r\n")
+        size = int(head.partition(b";")[0], 16)
+        data += body[:size]
+        body = body[size + 2 :] if size else b""
+    return data
 
 
 def _tag(data: bytes) -> str:

@@ -5,6 +5,7 @@ events.  Delta's and Iceberg's own tables: `commits/`.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,8 +14,9 @@ import pytest
 
 from gateway.spark.commit.closing import Closing
 from gateway.spark.commit.commits import CommitSink, opened
-from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.lakedisk import Lake, LakeDisk
 from gateway.spark.commit.ledger import Broken, Ledger, Ranges
+from gateway.spark.commit.marks import Folder, Said
 from gateway.spark.commit.shared import Lost
 from gateway.store.readers.complete import Completeness
 from incarnations import A
@@ -75,6 +77,12 @@ class Table:
 
     def state(self) -> dict[str, str]:
         return {}
+
+    def said_by_others(self) -> list[Said]:
+        return []
+
+    def roots(self, disk: LakeDisk) -> Iterator[Folder]:
+        return iter(())
 
 
 @dataclass

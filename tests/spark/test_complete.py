@@ -1,5 +1,6 @@
 """Days that are said to be complete, in the ledger and by marks at the tables' roots."""
 
+import dataclasses
 import json
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -12,21 +13,26 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.sdk import summed
+from gateway.spark.commit import partition
 from gateway.spark.commit.handover import HandOver
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Hole, Ledger
+from gateway.spark.commit.marks import Folder, Marks, Said
 from gateway.spark.commit.parquet import ParquetSink
 from gateway.spark.commit.sink import Plan, Sink
+from gateway.spark.later import requeue
 from gateway.spark.run.checkpoint import Checkpoint
 from gateway.spark.run.completing import Completing
 from gateway.store.directories import Directories
-from gateway.store.names import SpoolFile
+from gateway.store.names import Life, SpoolFile
 from gateway.store.node.catalog import Catalog
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.node.mark import Mark, Marker
 from gateway.store.node.through import EVERY_SECONDS, Through
 from gateway.store.objects import node_record
 from gateway.store.objects.node_record import NodeRecord
+from gateway.store.readers import complete
+from gateway.store.readers.complete import Completeness
 from gateway.store.readers.lake import Accepted
 from gateway.store.system.disk import RealDisk
 from incarnations import A, B, rows_of
@@ -394,10 +400,144 @@ def test_poison_and_a_lost_disk_hold_it(playing):
     assert playing.look()["complete_day"] == "2026-11-29"
 
 
+def test_a_mended_file_takes_an_accepted_day_back(playing):
+    """Its events were accepted as lost, and the day was said to be complete without them."""
+    playing.says("gw", 0)
+    playing.look()
+    playing.sink.note(Hole("gw", 1, 2, "events-…", "damaged", 1.0, A))
+    playing.sink.learn([Accepted("gw", A, 1, 2, "damaged", "ann", 1.0)], {})
+    playing.now = MIDNIGHT + 600
+    playing.says("gw", 2)
+    playing.look()
+    assert playing.kept.complete.has(YESTERDAY)
+    playing.take("gw", 1, 2, MIDNIGHT - 60)
+    assert not playing.kept.complete.has(YESTERDAY)
+    assert playing.look()["days_taken_back"] == 1
+
+
+def test_rows_that_leave_quarantine_take_their_day_back(playing, caplog):
+    """From before they go until the job has seen it; a kill in between keeps nothing back."""
+    playing.says("gw", 0)
+    playing.take("gw", 1, 2, MIDNIGHT - 60)
+    playing.now = MIDNIGHT + 20
+    playing.says("gw", 2)
+    playing.look()
+    with partition.alone(playing.lake):
+        went = [*requeue.take_back(playing.lake, Lake(), YESTERDAY)]
+        assert went == ["2026-11-28"]
+        assert playing.marks == []
+        assert not complete.of_lake(playing.lake).has(YESTERDAY)
+        playing.look()
+        assert playing.marks == []
+    assert not complete.of_lake(playing.lake).has(YESTERDAY)
+    playing.cut = "said complete"
+    with pytest.raises(PowerCut):
+        playing.look()
+    playing.start()
+    assert playing.look()["days_taken_back"] == 2
+    assert "rows of quarantine were put through again, of 2026-11-28" in caplog.text
+    assert complete.of_lake(playing.lake).has(YESTERDAY)
+    assert playing.mark()["taken_back"] == 2
+    assert not complete.requeued_days(playing.lake)
+
+
+def test_since_when_it_is_not_known(playing):
+    """As long as somebody says nothing, also over a start of the job."""
+    began = playing.now
+    assert playing.look()["complete_unknown_since"] == began
+    playing.says("gw", 0)
+    playing.says("old", 0, through=None)
+    playing.now += 60
+    found = playing.look()
+    assert (found["complete_through"], found["complete_unknown_since"]) == (None, began)
+    playing.says("old", 0)
+    assert playing.look()["complete_unknown_since"] is None
+    assert playing.look()["complete_through"] is not None
+
+
+def test_a_mark_that_can_not_be_written_is_told_once(playing, caplog, monkeypatch):
+    """And written later; the ledger says it, and batches go on."""
+    playing.says("gw", 0)
+    playing.take("gw", 1, 2, MIDNIGHT - 60)
+    playing.now = MIDNIGHT + 20
+    playing.says("gw", 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(Folder, "put", _denied)
+        for _ in range(2):
+            playing.look()
+    assert caplog.text.count("can not be written: no") == 1
+    assert playing.kept.complete.has(YESTERDAY)
+    playing.look()
+    assert playing.marks == ["_COMPLETE-2026-11-28"]
+
+
+def _denied(_root: Folder, _mark: str, _content: bytes) -> None:
+    raise OSError("no")
+
+
+def test_a_day_of_several_jobs_has_a_mark_once_all_have_said_it(tmp_path):
+    """Whoever sees that writes it; and who sees that one has taken it back removes it."""
+    root = Folder(tmp_path, Lake(), lambda days: {one: {"rsio": 3} for one in days})
+    day = YESTERDAY.toordinal()
+    silent, saying = Completeness(), Completeness((MIDNIGHT + 5) * S).saying([day])
+    one, other = Marks(), Marks()
+    mine = Said(
+        {Life("gw", A): 7}, dataclasses.replace(saying, through=(MIDNIGHT + 9) * S)
+    )
+    one.settle([root], [mine, Said({}, silent, "job b")])
+    assert not root.has("_COMPLETE-2026-11-28")
+    theirs = Said({Life("far", B): 9}, saying)
+    other.settle([root], [theirs, mine])
+    assert json.loads((tmp_path / "_COMPLETE-2026-11-28").read_bytes()) == {
+        "day": "2026-11-28",
+        "through": "2026-11-29 00:00:05 UTC",
+        "rows": {"rsio": 3},
+        "incarnations": {"far": {B: {"last": 9}}, "gw": {A: {"last": 7}}},
+        "taken_back": 0,
+    }
+    back = mine._replace(complete=mine.complete.without([day]))
+    other.settle([root], [theirs, back])
+    assert not root.has("_COMPLETE-2026-11-28")
+    assert other.lack([root], [theirs, mine])
+    Marks().settle([root], [theirs, mine])
+    Marks().settle([root], [theirs, back])
+    assert not root.has("_COMPLETE-2026-11-28")
+
+
 def test_a_clock_that_is_wrong_is_told(playing):
     """Two minutes ahead: by the clock of the bucket it says so now."""
     playing.says("gw", 0, at=playing.now + 120)
     assert playing.look()["clocks_off"] == {"gw": 120.0}
+
+
+def test_a_clock_two_minutes_off_says_nothing_too_early(playing):
+    """One that is ahead holds by the bucket's clock; set back behind midnight, it is late, told,
+    and holds until it has told all again."""
+    playing.now = MIDNIGHT - 60
+    ahead = Through((MIDNIGHT + 60) * S, 0)
+    playing.says("gw", 0, at=playing.now + 120, through=ahead)
+    found = playing.look()
+    assert found["complete_through"] == MIDNIGHT - 60
+    assert (found["clocks_off"], playing.marks) == ({"gw": 120.0}, [])
+    playing.take("gw", 1, 2, MIDNIGHT - 61)
+    playing.now = MIDNIGHT + 20
+    playing.says("gw", 2)
+    playing.look()
+    assert "_COMPLETE-2026-11-28" in playing.marks
+    back = MIDNIGHT - 100
+    playing.take("gw", 3, 1, back + 1, B)
+    assert playing.marks == ["_COMPLETE-2026-11-27"]
+    word = {"earlier": (A,), "begins": (1,), "since": 3, "began": float(back)}
+    playing.now += 5
+    behind = Through((back + 5) * S, 3)
+    playing.says("gw", 3, B, at=playing.now - 120, through=behind, **word)
+    found = playing.look()
+    assert found["complete_through"] == back + 5
+    assert (found["clocks_off"], found["days_taken_back"]) == ({"gw": -120.0}, 1)
+    playing.now += 200
+    playing.says("gw", 3, B, **word)
+    assert playing.look()["complete_day"] == "2026-11-28"
+    assert playing.mark()["taken_back"] == 1
 
 
 @pytest.fixture

@@ -132,7 +132,9 @@ def test_a_parent_that_dies_says_so_once(tmp_path):
     """A parent with threads dies thread by thread, and the system says so for each: the second
     signal would end the job before it has ended its Java."""
     ended = tmp_path / "ended"
-    parent = "import subprocess, sys; subprocess.run([sys.executable, '-c', *sys.argv[1:]])"
+    parent = (
+        "import subprocess, sys; subprocess.run([sys.executable, '-c', *sys.argv[1:]])"
+    )
     with running() as start:
         one = start(sys.executable, "-c", parent, ORPHAN, ended)
         assert one.stdout is not None

@@ -16,6 +16,7 @@ from gateway.spark.commit.parquet import give_names
 from gateway.spark.commit.partition import Busy, finish
 from gateway.spark.later import requeue
 from gateway.spark.later.compact import compact
+from gateway.store.readers.complete import requeued_days
 from gateway_testkit.bucket import MemoryBucket
 from played_spark import PowerCut
 
@@ -74,6 +75,7 @@ def test_rows_that_are_fine_after_all(
         5: None,
     }
     assert all(row["flaw"] is None for row in events.values())
+    assert len(requeued_days(lake)) == 1
     counted = table_rows(lake / "stats")
     assert sum(row["events"] for row in counted) == 5
     assert sum(row["flawed"] for row in counted) == 2

@@ -34,6 +34,12 @@ class Commits(SharedTable):
     def _all_rows(self) -> Any:
         raise NotImplementedError
 
+    def _location(self) -> str:
+        raise NotImplementedError
+
+    def _objects(self, place: str, rows: Any) -> Any:
+        raise NotImplementedError
+
     def commit(self, sequence: int, **committed: Any) -> None:
         """A batch of ours, after which the ledger has all that."""
         ledger = Ledger(committed=Ranges(committed), sequence=sequence)

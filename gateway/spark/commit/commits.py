@@ -32,6 +32,7 @@ from gateway.config.tables import TableByRule, TableName
 from gateway.spark.commit.closing import Closing
 from gateway.spark.commit.divided import Begun, Divided
 from gateway.spark.commit.ledger import Broken, Ledger, Ranges
+from gateway.spark.commit.marks import Root, Said
 from gateway.spark.commit.shared import WIDEN, Lost, Table, promoted
 from gateway.spark.commit.sink import Committed, Plan, Sink, check_behind, shortfall
 from gateway.spark.files.overlaps import Prints, number_of
@@ -276,19 +277,23 @@ class CommitSink(Sink):
         self._commit(self._read(Plan()), numbered, 0)
 
     def say_complete(self) -> Sequence[int]:
-        """Say it as `Sink` does; and look what other jobs of the table say, now and then: one that
-        commits nothing would never hear of it.
-        """
-        days = super().say_complete()
+        """Say it as `Sink` does, once each event is counted, too."""
+        if self._counted.committed != self.ledger.committed:
+            return ()
+        return super().say_complete()
+
+    def roots(self) -> Iterator[Root]:
+        for table in (self._events, self._stats):
+            yield from table.roots(self._disk)
+
+    def said(self, *, anew: bool = False) -> list[Said]:
+        """Say as `Sink` does; a job that commits nothing hears of the others by this alone."""
         due = time.monotonic() - self._asked_others >= _OTHERS_SECONDS
-        if due and self._alone.acquire(blocking=False):
-            try:
-                if self._events.others():
-                    self._settle(self._events.state())
-            finally:
-                self._alone.release()
+        if due or anew:
+            if self._events.others():
+                self._settle(self._events.state())
             self._asked_others = time.monotonic()
-        return days
+        return [*super().said(), *self._events.said_by_others()]
 
     def _take(self, rows: Any, batch: int) -> Committed:
         self._point("begun")

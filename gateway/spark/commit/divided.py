@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from gateway.config.tables import TableByRule
+    from gateway.spark.commit.lakedisk import LakeDisk
+    from gateway.spark.commit.marks import Root, Said
 
 _ROWS, _FILES, _RULES = "rows", "files", "rules"
 """Words of a commit beside its ledger."""
@@ -214,6 +216,13 @@ class Divided:
                 found[f"table:{name}"] = table.name
                 found |= {f"{key}:{name}": one for key, one in table.state().items()}
         return found
+
+    def said_by_others(self) -> list[Said]:
+        return self.main.said_by_others()
+
+    def roots(self, disk: LakeDisk) -> Iterator[Root]:
+        for _, table in self.each():
+            yield from table.roots(disk)
 
     def overwrite(self, day: str, make: Callable[[DataFrame], DataFrame]) -> None:
         for _, table in self.each():

@@ -318,8 +318,8 @@ class ParquetSink(Sink):
         self._write_down(replace(after, types=types))
         self._point("in ledger")
 
-    def folders(self) -> Iterator[Path]:
-        return marks.tables(self._lake)
+    def roots(self) -> Iterator[marks.Folder]:
+        return marks.tables(self._lake, self._disk)
 
     def _any_rows(self) -> bool:
         return any(

@@ -33,6 +33,7 @@ import pyarrow.parquet as pq
 from gateway.spark.commit.lakedisk import LakeDisk, sync
 from gateway.spark.commit.ledger import write_json
 from gateway.spark.commit.parquet import give_names, publishing
+from gateway.store.readers.complete import requeued_days, requeued_path
 from gateway.store.readers.lake import INTERNAL
 from gateway.store.system.lock import Lock, lock
 
@@ -67,6 +68,22 @@ def alone(lake: Path) -> Iterator[None]:
         yield
     finally:
         held.release()
+
+
+@contextmanager
+def requeued(lake: Path, disk: LakeDisk) -> Iterator[list[int]]:
+    """Give the days of which rows have left quarantine; behind it they are forgotten.
+
+    Raises `Busy` while others rewrite files, OSError.
+    """
+    days = requeued_days(lake)
+    with alone(lake) if days else contextlib.nullcontext():
+        if days:
+            restore(lake, disk)
+            days = requeued_days(lake)
+        yield days
+        for day in days:
+            disk.unlink(requeued_path(lake, day))
 
 
 @contextmanager

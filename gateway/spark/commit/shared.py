@@ -14,12 +14,19 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gateway.spark.commit.ledger import Broken, Ledger
+from gateway.spark.commit.marks import Folder, Objects, Root, Rows, Said
+from gateway.store.lsns import Lsns
+from gateway.store.names import Life
+from gateway.store.readers.complete import NAMELESS, Completeness, spelled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from gateway.spark.commit.lakedisk import LakeDisk
 
 _MORE_ATTEMPTS = 4
 
@@ -92,6 +99,12 @@ class Table(Protocol):
 
     def state(self) -> Mapping[str, str]:
         """Where a reader without Spark finds the table as it is now."""
+
+    def said_by_others(self) -> list[Said]:
+        """The words of other jobs on their rows, as `others` has found them."""
+
+    def roots(self, disk: LakeDisk) -> Iterable[Root]:
+        """The roots of the tables that it is, as far as they are there."""
 
     def delete(self, condition: str) -> None:
         """Commit that the rows of which that is true are gone; the ledger is carried on."""
@@ -178,6 +191,37 @@ class SharedTable(OneTable, ABC):
         complete = {job: one.get("complete") for job, one in self._others.items()}
         return {"shared": "yes", "complete": json.dumps(complete)}
 
+    def said_by_others(self) -> list[Said]:
+        return [*map(_said, self._others.values())]
+
+    def roots(self, disk: LakeDisk) -> Iterator[Root]:
+        if self.there():
+            place = self._location()
+            path = re.sub("^file:(//)?", "", place)
+            if path.startswith("/"):
+                yield Folder(Path(path), disk, self._rows_of)
+            else:
+                yield self._objects(place, self._rows_of)
+
+    @abstractmethod
+    def _location(self) -> str:
+        """The URL of the folder that has the table's files."""
+
+    @abstractmethod
+    def _objects(self, place: str, rows: Callable[[Collection[int]], Rows]) -> Objects:
+        """The same folder, in a storage that only Java reaches."""
+
+    def _rows_of(self, days: Collection[int]) -> Rows:
+        dates = ", ".join(f"DATE'{spelled(day)}'" for day in days)
+        rows = self._all_rows().where(f"date IN ({dates})")
+        found: dict[int, dict[str, int]] = {}
+        counted = rows.selectExpr("cast(date AS date) AS date", "protocol")
+        for day, protocol, count in (
+            counted.groupBy("date", "protocol").count().collect()
+        ):
+            found.setdefault(day.toordinal(), {})[str(protocol)] = count
+        return found
+
     def _ours(self) -> str:
         """A condition that is true of our rows."""
         names = ", ".join(f"'{node}'" for node in sorted(self.others()))
@@ -215,6 +259,19 @@ class SharedTable(OneTable, ABC):
         if self.job:
             beside["job"] = self.job
         return ledger.text(**beside)
+
+
+def _said(words: Words) -> Said:
+    last = {
+        Life(node, by): Lsns(spans).last
+        for node, lives in words["committed"].items()
+        for by, spans in lives.items()
+    }
+    try:
+        known = Completeness.read(words["complete"])
+    except (KeyError, TypeError, ValueError):  # nothing yet, or another version's
+        known = Completeness()
+    return Said(last, known, _spelled(words.get("job", "")))
 
 
 def take_newest(found: dict[str, Words], ledgers: Iterable[Words]) -> None:
@@ -296,4 +353,4 @@ def persistently(do: Callable[[], None], conflict: re.Pattern[str]) -> None:
 
 
 def _spelled(job: str) -> str:
-    return f"job {job}" if job else "the job without a name (spark.job)"
+    return f"job {job}" if job else NAMELESS

@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from attrs import define
 from attrs import field as attribute
 
-from gateway.spark.commit import marks
 from gateway.spark.commit.closing import Closing
 from gateway.spark.commit.lakedisk import LakeDisk
 from gateway.spark.commit.ledger import Broken, Hole, Ledger, Ranges
+from gateway.spark.commit.marks import Marks, Root, Said
 from gateway.spark.commit.taken import Taken
 from gateway.spark.files import footers
 from gateway.spark.files.footers import Footers
@@ -158,6 +158,13 @@ class Sink(ABC):
         """The days on which events of these files came."""
         self.through: Completeness | None = None
         """The moment through which the tables are complete, once the job has looked."""
+        self.others: Sequence[Said] = ()
+        """The last words of other jobs of its tables."""
+        self._marks = Marks()
+        self._marked: Any = None
+        """The last commit, and what all jobs had said, when marks were settled."""
+        self._unmarked = ""
+        """Why marks could not be written, as it was told."""
         self._compared: dict[str, tuple[tuple[int, int] | None, Lsns]] = {}
         """Files of which what the tables have, too, is the same: which lsns that was."""
         self.types: Mapping[str, str] = {}
@@ -225,25 +232,60 @@ class Sink(ABC):
     def say_complete(self) -> Sequence[int]:
         """Write down, durably, which days are complete that were not said to be, and mark them.
 
-        None where a batch is on its way into the tables; ask again.
+        None where a batch is on its way into the tables, or rows leave quarantine; ask again.
         """
+        from gateway.spark.commit import partition
+
         if not self._alone.acquire(blocking=False):
             return ()
         try:
-            known = self.ledger.complete.now(self.through)
-            if days := known.due():
-                ledger = replace(self.ledger, complete=known.saying(days))
-                self._write_down(ledger)
-                self._point("said complete")
-            for table in self.folders():
-                marks.write(table, self.ledger, self._disk)
+            with partition.requeued(self._lake, self._disk) as again:
+                back = self.ledger.complete.late(again)
+                if back:
+                    self._tell_late("rows of quarantine were put through again", back)
+                    self._marks.remove(self.roots(), back)
+                known = self.ledger.complete.now(self.through).without(back)
+                if (days := known.due()) or back:
+                    ledger = replace(self.ledger, complete=known.saying(days))
+                    self._write_down(ledger)
+                    self._point("said complete")
+            self._mark()
+        except partition.Busy:
+            return ()
         finally:
             self._alone.release()
         return days
 
-    def folders(self) -> Iterable[Path]:
-        """The roots of its tables, where they are folders of Parquet files."""
+    def _mark(self) -> None:
+        """Have marks at the tables' roots; where that fails it is told once, and tried again."""
+        said = self.said()
+        self.others = said[1:]
+        state = self.ledger.sequence, [one.complete for one in said]
+        if state == self._marked:
+            return
+        roots = [*self.roots()]
+        try:
+            if self._marks.lack(roots, said):
+                # Another job may take a day back at this moment.
+                self._marks.settle(roots, self.said(anew=True))
+                said = self.said(anew=True)
+            self._marks.settle(roots, said)
+            self._marked = state
+        except OSError as why:
+            if str(why) != self._unmarked:
+                _log.warning("marks of complete days can not be written: %s", why)
+            self._unmarked = str(why)
+
+    def roots(self) -> Iterable[Root]:
+        """The roots of its tables, where marks may lie."""
         return ()
+
+    def said(self, *, anew: bool = False) -> Sequence[Said]:
+        """The words of this job and others on its tables; the others are asked now and then, or
+        *anew*.
+        """
+        del anew
+        return [Said.by(self.ledger)]
 
     def take_back(self, arrived: Collection[float]) -> None:
         """Take back, durably, what was said of the days on which events *arrived* that are about
@@ -251,16 +293,21 @@ class Sink(ABC):
         """
         if not (days := self.ledger.complete.late(arrived)):
             return
-        _log.warning(
-            "events have come late, of %s: what was said to be complete is taken back, and is"
-            " said again once nothing else is to come (gateway table complete)",
-            ", ".join(map(complete.spelled, days)),
-        )
-        for table in self.folders():
-            marks.remove(table, days, self._disk)
+        self._tell_late("events have come late", days)
+        roots = [*self.roots()]
+        self._marks.remove(roots, days)
         known = self.ledger.complete.without(days)
         self._write_down(replace(self.ledger, complete=known))
+        # Another job may have written one again before it could see that.
+        self._marks.remove(roots, days)
         self._point("taken back")
+
+    def _tell_late(self, what: str, days: Sequence[int]) -> None:
+        _log.warning(
+            "%s, of %s: what was said to be complete is taken back, and is said again once"
+            " nothing else is to come (gateway table complete)",
+            *(what, ", ".join(map(complete.spelled, days))),
+        )
 
     @contextlib.contextmanager
     def between_batches(self) -> Iterator[None]:

@@ -6,7 +6,7 @@ Rows of `quarantine` whose payload is fine after all, or whose flaw the operator
 become rows of `events`.  All others of such a day are made anew with today's columns (`days`).
 Old files go before the new ones get their names: a reader may miss a row for a moment, and
 never sees it twice.  A crash in between is finished by the next start of the job, or the next
-rewrite of days.
+rewrite of days.  Where such a day was said to be complete, that is taken back before.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +23,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gateway.spark.bucket.copies import put_back
+from gateway.spark.commit import marks
 from gateway.spark.commit.lakedisk import LakeDisk, sync
-from gateway.spark.commit.ledger import Broken, Ledger
+from gateway.spark.commit.ledger import Broken, Ledger, write_json
+from gateway.spark.commit.marks import Marks
 from gateway.spark.commit.partition import staging_of_moves
 from gateway.spark.files import footers, heap
 from gateway.spark.files.not_taken import FINAL_FLAWS, flaw_of
@@ -32,6 +34,7 @@ from gateway.spark.later.days import Change, Day, rewrite
 from gateway.spark.rows import stats
 from gateway.store.names import parse_file_name
 from gateway.store.objects.bucket import Bucket
+from gateway.store.readers.complete import requeued_path
 from gateway.store.readers.lake import INTERNAL
 from gateway.tables import QUARANTINE, STATS
 
@@ -47,6 +50,8 @@ class Requeued:
     """Rows that were looked at."""
     fine: int
     """Rows of `events` now."""
+    taken_back: tuple[str, ...] = ()
+    """Days of these that had been said to be complete."""
 
 
 def files(
@@ -119,7 +124,10 @@ def rows(
         before = sum(pq.read_metadata(path).num_rows for path in day.files)
         if done.rows != before:
             raise OSError(f"{day.folder} has {before} rows, {done.rows} were made")
-        found = Requeued(found.rows + done.rows, found.fine + done.fine)
+        late = found.taken_back
+        if done.fine:
+            late = tuple(dict.fromkeys((*late, *take_back(lake, disk, day.date))))
+        found = Requeued(found.rows + done.rows, found.fine + done.fine, late)
         if done.fine:
             return Change(day.files, before, moves=moves)
         disk.remove_tree(staged)
@@ -128,6 +136,19 @@ def rows(
     for _ in rewrite(lake, disk, again, (QUARANTINE,)):
         pass
     return found
+
+
+def take_back(lake: Path, disk: LakeDisk, day: date) -> Iterator[str]:
+    """Take back, durably, that a day is complete, whose rows other tables are about to have; the
+    day, if it was said to be.
+    """
+    word = requeued_path(lake, day.toordinal())
+    disk.make_directory(word.parent)
+    write_json(disk, word, {})
+    Marks().remove(marks.tables(lake, disk), [day.toordinal()])
+    known = Ledger.load(disk, lake / INTERNAL / "events.json").complete
+    if known.has(day):
+        yield day.isoformat()
 
 
 def _judged(found: DataFrame, accepted: Collection[str]) -> DataFrame:

@@ -25,7 +25,7 @@ from gateway.store.node.through import EVERY_SECONDS
 from gateway.store.objects import node_record
 from gateway.store.objects.node_record import NodeRecord
 from gateway.store.readers import complete
-from gateway.store.readers.complete import Found
+from gateway.store.readers.complete import Found, Holder
 from gateway.store.system.statefile import look
 
 _log = logging.getLogger("gateway.spark")
@@ -50,6 +50,8 @@ class Completing:
     _monotonic: Callable[[], float] = time.monotonic
     _looked: float = field(default=-EVERY_SECONDS, init=False)
     _held: str = field(default="", init=False)
+    _unknown_since: float | None = field(default=None, kw_only=True)
+    """The moment from which on it is not known how far they are complete, also over restarts."""
 
     def look(self, *, now: bool = False) -> dict[str, Any] | None:
         """Words for the job's health, every ten seconds, or *now*; None: it is not time.
@@ -58,26 +60,34 @@ class Completing:
         """
         if not now and self._monotonic() - self._looked < EVERY_SECONDS:
             return None
-        if (found := self._found(self._sink.ledger)) is None:
-            return None
-        self._sink.through = found.completeness
-        for day in self._sink.say_complete():
-            _log.info("%s is complete", complete.spelled(day))
-        self._looked = self._monotonic()
-        self._tell(found)
-        known = self._sink.ledger.complete
-        through = found.completeness.through
+        if (found := self._found(self._sink.ledger)) is not None:
+            self._sink.through = found.completeness
+            for day in self._sink.say_complete():
+                _log.info("%s is complete", complete.spelled(day))
+            self._looked = self._monotonic()
+        known = self._sink.ledger.complete.now(self._sink.through)
+        others = {one.job: one.complete for one in self._sink.others}
+        moments = [known.through, *(one.through for one in others.values())]
+        through = None if None in moments else min(filter(None, moments))
+        if through is not None:
+            self._unknown_since = None
+        elif self._unknown_since is None:
+            self._unknown_since = self._clock()
+        holders = [] if found is None else [*found.holders]
+        holders += complete.held_by_jobs(others, int(self._clock() * 1e6))
+        self._tell(holders)
         return {
             "complete_through": None if through is None else through / 1e6,
+            "complete_unknown_since": self._unknown_since,
             "complete_day": complete.spelled(known.days.last) if known.days else None,
             "days_taken_back": sum(known.taken_back.values()),
-            "held_by": [one._asdict() for one in found.holders[:_MOST_TOLD]],
-            "clocks_off": dict(found.clocks),
+            "held_by": [one._asdict() for one in holders[:_MOST_TOLD]],
+            "clocks_off": {} if found is None else dict(found.clocks),
         }
 
-    def _tell(self, found: Found) -> None:
+    def _tell(self, holders: Sequence[Holder]) -> None:
         """Log who holds most, once."""
-        first = next(iter(found.holders), None)
+        first = next(iter(holders), None)
         held = "" if first is None else f"{first.node} {first.why}"
         if held and held != self._held:
             _log.warning("the tables are not complete any further: node %s", held)

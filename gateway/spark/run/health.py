@@ -33,7 +33,7 @@ _KILLED = "it ended without a word; dmesg says whether it was killed for its mem
 def _inherited(before: Mapping[str, Any]) -> Mapping[str, Any]:
     known = {
         name: before[name]
-        for name in ("committed_by", "holes", "ended")
+        for name in ("committed_by", "holes", "ended", "complete_unknown_since")
         if name in before
     }
     failures, why = before.get("failures"), before.get("last_failure")

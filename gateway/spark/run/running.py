@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gateway.config.tables import columns_of_all
-from gateway.figures.reported import MOST_PATHS
+from gateway.figures.reported import MOST_PATHS, Reported
 from gateway.sink import kind_of
 from gateway.spark.bucket.inbox import Inbox
 from gateway.spark.commit import partition
@@ -40,7 +40,7 @@ from gateway.store.objects.bucket import Bucket, BucketError
 from gateway.store.objects.s3 import bucket_of
 from gateway.store.readers import deleted, job_word
 from gateway.store.readers.job_word import JobWriter
-from gateway.store.readers.lake import INTERNAL
+from gateway.store.readers.lake import INTERNAL, health_path
 from gateway.store.system.statefile import StateFile
 
 if TYPE_CHECKING:
@@ -111,6 +111,9 @@ class Job:
             None if inbox is None else lambda: inbox.heard,
             lambda: self._cleaner.waiting() if inbox is None else inbox.waiting,
             config.spark.audit.silent_after,
+            unknown_since=Reported.read(health_path(self._lake)).number(
+                "complete_unknown_since"
+            ),
         )
         poison = Poison(self._spool, config.data_dir / "poison", self._disk, sink)
         self.incomplete = IncompleteBatches(

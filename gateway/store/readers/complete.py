@@ -24,7 +24,7 @@ from gateway.store.lsns import Lsns
 from gateway.store.names import Life
 from gateway.store.node.lives import Heard, Lives, Reason
 from gateway.store.node.through import Through
-from gateway.store.readers.lake import Accepted, said_complete
+from gateway.store.readers.lake import INTERNAL, Accepted, said_complete
 
 CLOCK_SECONDS = 60.0
 """Seconds that a gateway's clock may differ from that of bucket or hub, before it is told."""
@@ -35,6 +35,7 @@ _EPOCH = date(1970, 1, 1).toordinal()
 _GREATEST = 2**62
 _MOST_TAKEN_BACK = 100
 
+NAMELESS = "the job without a name (spark.job)"
 MARKER = "_COMPLETE-"
 """The name of a day's marker begins with that; readers of tables pass it over."""
 
@@ -164,15 +165,31 @@ class Completeness:
 
 
 def of_lake(lake: Path) -> Completeness:
-    """The completeness of the tables in *lake*, as the job's ledger has it.
+    """The completeness of the tables in *lake*, as the job's ledger has it, but for days that the
+    job is about to take back.
 
     Raises OSError, and ValueError for a ledger that is damaged or of a newer version.
     """
-    found = said_complete(lake)
+    again, found = requeued_days(lake), said_complete(lake)
     try:
-        return Completeness.read(found) if found else Completeness()
+        known = Completeness.read(found) if found else Completeness()
     except (KeyError, TypeError) as why:
         raise ValueError(f"{lake}: the ledger says {why!r}") from None
+    return known.without(known.late(again))
+
+
+def requeued_path(lake: Path, day: int) -> Path:
+    """The word that rows of that day leave quarantine for other tables; the job removes it."""
+    return lake / INTERNAL / "requeued" / spelled(day)
+
+
+def requeued_days(lake: Path) -> list[int]:
+    """The days of which rows leave quarantine, or have left it, as far as the job has not said
+    anything of them since.
+    """
+    return [
+        _ordinal(path.name) for path in (lake / INTERNAL / "requeued").glob("[!.]*")
+    ]
 
 
 def day_of(micros: int) -> int:
@@ -258,6 +275,18 @@ def look(
         holders,
         {one.node: off for one in looks if abs(off := one.clock_off) > CLOCK_SECONDS},
     )
+
+
+def held_by_jobs(others: Mapping[str, Completeness], now: int) -> Iterator[Holder]:
+    """The *others* of several jobs of one table, by name, whose last commit says that they were
+    behind by more than a little, or nothing.
+    """
+    for job, known in others.items():
+        if (known.through or 0) <= now - int(HOLDS_SECONDS * 10**6):
+            why = "has not said through which moment its rows are complete"
+            if known.through is not None:
+                why = f"said last that its rows are complete through {moment(known.through)}"
+            yield Holder(job, "", known.through, why)
 
 
 class _Node:
