@@ -67,7 +67,7 @@ class _Piece(Protocol):
 
 @define(eq=False, slots=False)
 class History:
-    """Implements `gateway.protocols.pravega.container.Reader`."""
+    """Implements `gateway.protocols.pravega.pending.Reader`."""
 
     _files: Files
     _protocol: str

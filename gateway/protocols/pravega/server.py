@@ -14,11 +14,12 @@ from typing import Protocol, TypeAlias
 from uuid import uuid4
 
 from gateway.event import Stored
-from gateway.protocols.pravega.container import Container, PendingRead
+from gateway.protocols.pravega.container import Container
 from gateway.protocols.pravega.draft_session import DraftSession
 from gateway.protocols.pravega.limits import Limits
 from gateway.protocols.pravega.options import Options
 from gateway.protocols.pravega.origins import Origins
+from gateway.protocols.pravega.pending import PendingRead
 from gateway.protocols.pravega.reads import Answer, Found, Read
 from gateway.protocols.pravega.segments import Change
 from gateway.protocols.pravega.session import Session, Step
@@ -117,7 +118,7 @@ class PravegaListener:
             self.limits,
             lambda: uuid4().hex,
             check,
-            self.container.head,
+            self.container.reads.head,
         )
 
 
@@ -295,8 +296,8 @@ class PravegaServer(Closing, Yielding):
         if len(self._reads) >= limits.reads:
             raise limits.over("reads", f"{len(self._reads)} reads wait and one more")
         self._connection.introduced()
-        pending = self._container.read(read, self._respond, self.give_up)
-        if pending.container is not None and not self._closed:
+        pending = self._container.reads.read(read, self._respond, self.give_up)
+        if pending.reads is not None and not self._closed:
             self._reads[pending] = None
 
     def _respond(self, pending: PendingRead, answer: Answer) -> None:

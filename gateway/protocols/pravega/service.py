@@ -116,7 +116,7 @@ class PravegaService(Service):
                 "internal_bytes": state.kept_bytes,
                 "recent_bytes": container.recent.bytes,
                 "denied": dict(controller.access.denied),
-                "waiting_reads": container.waiting,
+                "waiting_reads": container.reads.waiting,
             }
         )
 

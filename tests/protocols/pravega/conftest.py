@@ -165,7 +165,7 @@ class Store:
         check = check or (lambda *_: None)  # everybody may do everything
         self.container = Container(self.journal, self.clock, reader=reader, **more)
         if state is not None:
-            self.container.state = state
+            self.container.state = self.container.reads.state = state
         self.listener = PravegaListener(
             settings(**changes), self.container, lambda *_: check
         )

@@ -527,9 +527,9 @@ def test_reads(store, peer, block):
     assert [each.at_tail for each in found] == [False, False, True]
     assert [each.offset for each in found] == [0, 1 << 18, 2 << 18]
     peer.send(read_segment("s", len(data), 10))
-    assert store.container.waiting == 1
+    assert store.container.reads.waiting == 1
     peer.inner.connection.lose()
-    assert store.container.waiting == 0
+    assert store.container.reads.waiting == 0
 
 
 def test_no_way_around_tokens(make_store):

@@ -82,7 +82,7 @@ def test_46_woken_by_append(store, writer, block):
     assert peer.got == []
     store.store()
     assert peer.got == [ws.SegmentRead("s", 0, True, False, block(b"a"), 7)]
-    assert store.container.waiting == 0
+    assert store.container.reads.waiting == 0
 
 
 def test_46_woken_by_seal(store, writer, block):
@@ -106,7 +106,7 @@ def test_46_woken_by_truncation_and_delete(store, writer, block):
     store.store()
     assert peer.got == [SegmentIsTruncated(7, "s", 9, "", 0)]
     peer.ask(ws.DeleteSegment(1, "s"))
-    assert store.container.waiting == 0
+    assert store.container.reads.waiting == 0
 
 
 def test_46_deleted(store):
@@ -203,9 +203,9 @@ def test_52_disconnect_frees(store, writer, block):
     """Nobody is woken for a client that is gone."""
     peer = store.peer()
     peer.send(read(0), read(5))
-    assert store.container.waiting == 2
+    assert store.container.reads.waiting == 2
     peer.connection.lose()
-    assert store.container.waiting == 0
+    assert store.container.reads.waiting == 0
     writer.append(block(b"a"))
     assert peer.got == []
 

@@ -130,7 +130,7 @@ class StreamSegments:
 
     def _head(self, info: messages.StreamInfo, part: Part) -> int:
         found = self._catalog.segment_state(info.scope, info.stream, part)
-        return 0 if found is None else self._catalog.container.head(found)
+        return 0 if found is None else self._catalog.container.reads.head(found)
 
     @methods(
         messages.SegmentId,

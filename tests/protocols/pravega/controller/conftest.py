@@ -209,7 +209,8 @@ class Service:
         self.journal = journal or ManualJournal()
         self.more = more
         self.container = Container(self.journal, self.clock, reader=reader)
-        self.container.state = state or self.container.state
+        if state is not None:
+            self.container.state = self.container.reads.state = state
         for stored in replayed:
             self.container.replay(stored)
         self.advertise = advertise

@@ -464,7 +464,7 @@ class Week:
 
     def answer(self, read: Read) -> Any:
         got: list[Any] = []
-        self.service.container.read(
+        self.service.container.reads.read(
             read, lambda _, answer: got.append(answer), got.append
         )
         [answer] = got
