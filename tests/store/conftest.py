@@ -9,7 +9,7 @@ from gateway.store.directories import Directories
 from gateway.store.node import incarnation
 from gateway.store.node.mark import Mark
 from gateway.store.opening import Opened, Start, open_node
-from gateway.store.spool import uploads
+from gateway.store.spool import failures
 from gateway.store.system.machine import Machine
 from gateway_testkit.bucket import MemoryBucket
 from making import Make
@@ -32,8 +32,8 @@ def bucket() -> MemoryBucket:
 @pytest.fixture
 def short_pauses(monkeypatch) -> None:
     """An upload that failed is tried again at once."""
-    monkeypatch.setattr(uploads, "_FIRST_PAUSE_SECONDS", 0.0001)
-    monkeypatch.setattr(uploads, "_LONGEST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(failures, "_FIRST_PAUSE_SECONDS", 0.0001)
+    monkeypatch.setattr(failures, "_LONGEST_PAUSE_SECONDS", 0.001)
 
 
 @pytest.fixture(autouse=True)

@@ -41,19 +41,14 @@ from gateway.store.objects.bucket import (
     commit,
     probe,
 )
+from gateway.store.spool.failures import Failures
 from gateway.store.spool.parts import derived_part
 from gateway.store.system.shared import SharedDict
 from gateway.store.system.threads import RealThreads, Threads
 
-_FIRST_PAUSE_SECONDS = 0.2
-_LONGEST_PAUSE_SECONDS = 10.0
 _AWAY_FAILURES = 3
 """Failures in a row after which they are told; one is what any network does."""
 _ASIDE_SECONDS = 60.0
-_REFUSALS = 3
-"""A file that failed so often, each time before another one went well, is the reason."""
-_CALM_SECONDS = 600.0
-"""Seconds before one upload more is tried at once, where several have failed together."""
 
 
 class Put(NamedTuple):
@@ -226,19 +221,7 @@ class Uploads:
         """Files whose request went well, and that are not in the archive yet."""
         self._later: dict[str, float] = {}
         """Files with which something is wrong, and when to try them again."""
-        self._failures = 0
-        """Failures in a row; those of requests that were under way together are one."""
-        self._failed_at = self._again_at = 0.0
-        self._joint: list[float] = []
-        """How long those took that failed together, last; and why."""
-        self._last_why = ""
-        self._at_once = self._number
-        """The requests that may be under way together."""
-        self._fewer_at = 0.0
-        self._tried: dict[str, int] = {}
-        """How often a file has failed since anything went well."""
-        self._refused: dict[str, tuple[int, str]] = {}
-        """How often that was so when another one went well then; and why it failed."""
+        self._failures = Failures(self._number, self._random)
         self._fit = False
         """The bucket was tried; until then one thread asks it."""
         self._running = 0
@@ -303,7 +286,7 @@ class Uploads:
     def go_on(self) -> None:
         """The end is there again: try at once."""
         with self._condition:
-            self._failures, self._again_at = 0, 0.0
+            self._failures.in_a_row = 0
             self._condition.notify(self._number)
 
     @property
@@ -321,7 +304,7 @@ class Uploads:
         with self._condition:
             self._stopping = True
             self._ends_at = until
-            self._failures = 0
+            self._failures.in_a_row = 0
             self._condition.notify(self._number)
             while self._running and (left := until - self._clock()) > 0:
                 self._condition.wait(left)
@@ -340,7 +323,7 @@ class Uploads:
         with self._condition:
             while True:
                 now = self._clock()
-                if self._stopping and (self._failures or now >= self._ends_at):
+                if self._stopping and (self._failures.in_a_row or now >= self._ends_at):
                     return None
                 name, at = self._due(now)
                 if name is not None:
@@ -352,12 +335,13 @@ class Uploads:
 
     def _due(self, now: float) -> tuple[str | None, float | None]:
         """The first file that may be tried, or else when the next one may, if any."""
-        if (self._failures or not self._fit) and self._busy:
+        failures, tried = self._failures, self._failures.tried
+        if (failures.in_a_row or not self._fit) and self._busy:
             return None, None  # the thread that has it tries for all
-        if len(self._busy) >= self._most_at_once(now):
+        if len(self._busy) >= failures.most_at_once(now):
             return None, None
-        if self._failures and now < self._again_at:
-            return None, self._again_at
+        if failures.in_a_row and now < failures.again_at:
+            return None, failures.again_at
         at: float | None = None
         least: str | None = None
         behind = False  # one of ours that is not in the bucket
@@ -370,10 +354,10 @@ class Uploads:
                 continue
             later = max(self._later.get(name, now), self._held.get(file.node, now))
             if later <= now:
-                if name not in self._tried:
+                if name not in tried:
                     self._waiting[file.node] = self._waiting.pop(file.node)
                     return name, None
-                if least is None or self._tried[name] < self._tried[least]:
+                if least is None or tried[name] < tried[least]:
                     least = name
             elif not self._stopping:
                 at = later if at is None else min(at, later)
@@ -382,12 +366,6 @@ class Uploads:
     def _in_turn(self) -> Iterator[tuple[str, SpoolFile]]:
         for files in self._waiting.values():
             yield from files.items()
-
-    def _most_at_once(self, now: float) -> int:
-        if self._at_once < self._number and now - self._fewer_at >= _CALM_SECONDS:
-            self._at_once += 1
-            self._fewer_at = now
-        return self._at_once
 
     def _upload(self, name: str) -> None:
         begun = self._clock()
@@ -456,13 +434,13 @@ class Uploads:
             self._remove(one.name)
             self.uploaded += 1
             self.bytes += one.bytes
-            fewer = self._too_many(one.seconds)
+            fewer = self._failures.too_many(one.seconds, self._clock())
             refused = [
                 why
-                for name, why in self._refusals().items()
+                for name, why in self._failures.refusals(self._busy)
                 if self._aside(name, why, self.stuck)
             ]
-            away, self.why, self._failures = self.why, None, 0
+            away, self.why, self._failures.in_a_row = self.why, None, 0
             self._condition.notify(self._number)
         if away is not None and not self._quiet:
             self._log.info("{bucket} takes files again", bucket=self.end.url)
@@ -491,12 +469,11 @@ class Uploads:
         for each in (
             self._there,
             self._later,
-            self._tried,
-            self._refused,
             self.conflicts,
             self.stuck,
         ):
             each.pop(name, None)
+        self._failures.forget(name)
 
     def _take_out(self, name: str) -> None:
         with self._condition:
@@ -508,48 +485,12 @@ class Uploads:
             self._held[_parsed(name).node] = self._clock() + _ASIDE_SECONDS
         self._set_aside(name, f"{name}: {why}", self.stuck)
 
-    def _too_many(self, seconds: float) -> dict[str, object] | None:
-        """Whether uploads before one that took so long were in each other's way.
-
-        They were where they failed together, and took longer, as at a time-out, than one by itself
-        takes.
-        """
-        joint, self._joint = self._joint, []
-        if self._failures != 1 or len(joint) < 2 or min(joint) < seconds:
-            return None
-        self._at_once = max(1, self._at_once // 2)
-        self._fewer_at = self._clock()
-        return {"count": len(joint), "why": self._last_why, "most": self._at_once}
-
-    def _refusals(self) -> dict[str, str]:
-        """The files that fail by themselves, and why, once another one went well."""
-        found = {}
-        for name in self._tried:
-            times, why = self._refused[name]
-            self._refused[name] = times + 1, why
-            if times + 1 >= _REFUSALS and name not in self._busy:
-                found[name] = f"{name}, while others are: {why}"
-        self._tried.clear()
-        return found
-
     def _failed(self, name: str, why: str, begun: float) -> None:
         with self._condition:
             self._busy.discard(name)
             self.failed += 1
-            if begun >= self._failed_at or not self._failures:
-                self._failures += 1
-                self._joint.clear()
-            self._failed_at = self._clock()
-            self._joint.append(self._failed_at - begun)
-            self._last_why = why
-            self._tried[name] = self._tried.get(name, 0) + 1
-            self._refused[name] = self._refused.get(name, (0, ""))[0], why
-            pause = min(
-                _LONGEST_PAUSE_SECONDS,
-                _FIRST_PAUSE_SECONDS * 2 ** min(self._failures - 1, 16),
-            )
-            self._again_at = self._failed_at + pause * (0.5 + self._random() / 2)
-            away = self._failures >= _AWAY_FAILURES
+            self._failures.failed(name, why, begun, self._clock())
+            away = self._failures.in_a_row >= _AWAY_FAILURES
             tell = away and self.why is None
             if away:
                 self.why = why

@@ -14,6 +14,7 @@ from twisted.logger import formatEvent, globalLogPublisher
 from gateway.event import Rows
 from gateway.store.names import SpoolFile, file_name
 from gateway.store.objects.bucket import BucketError
+from gateway.store.spool import failures
 from gateway.store.spool import uploads as module
 from gateway.store.spool.uploads import BucketEnd, Put, SetAside, Uploaded, Uploads
 from gateway.store.system.disk import RealDisk
@@ -47,8 +48,8 @@ class Steps(RealDisk):
 
 @pytest.fixture(autouse=True)
 def _without_pauses(monkeypatch) -> None:
-    monkeypatch.setattr(module, "_FIRST_PAUSE_SECONDS", 0.0001)
-    monkeypatch.setattr(module, "_LONGEST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(failures, "_FIRST_PAUSE_SECONDS", 0.0001)
+    monkeypatch.setattr(failures, "_LONGEST_PAUSE_SECONDS", 0.001)
 
 
 class World:
@@ -479,7 +480,7 @@ def test_uploads_that_are_too_slow_together_become_fewer(world, lines, monkeypat
         clock.now += 1  # the pause
         return len(names)
 
-    monkeypatch.setattr(module, "_CALM_SECONDS", 600.0)
+    monkeypatch.setattr(failures, "_CALM_SECONDS", 600.0)
     uploads._fit = True
     assert [together(1) for _ in range(8)] == [4, 1, 2, 1, 1, 1, 1, 1]
     told = [line for line in lines if "together" in line]
