@@ -5,6 +5,7 @@ repeats the last batch that it has not committed.
 """
 
 import errno
+import io
 import os
 import shutil
 from collections import Counter
@@ -24,6 +25,7 @@ from gateway.spark.commit.sink import Committed, Plan
 from gateway.spark.files.overlaps import Overlap
 from gateway.spark.reading import files
 from gateway.spark.run.checkpoint import Checkpoint
+from gateway.store.names import SpoolFile
 from gateway.store.readers.lake import Accepted
 from incarnations import A
 from played_spark import PowerCut
@@ -399,6 +401,37 @@ def test_what_is_in_the_tables_is_left_out(world):
     with pytest.raises(Broken, match="promise 5 events, Spark made 10 rows"):
         sink(2, 0)  # this file's Spark leaves nothing out
     assert world.plans[-1].without == Ranges({"gw": {A: [(SIZE + 6, 2 * SIZE)]}})
+
+
+def test_a_file_that_has_the_inode_and_time_of_one_before_is_compared(world):
+    """The first one went, another past of its incarnation came under its name, and the file
+    system gave it the same inode, within one tick of its clock: nobody has compared that one.
+    """
+    world.run(Fuse(), 1)
+    sink = world.without_checkpoint()
+    file = SpoolFile("gw", A, 6, SIZE + 5)
+    path = world.data / "spool" / file.name
+    path.parent.mkdir()
+
+    def put(*payloads: bytes) -> None:
+        sink_of = io.BytesIO()
+        times = pa.array([1] * len(payloads), pa.timestamp("us", "UTC"))
+        rows = pa.table({"payload": payloads, "received_at": times})
+        pq.write_table(rows, sink_of)
+        path.write_bytes(sink_of.getvalue())  # into the same inode
+        os.utime(path, (1_000.0, 1_000.0))
+
+    put(b"a", b"b")
+    inode = path.stat().st_ino
+    sink.note_compared(file)
+    assert sink.is_compared(file)
+    put(b"a", b"c")
+    assert (path.stat().st_ino, path.stat().st_mtime) == (inode, 1_000.0)
+    assert not sink.is_compared(file)
+    put(b"a", b"b")
+    assert sink.is_compared(file)
+    path.unlink()
+    assert not sink.is_compared(file)
 
 
 def test_a_manifest_outlives_its_checkpoint(world, lake_events):

@@ -165,8 +165,9 @@ class Sink(ABC):
         """The last commit, and what all jobs had said, when marks were settled."""
         self._unmarked = ""
         """Why marks could not be written, as it was told."""
-        self._compared: dict[str, tuple[tuple[int, int] | None, Lsns]] = {}
-        """Files of which what the tables have, too, is the same: which lsns that was."""
+        self._compared: dict[str, tuple[str | None, Lsns]] = {}
+        """Files of which what the tables have, too, is the same: the digest of the events, and
+        which lsns that was."""
         self.types: Mapping[str, str] = {}
         """Columns that the next batch has; see `Ledger.types`."""
 
@@ -361,22 +362,23 @@ class Sink(ABC):
         return overlapping([file], self.ledger, said).get(file, Lsns())
 
     def _is_compared(self, file: SpoolFile, lsns: Lsns) -> bool:
+        if (which := self._which(file)) is None:
+            return False
+        if self.ledger.committed.covers(file) and self.taken.has(file.name, which):
+            return True
+        compared, known = self._compared.get(file.name, (None, Lsns()))
+        return compared == which and not lsns - known
+
+    def _which(self, file: SpoolFile) -> str | None:
+        """The digest of the events of the file that has that name now; None if there is none.
+
+        Not its inode and its time: the next file may get both of one that is gone.
+        """
         path = self._spool / file.name
         with contextlib.suppress(FileNotFoundError):
-            metadata = digests.metadata_of(path)
-            said = digests.said(metadata, digests.EVENTS_KEY) or ""
-            if self.ledger.committed.covers(file) and self.taken.has(file.name, said):
-                return True
-        which, known = self._compared.get(file.name, (None, Lsns()))
-        return bool(which) and which == self._which(file) and not lsns - known
-
-    def _which(self, file: SpoolFile) -> tuple[int, int] | None:
-        """The inode and time of the file of that name."""
-        try:
-            stat = (self._spool / file.name).stat()
-        except FileNotFoundError:
-            return None
-        return stat.st_ino, stat.st_mtime_ns
+            said = digests.said(digests.metadata_of(path), digests.EVENTS_KEY)
+            return said or digests.of_octets(path)
+        return None
 
     def drop_holes(self, name: str) -> None:
         """A file of that name, which was moved aside, is settled."""
