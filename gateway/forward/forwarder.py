@@ -157,8 +157,8 @@ class Forwarder:
             threads=self._threads,
             quiet=True,
         )
-        self._published_lsn = 0
-        """There were files of ours up to that lsn at the start."""
+        self.made_lsn = 0
+        """There are files of ours up to this lsn, or holes: the spool raises it."""
         self.node = ""
         """The name of the hub that was connected last."""
         self.sent_files = self.sent_bytes = self.sent_events = 0
@@ -189,7 +189,7 @@ class Forwarder:
 
     def start(self, published_lsn: int) -> None:
         """Go on until `stop`; there are files up to that lsn."""
-        self._running, self._published_lsn = True, published_lsn
+        self._running, self.made_lsn = True, published_lsn
         self._since = self._clock()
         self.uploads.find()
         self.uploads.start(lambda: None)
@@ -245,7 +245,7 @@ class Forwarder:
     def arrived_lsn(self) -> int:
         """The hub has all of our node's up to there, as far as that is known."""
         last = self.uploads.last.get(self._node, 0)
-        return self.uploads.safe_lsn(max(self._published_lsn, last))
+        return self.uploads.safe_lsn(max(self.made_lsn, last))
 
     @property
     def nodes(self) -> dict[str, int]:

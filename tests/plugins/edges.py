@@ -286,7 +286,7 @@ class Pair:
         self.forwarder = Forwarder(
             self.settings,
             "edge",
-            SimpleNamespace(now=self.incarnation),  # type: ignore[arg-type]
+            SimpleNamespace(now=self.incarnation, holes={}),  # type: ignore[arg-type]
             self.edge,
             self.disk,
             self.is_ours,

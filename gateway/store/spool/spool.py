@@ -109,6 +109,9 @@ class Observer(Protocol):
 class Taker(Protocol):
     """The taker of files, if it is no Spark job; any thread may ask."""
 
+    made_lsn: int
+    """There are files up to this lsn, or holes: set by the spool."""
+
     @property
     def files(self) -> int:
         """Files that wait there for the reader."""
@@ -465,6 +468,8 @@ class Spool:
     def _tell(self, sealed: Segment) -> None:
         made, uploads = sealed.last_lsn, self.uploads
         done = made if uploads is None else uploads.safe_lsn(made)
+        if self._taker is not None:
+            self._taker.made_lsn = made
         self._journal.published(done)
         self._observer.done(sealed)
 

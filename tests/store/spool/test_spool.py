@@ -288,9 +288,13 @@ def test_a_hub_that_is_behind_makes_larger_files(place):
     """
     spool, journal, turns = start(place, after="forward", max_bytes=10)
     why = "the hub, https://hub:1, is away: reset"
-    spool.forwarded_to(SimpleNamespace(files=80, why_waiting=why))
-    spool.start([place.sealed(b"a,b")])
+    taker = SimpleNamespace(files=80, why_waiting=why, made_lsn=0)
+    spool.forwarded_to(taker)
+    sealed = place.sealed(b"a,b")
+    sealed.path.write_bytes(b"?" * sealed.bytes)  # what is a hole the hub never gets
+    spool.start([sealed, place.sealed(b"c" * 99)])
     turns.run(lambda: journal.roll_factor > 10 and bool(journal.holds.get("spool")))
+    assert taker.made_lsn == 3
     assert (journal.holds["spool"] or "").endswith(f"(spool.max_bytes): {why}")
     turns.wait(spool.stop())
 
