@@ -158,6 +158,8 @@ def test_units(tmp_path):
         text = (tmp_path / f"{unit}.service").read_text()
         assert f"\nExecStart={programs}/{program} " in text
         assert "--config /etc/gateway/gateway.yaml\n" in text
+    # The signal that stops the job does not end the Java of its last batch.
+    assert "\nKillMode=mixed\n" in (tmp_path / "gateway-spark.service").read_text()
     assert [str(one.listen) for one in loaded.listeners] == ["tcp:5044"]
     recipe = (tmp_path / "gateway.service").read_text().partition("[Unit]")[0]
     for line in re.findall(r"^#   (install .*)$", recipe, re.MULTILINE):

@@ -205,3 +205,14 @@ def test_what_is_read_of_it(fails, told, tmp_path, monkeypatch):
     assert (fresh.condition, fresh.stands) == ("GatewaySparkFails", "spark")
     assert " ".join(why.split())[:200].rstrip(".") in fresh.sentence
     assert fresh.sentence.endswith(f"{advice('GatewaySparkFails')}.")
+
+
+def test_a_java_that_was_told_to_end():
+    """As by a signal to all processes of a unit: Spark names what it then lacks, and no cause."""
+    lacks = RuntimeError(
+        'Cannot invoke "org.apache.spark.scheduler.DAGScheduler.cleanupQueryJobs(long)" because the'
+        ' return value of "org.apache.spark.SparkContext.dagScheduler()" is null'
+    )
+    assert reason(lacks).startswith(
+        "Java was told to end by something else than the job"
+    )

@@ -81,9 +81,9 @@ class Plot {
     const [first] = this.about.columns, last = this.samples?.at(-1);
     const peak = Math.max(0, ...(this.samples || []).map(sample => sample[first] ?? 0));
     put(this.value, last ? this.about.show(last[first]) : "–");
-    put(this.most, peak ? `at most ${this.about.show(peak)}` : "");
+    put(this.most, peak ? `peak ${this.about.show(peak)}` : "");
     this.svg.setAttribute("aria-label", last
-      ? `${this.about.title}, the last hour: now ${this.about.show(last[first])}, at most ${this.about.show(peak)}`
+      ? `${this.about.title}, the last hour: now ${this.about.show(last[first])}, peak ${this.about.show(peak)}`
       : `${this.about.title}: nothing yet`);
   }
 

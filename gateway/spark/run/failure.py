@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,11 @@ from gateway.spark.commit.handover import HandOverFailed
 from gateway.spark.commit.ledger import Broken
 from gateway.spark.jvm.java import NoJava
 from gateway.spark.run.causes import advised, cause
+
+
+_ENDED = re.compile(
+    r'dagScheduler\(\)" is null|SparkContext was shut down|stopped SparkContext'
+)
 
 
 class Failed(Exception):
@@ -24,6 +30,11 @@ def reason(why: BaseException) -> str:
         return text
     if isinstance(why, OSError) and why.filename is not None:
         return advised(f"{why.filename}: {why.strerror}")
+    if _ENDED.search(text):
+        return (
+            "Java was told to end by something else than the job, within a batch"
+            " (systemd: KillMode=mixed); the next start finishes it"
+        )
     text = text.partition("\n=== Streaming Query ===")[0]
     lines = [line for line in text.splitlines() if not line.startswith("\tat ")]
     return f"{type(why).__name__}: {' '.join(lines[:3])[:1000]}"
