@@ -27,9 +27,9 @@ def test_rewriting_changes_nothing_and_appending_goes_on(tmp_path):
 
 def test_a_file_that_is_dropped_is_closed(tmp_path):
     """As by a failure between its opening and its closing."""
-    before = len(os.listdir("/proc/self/fd"))
+    before = len([*Path("/proc/self/fd").iterdir()])
     RealDisk().create(tmp_path / "file").write([b"good"])
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
 
 
 def test_a_write_of_many_pieces_arrives_whole(tmp_path, monkeypatch):

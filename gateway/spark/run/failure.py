@@ -13,7 +13,6 @@ from gateway.spark.commit.ledger import Broken
 from gateway.spark.jvm.java import NoJava
 from gateway.spark.run.causes import advised, cause
 
-
 _ENDED = re.compile(
     r'dagScheduler\(\)" is null|SparkContext was shut down|stopped SparkContext'
 )
