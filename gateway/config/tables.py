@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 MOST = 20
 #: Conditions of one rule.
 _MOST_CONDITIONS = 20
+#: Bytes of the texts that an expression is looked for in, of a list all together: RE2 in Java
+#: needs 16 µs a byte where expression and text are at their worst.
+MOST_SEARCHED = 16 << 10
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}", re.ASCII)
 #: Folders that the lake has for something else, and what `gateway table` shows beside tables.
@@ -97,7 +100,8 @@ class Condition(Section):
         default=None, description="The value, as text; of a list one of its elements"
     )
     matches: Annotated[str, PlainValidator(_expression)] | None = Field(
-        default=None, description="Or a regular expression of RE2 that is found in it"
+        default=None,
+        description="Or a regular expression of RE2 that is found in it, in 16 KiB at most",
     )
 
     @field_validator("path")
@@ -122,17 +126,25 @@ class Condition(Section):
     def holds(self, event: Mapping[str, Any], document: object) -> bool:
         """Whether it is true of an *event*, a row of the spool, with this JSON."""
         if self.path is not None:
-            return any(map(self._fits, _texts(document, keys(self.path))))
+            return self._fits(_texts(document, keys(self.path)))
         if self.field is not None:
             value = event.get(self.field)
         else:
             value = (event.get("attributes") or {}).get(self.attribute)
-        return value is not None and self._fits(value)
+        return value is not None and self._fits([value])
 
-    def _fits(self, value: str) -> bool:
+    def _fits(self, values: list[str]) -> bool:
+        """Whether one of the *values* is it; an expression is found in the first ones alone."""
         if self.matches is None:
-            return value == self.text
-        return _found(self.matches, value)
+            return self.text in values
+        left = MOST_SEARCHED
+        for value in values:
+            left -= len(value.encode())
+            if left < 0:
+                return False
+            if _found(self.matches, value):
+                return True
+        return False
 
 
 class TableByRule(Section):

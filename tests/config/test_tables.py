@@ -11,8 +11,9 @@ from gateway.config import load
 from gateway.config.problems import Invalid
 from gateway.config.tables import TableByRule, columns_of_all, table_of, taking
 from gateway_testkit.daemon import listener
+from rule_vectors import vectors
 
-VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "rules.json").read_text())
+VECTORS = vectors()
 TABLES = TypeAdapter(dict[str, TableByRule])
 
 

@@ -2,7 +2,6 @@
 
 import json
 from functools import partial
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -16,10 +15,11 @@ from gateway.spark.rows.columns import Columns, Source
 from gateway.spark.rows.fields import Wanted, function, judge
 from gateway.spark.run.failure import reason
 from gateway.spark.source import SCHEMA_DDL
+from rule_vectors import vectors
 
 pytestmark = pytest.mark.spark
 
-VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "rules.json").read_text())
+VECTORS = vectors()
 TABLES = TypeAdapter(dict[str, TableByRule])
 
 

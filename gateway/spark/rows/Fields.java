@@ -199,22 +199,30 @@ public final class Fields implements UDF1 {
         /** Whether one of a list without blanks, that is no list and no object, is it. */
         boolean any(Is wanted) {
             at = 1;
+            int left = wanted.most();
             if (bytes[at] == ']') {
                 return false;
             }
             do {
                 int from = at;
                 byte first = bytes[at];
+                UTF8String one = null;
                 if (first == '"') {
                     at++;
                     boolean plain = string();
-                    if (wanted.of(plain ? slice(from + 1, at - 1) : unescaped(from + 1, at - 1))) {
-                        return true;
-                    }
+                    one = plain ? slice(from + 1, at - 1) : unescaped(from + 1, at - 1);
                 } else {
                     skip();
-                    if (first != '{' && first != '[' && first != 'n'
-                            && wanted.of(slice(from, at))) {
+                    if (first != '{' && first != '[' && first != 'n') {
+                        one = slice(from, at);
+                    }
+                }
+                if (one != null) {
+                    left -= one.numBytes();
+                    if (left < 0) {
+                        return false;
+                    }
+                    if (wanted.of(one)) {
                         return true;
                     }
                 }

@@ -1,7 +1,8 @@
 /*
  * What a value is to be: a text, or one in which an expression of RE2 is found.
  *
- * RE2 needs time that grows with the text, whatever the expression is; Java's own does not.
+ * RE2 needs time that grows with the text, whatever the expression is, which Java's own does
+ * not promise; so texts have a bound (`MOST_SEARCHED` in `gateway/config/tables.py`, too).
  * Spark's jars have it, in Java (RE2/J), where Hadoop puts it.
  */
 package gateway.spark;
@@ -18,6 +19,9 @@ public final class Is implements UDF1, Serializable {
     private static final String[] NAMES = {
         "org.apache.hadoop.shaded.com.google.re2j.Pattern", "com.google.re2j.Pattern"
     };
+
+    /** Bytes of the texts that an expression is looked for in, of a list all together. */
+    private static final int MOST = 16 << 10;
 
     private final String text;
     private final boolean expression;
@@ -37,6 +41,11 @@ public final class Is implements UDF1, Serializable {
         return Boolean.valueOf(value != null && of(UTF8String.fromString((String) value)));
     }
 
+    /** The most bytes that are looked at. */
+    public int most() {
+        return expression ? MOST : Integer.MAX_VALUE;
+    }
+
     /** Whether *value* is it. */
     public boolean of(UTF8String value) {
         try {
@@ -45,6 +54,9 @@ public final class Is implements UDF1, Serializable {
             }
             if (equal != null) {
                 return equal.equals(value);
+            }
+            if (value.numBytes() > most()) {
+                return false;
             }
             Object one = matcher.invoke(pattern, new Object[] {value.toString()});
             return ((Boolean) find.invoke(one, new Object[0])).booleanValue();
