@@ -56,7 +56,7 @@ class _Parquet(Kind):
             write=query.writer(spark, spool, again, alike=not config.spark.tables),
             count=lambda files: stats.count(files, window),
             find_resent=parts.find_resent,
-            tables=list(config.spark.tables),
+            rules=config.spark.tables,
             done=parts.done,
         )
 

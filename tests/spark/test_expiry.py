@@ -271,23 +271,27 @@ def test_days_are_counted_from_their_end():
 
 
 def test_each_table_by_rule_has_its_own_retention():
-    """One that says none has that of events, as has one that is no longer configured."""
+    """One that says none has that of events.  One that is no longer configured, as where it was
+    renamed, keeps the one that it had, also where the ledger is read again.
+    """
     kept = SimpleNamespace(events=86_400.0, quarantine=None, stats=None)
-    rules = TypeAdapter(dict[str, TableByRule]).validate_python(
-        {
-            "orders": {"where": {"path": "a", "equals": 1}, "retention": "10d"},
-            "audit": {"where": {"path": "a", "equals": 2}, "retention": "36500d"},
-            "chat": {"where": {"path": "a", "equals": 3}},
-        }
-    )
-    found = limits(
-        kept, datetime(2026, 3, 11, 12, tzinfo=UTC), Tables((*rules, "gone")), rules
-    )
-    assert found == {
-        "orders": date(2026, 3, 1),
-        "audit": date(1926, 4, 5),
-        **dict.fromkeys(("events", "chat", "gone"), date(2026, 3, 10)),
+    now = datetime(2026, 3, 11, 12, tzinfo=UTC)
+    rules = {
+        "orders": {"where": {"path": "a", "equals": 1}, "retention": "10d"},
+        "audit": {"where": {"path": "a", "equals": 2}, "retention": "36500d"},
+        "chat": {"where": {"path": "a", "equals": 3}},
     }
+    tables = TypeAdapter(dict[str, TableByRule])
+    before = Ledger().with_tables(tables.validate_python(rules))
+    rules["sales"] = rules.pop("orders")
+    rules["audit"] = {**rules["audit"], "retention": None}
+    read = Ledger.parse(before.text(), "here")
+    after = read.with_tables(tables.validate_python(rules))
+    assert limits(kept, now, after.tables, after.retention) == {
+        **dict.fromkeys(("orders", "sales"), date(2026, 3, 1)),
+        **dict.fromkeys(("events", "chat", "audit"), date(2026, 3, 10)),
+    }
+    assert after.tables == Tables(("orders", "audit", "chat", "sales"))
 
 
 def test_by_itself_when_a_day_ends():

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -143,7 +144,7 @@ class World:
             using,
             write=tracked,
             done=self.done.append,
-            tables=self.tables,
+            rules=dict.fromkeys(self.tables, SimpleNamespace(retention=None)),
             **options,
         )
 

@@ -32,6 +32,7 @@ JOB = """
 import json, os, signal, sys
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 import pyarrow as pa, pyarrow.parquet as pq
 from gateway.spark.rows import stats
 from gateway.spark.run.checkpoint import Checkpoint
@@ -81,7 +82,8 @@ def point(step):
 if not (log / "metadata").exists():
     put("metadata", json.dumps({"id": "0badcafe-0000-4000-8000-000000000001"}))
 checkpoint = Checkpoint(log, Lake())
-sink = ParquetSink(data / "lake", data / "spool", checkpoint, Lake(), write=write, point=point, tables=tables,
+sink = ParquetSink(data / "lake", data / "spool", checkpoint, Lake(), write=write, point=point,
+            rules=dict.fromkeys(tables, SimpleNamespace(retention=None)),
             count=lambda files: stats.count(files, timedelta(minutes=1)))
 sink.recover()
 for batch in range(checkpoint.committed + 1, batches):

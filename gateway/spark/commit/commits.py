@@ -91,6 +91,8 @@ def opened(
             holes=tuple(hole for hole in kept.holes if not hole.is_in(committed)),
             accepted=kept.accepted,
             ends=kept.ends,
+            tables=kept.tables,
+            retention=kept.retention,
             complete=kept.complete,
         )
     if not ledger.sequence and not table.others():  # there is no table yet
@@ -133,9 +135,7 @@ class CommitSink(Sink):
             self.ledger, begun = self._events.begun(self.ledger)
             if begun is not None:
                 self._finish(begun)
-            known = self.ledger.tables.with_all(self._rules)
-            if known != self.ledger.tables:
-                self._write_down(replace(self.ledger, tables=known))
+            self._know(self._rules)
         self._counted = self._open_stats()
         counted = self._counted.committed
         if counted.minus(self.ledger.committed):

@@ -306,6 +306,9 @@ class Ledger:
     """Columns of `events` so far, and their types as Spark names them."""
     tables: Tables = field(default_factory=Tables)
     """Tables by rule that there ever were."""
+    retention: Mapping[str, float] = field(default_factory=dict)
+    """Seconds that rows of a table by rule stay, as it was configured last; else those of
+    `events` count."""
     complete: Completeness = field(default_factory=Completeness)
     """The moment through which the tables are complete, and the days that were said to be."""
     taken_back: str = ""
@@ -356,6 +359,7 @@ class Ledger:
                 },
                 kept["types"],
                 Tables(tuple(map(str, kept.get("tables", ())))),
+                {str(n): float(s) for n, s in kept.get("retention", {}).items()},
                 Completeness.read(kept["complete"])
                 if "complete" in kept
                 else Completeness(),
@@ -363,6 +367,13 @@ class Ledger:
             )
         except (ValueError, KeyError, TypeError, AttributeError) as why:
             raise Broken(f"{where}: {why!r}") from None
+
+    def with_tables(self, rules: Mapping[str, Any]) -> Ledger:
+        """The same with the tables by rule that are configured now, by name."""
+        said = {name: one.retention for name, one in rules.items()}
+        both = {**self.retention, **said}
+        kept = {name: one for name, one in both.items() if one is not None}
+        return replace(self, tables=self.tables.with_all(rules), retention=kept)
 
     def after(
         self,
@@ -475,6 +486,7 @@ class Ledger:
             "records": _records(self.records),
             "types": dict(self.types),
             **({"tables": [*self.tables.by_rule]} if self.tables.by_rule else {}),
+            **({"retention": dict(self.retention)} if self.retention else {}),
             **(
                 {"complete": self.complete.plain()}
                 if self.complete != Completeness()

@@ -26,7 +26,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date
@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 from attrs import define
+from attrs import field as attribute
 
 from gateway.spark.commit import marks
 from gateway.spark.commit.lakedisk import LakeDisk, sync
@@ -50,6 +51,7 @@ from gateway.store.readers.lake import INTERNAL
 from gateway.tables import QUARANTINE, STATS, Tables
 
 if TYPE_CHECKING:
+    from gateway.config.tables import TableByRule
     from gateway.spark.later.days import Rewritten
 
 _SENT = ("body", "payload")
@@ -141,14 +143,14 @@ class ParquetSink(Sink):
 
     *write* puts a batch into a folder as table=…/protocol=…/date=…/*.parquet;
     *count* makes rows of `stats` of the files; *find_resent* says which events in
-    them were there before.  *tables* are those by rule that *write* may put rows into: the
-    ledger names each before it has any.
+    them were there before.  *rules* are those by which *write* puts rows into tables: the
+    ledger names each of these before it has any.
     """
 
     _write: Callable[[Any, Path, Plan], None]
     _count: Callable[[list[tuple[str, Path]]], Counted] | None = None
     _find_resent: Callable[[list[Path]], Ranges] | None = None
-    _tables: Sequence[str] = ()
+    _rules: Mapping[str, TableByRule] = attribute(factory=dict)
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
@@ -171,9 +173,7 @@ class ParquetSink(Sink):
             if self._disk.exists(manifest):
                 self._publish(json.loads(self._disk.read(manifest)))
             self._disk.remove_tree(self._staging / name)
-        known = self.ledger.tables.with_all(self._tables)
-        if known != self.ledger.tables:
-            self._write_down(replace(self.ledger, tables=known))
+        self._know(self._rules)
         self.failure = None
         self._check_behind()
 
@@ -324,7 +324,7 @@ class ParquetSink(Sink):
     def _any_rows(self) -> bool:
         return any(
             path.suffix == ".parquet"
-            for table in Tables(tuple(self._tables)).of_events
+            for table in Tables(tuple(self._rules)).of_events
             for path in self._disk.tree(self._lake / table)
         )
 

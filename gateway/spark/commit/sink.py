@@ -190,6 +190,12 @@ class Sink(ABC):
         ledger.save(self._disk, self._path)
         self.ledger = ledger
 
+    def _know(self, rules: Mapping[str, TableByRule]) -> None:
+        """Write down, durably, the tables by rule that there are now."""
+        known = self.ledger.with_tables(rules)
+        if known != self.ledger:
+            self._write_down(known)
+
     def note(self, hole: Hole) -> None:
         """Write down, durably, that the events of a file will be in no table."""
         self._write_down(self.ledger.with_hole(hole))

@@ -31,19 +31,17 @@ def limits(
     retention: Any,
     now: datetime,
     tables: Tables = Tables(),  # noqa: B008 - it is never changed
-    rules: Mapping[str, Any] | None = None,
+    own: Mapping[str, float] | None = None,
 ) -> dict[str, date]:
     """The first day that stays, by table; *retention* is the configuration's section.
 
-    A day goes once its last event is as old as that.  A table by rule says its own, by *rules*,
-    or has that of events.
+    A day goes once its last event is as old as that.  A table by rule has its *own*, or that of
+    events.
     """
     found = {}
     for table in tables.all:
-        seconds = getattr(retention, EVENTS if table in tables.by_rule else table)
-        rule = (rules or {}).get(table)
-        if rule is not None and rule.retention is not None:
-            seconds = rule.retention
+        usual = getattr(retention, EVENTS if table in tables.by_rule else table)
+        seconds = (own or {}).get(table, usual)
         if seconds is not None:
             found[table] = (now - timedelta(seconds=seconds)).date()
     return found
@@ -116,11 +114,11 @@ class Expiry(BackgroundTask):
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
         tables: Callable[[], Tables] = Tables,
-        rules: Mapping[str, Any] | None = None,
+        own: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         super().__init__("expiry", done, failed, clock)
         self._tables = tables
-        self._rules = rules
+        self._own = own
         self._work = work
         self._retention = retention
         self._now = now
@@ -128,7 +126,7 @@ class Expiry(BackgroundTask):
 
     def due(self, *, again: bool) -> Work | None:
         """Begin if more is too old than the last time, or at the start."""
-        wanted = limits(self._retention, self._now(), self._tables(), self._rules)
+        wanted = limits(self._retention, self._now(), self._tables(), self._own())
         if wanted == self._began_with and not again:
             return None
         self._began_with = wanted

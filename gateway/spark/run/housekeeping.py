@@ -58,7 +58,7 @@ class Housekeeping:
             lambda why: _log.warning("could not remove what has expired: %s", why),
             lambda: datetime.fromtimestamp(clock(), UTC),
             tables=lambda: sink.ledger.tables,
-            rules=config.spark.tables,
+            own=lambda: sink.ledger.retention,
         )
         asked = kind.abilities if config.spark.compact else frozenset()
         compacts, maintains = "compact" in asked, "maintain" in asked
