@@ -86,8 +86,8 @@ MAX_LSN = 1 << 62
 SCHEMA_VERSION = 1
 SCHEMA_VERSION_KEY = b"gateway.schema"
 
-#: What the flaw of a row begins with of which somebody had the contents deleted: it holds
-#: the event's place for those who find theirs by lsns or offsets.
+#: The flaw of a row begins with it where the contents were deleted (`gateway spark delete`): such
+#: a row holds the event's place for readers that go by lsns or offsets.
 DELETED = "deleted"
 
 
@@ -156,8 +156,8 @@ def client_of(origin: Origin) -> str:
     return address_of(origin.peer)
 
 
-#: What a batch that waits for the disk takes in memory beside its body, with whoever
-#: waits for it: some 870 bytes in CPython 3.11 (tests/store/journal/test_journal.py).
+#: Memory of a batch that waits for the disk, beside its body, with the objects of its sender
+#: that wait for it: some 870 bytes in CPython 3.11 (tests/store/journal/test_journal.py).
 BATCH_BYTES = 1024
 
 

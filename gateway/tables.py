@@ -37,7 +37,6 @@ class Tables:
 
     @property
     def all(self) -> tuple[str, ...]:
-        """All of them."""
         return *self.of_events, STATS
 
     def with_all(self, more: Iterable[str]) -> Tables:

@@ -158,7 +158,10 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """The daemon's knowledge; times are ages in seconds, None where there is nothing."""
+    """The daemon's knowledge; times are ages in seconds, None where there is nothing.
+
+    37 attributes: a flat list, as each rule reads a few of them.
+    """
 
     phase: str | None = None
     """Why the daemon takes nothing yet, or any more: a line for people."""

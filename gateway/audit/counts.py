@@ -83,11 +83,9 @@ class Counts:
             self.last = max(self.last, last)
 
     def seen(self, first: int, last: int) -> Lsns:
-        """The lsns from *first* to *last* that were seen."""
         return self._where(first, last, above=0)
 
     def missing(self, first: int, last: int) -> Lsns:
-        """The lsns from *first* to *last* that were not seen."""
         return Lsns([(first, last)]) - self.seen(first, last)
 
     def doubled(self, first: int, last: int) -> Lsns:

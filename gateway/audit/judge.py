@@ -1,8 +1,9 @@
 """The audit's judgement: what one look found of each node, against what it has to have.
 
 Each incarnation has to account for its lsns, from the first one that it gave to the last one
-that anybody knows of.  Where an lsn is that is in no table, `_PLACES` says, a reason for each
-place; the first that has it counts, and what none has is a hole.
+that any file, record or other node tells of.  `_PLACES` lists where an lsn may be that is in
+no table, with a reason for each place; the first that has it counts.  An lsn that is in none
+of them is a hole.
 """
 
 from __future__ import annotations

@@ -424,7 +424,6 @@ class Lakes:
 
     @property
     def problems(self) -> Iterator[Problem]:
-        """The problems of all."""
         return (problem for lake in self._lakes for problem in lake.problems)
 
     @property

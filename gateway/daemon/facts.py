@@ -352,7 +352,6 @@ def _left(shown: Iterable[Certified | None], now: datetime) -> Mapping[str, floa
 
 
 def _crls(listeners: Iterable[Source], now: datetime) -> Mapping[str, Crl]:
-    """The CRLs by listener."""
     return {
         one.name: Crl((end.at - now).total_seconds(), end.refuses)
         for one in listeners

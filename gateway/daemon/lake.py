@@ -192,7 +192,7 @@ class LakeWatch:
 
     def listener_ages(self, lsn: int, names: Iterable[str]) -> dict[str, float | None]:
         """Age of each listener's oldest event behind *lsn*: 0 if there is none, None
-        while events of the last run are behind it, which may be anybody's.
+        while events of the last run are behind it, which may be of any listener.
         """
         ages: dict[str, float | None] = {}
         for name in names:

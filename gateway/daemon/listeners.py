@@ -2,7 +2,7 @@
 
 A reload is all or nothing: `prepare` asks the protocols, loads certificates and binds
 what is new, and whatever fails there leaves everything as it was; `commit` can not fail.
-A socket that stays where it was is handed on, so that it never refuses anybody.  Open
+A socket that stays where it was is handed on, so that it never refuses a connection.  Open
 connections of a listener that was changed go on as they began; those of one that is gone,
 has moved or speaks another protocol are drained.
 """

@@ -28,7 +28,6 @@ class Marks:
     """The marks of one node, or of one of its listeners; times are seconds since the epoch."""
 
     def __init__(self, most: int = 4096) -> None:
-        """Remember at most *most*."""
         self._most = most
         self._marks: deque[_Mark] = deque()
         self.newest: float | None = None

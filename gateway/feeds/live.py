@@ -36,7 +36,7 @@ from gateway.store.spool.decoding import Decoder
 
 _MiB = 2**20
 _QUERIES, _OF_CLIENT = 64, 16
-_AHEAD = 8  # a ring has the 8th part of what all may, before somebody takes of it
+_AHEAD = 8  # a ring may take an 8th of what all may, until a reader takes of it
 _JOB_BYTES = 2 * _MiB
 _EVENT_BYTES = 512  # what an element has beside its payload, roughly, …
 _BATCH_BYTES = 512  # … and a batch

@@ -105,6 +105,9 @@ class Forwarder:
 
     *is_ours* says of a node whether its files in the spool are ours to bring.  *words* makes,
     for a hub that is new, what is said to it again and again.
+
+    42 attributes: 11 are given, the others are shared by the threads of the uploads, which
+    bring files, and its own, which looks for hubs.
     """
 
     name = "forward.certificate"

@@ -114,7 +114,7 @@ class Admission:
             return None
         if self._peers.strangers[address] >= limit:
             return self._too_many("from one peer that have brought nothing yet")
-        # Who is asked for a certificate may be somebody else: `known` looks again.
+        # A certificate may give a name that counts by itself: `known` looks again.
         may_be_named = self._certificates or self._believes_names
         return None if may_be_named else self._check_places(connections)
 
@@ -168,7 +168,7 @@ class Admission:
         return True
 
     def remove(self, connection: Visitor) -> None:
-        """Note that it is closed, or counts for something else."""
+        """Note that it is closed, or is to be counted otherwise."""
         peers, counted = self._peers, connection.counted
         match connection.standing:
             case Standing.NAMED:

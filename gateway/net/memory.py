@@ -99,7 +99,7 @@ class MemoryBudget:
         return Account(self, holder, network_of(host))
 
     def changed(self, account: Account, change: int) -> None:
-        """Count it.  May call anybody's `let_go`."""
+        """Count it.  May call `let_go` of any account."""
         self._count(account, change)
         enough = self._reserve(change)
         if change < 0:

@@ -55,7 +55,7 @@ class Sends:
         self._waiting.pop(server, None)
 
     def flush(self) -> None:
-        """Send now, as something else will take its time."""
+        """Send now, before other work takes the reactor's time."""
         if self._waiting:
             self._send()
 

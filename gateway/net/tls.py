@@ -273,7 +273,7 @@ def _note_why(
     if not good:
         try:
             subject = certificate.to_cryptography().subject.rfc4514_string()[:200]
-        except Exception as odd:  # anybody's certificate, which may be anything
+        except Exception as odd:  # a stranger has made it: it may be anything
             subject = f"unreadable: {error_text(odd)[:100]}"
         whose = "client certificate" if depth == 0 else "authority"
         why = _UNVERIFIED.get(error, f"is not valid (OpenSSL's error {error})")

@@ -32,7 +32,8 @@ __all__ = ["Http2Client"]
 _STREAM = 1
 _WINDOW_BYTES = 1 << 20
 _KIND_AT, _SETTINGS = 3, 4
-"""The first frame is SETTINGS.  h2 would wait for all of what something else announces."""
+"""The first frame is SETTINGS.  Where the peer speaks no HTTP/2, h2 would take its first bytes
+for a length, and wait for as much."""
 
 
 class Http2Client:

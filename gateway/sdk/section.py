@@ -61,7 +61,7 @@ class Section(BaseModel):
     """The effect of a reload on its keys; None: that of the section around it, and a restart for a
     protocol's options."""
     reloads: ClassVar[Mapping[str, Reload]] = {}
-    """Keys, with all that is below them, of which something else is true."""
+    """The effect on some keys, and all below them, where it is another one."""
 
     @model_validator(mode="before")
     @classmethod

@@ -199,7 +199,7 @@ class Sending(ABC):
         """Note that a lot was acknowledged, but for what was *refused*.
 
         An event refused without a known reason may be lost by a fault of the gateway, which hangs
-        up for others, too.  It is tried once more when something else was acknowledged.
+        up for others, too.  It is tried once more when other events were acknowledged.
         """
         earlier = self.totals.acknowledged
         self.safe([one for at, one in enumerate(lot) if at not in refused])

@@ -19,7 +19,7 @@ as they stand there, one after the other.  So it covers the link before it, and 
 one stands for all files.  The catalog has the links of the newest files, and the mark the
 newest.
 
-What they are of, anybody can compute again, also from the tables.
+All of it can be computed again from the rows, also from those in tables.
 """
 
 from __future__ import annotations

@@ -236,11 +236,9 @@ class Finder:
                 lsn = file.last + 1
 
     def file(self, lsn: int) -> SpoolFile | None:
-        """The published file with *lsn*, if there is one."""
         return next(self.files(lsn), None)
 
     def segment(self, lsn: int) -> SegmentFile | None:
-        """The journal segment that has *lsn*, if any has."""
         files = self.segments(lsn)[:1]
         return files[0] if files and files[0].first <= lsn else None
 

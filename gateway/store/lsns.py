@@ -91,11 +91,9 @@ class Lsns:
         return Lsns._of((self._firsts.copy(), self._ends.copy()))
 
     def add(self, first: int, last: int) -> None:
-        """Add the lsns from *first* to *last*."""
         self._replace(first, last + 1, [first], [last + 1])
 
     def update(self, other: Lsns) -> None:
-        """Add the lsns of *other*."""
         if other._firsts:
             self._replace(other._firsts[0], other._ends[-1], other._firsts, other._ends)
 

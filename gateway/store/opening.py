@@ -575,7 +575,6 @@ def _ours_in(journal: Path, disk: Disk) -> Iterator[str]:
 
 
 def _segments_in(journal: Path, disk: Disk) -> Iterator[str]:
-    """The names of its segments."""
     for name in disk.names(journal):
         if parse_name(name.removesuffix(DAMAGED)) and disk.is_file(journal / name):
             yield name

@@ -74,7 +74,6 @@ class Settings:
 
     @classmethod
     def of(cls, settings: config.Config) -> Settings:
-        """The settings of a configuration."""
         return cls(
             node=settings.node,
             directories=Directories.of(settings),

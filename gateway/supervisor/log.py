@@ -50,7 +50,7 @@ class Log:
         """Lines since the last one that there was room for."""
         self._as_json = as_json
         self.has_state = out.isatty() and not as_json
-        """Whether anybody sees what `state` is told."""
+        """Whether `state` is shown: to a terminal alone."""
         self._state = ""
 
     def line(self, text: str, whose: str = OURS) -> None:

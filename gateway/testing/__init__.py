@@ -28,6 +28,8 @@ class FakeConnection:
 
     Give it a server with `serve(accept(connection))`, then `deliver()` bytes to it
     and look at `sent`; or ignore both and call the server yourself.
+
+    30 methods: `interfaces.Connection` has 19 of them.
     """
 
     def __init__(

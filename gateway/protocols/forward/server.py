@@ -104,7 +104,10 @@ class ForwardListener:
 
 
 class ForwardServer(Closing):
-    """One connection.  Implements `interfaces.Server`."""
+    """One connection.  Implements `interfaces.Server`.
+
+    34 methods: a request has many steps, as a large body is read in many turns.
+    """
 
     __slots__ = (
         "_bringing",

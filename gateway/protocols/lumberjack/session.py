@@ -148,7 +148,10 @@ class _Open(Struct, eq=False):
 
 
 class Session:
-    """One connection's side of the protocol.  Raises `Refusal` only."""
+    """One connection's side of the protocol.  Raises `Refusal` only.
+
+    32 methods: a frame may come in parts, compressed, in others or cut short, at any place.
+    """
 
     __slots__ = ("_control", "_cost", "_cutting", "_decoder", "_done",
                  "_ended", "_figures", "_inside", "_large", "_limits", "_loose",

@@ -51,7 +51,10 @@ def _answer_bytes(limit: int) -> int:
 
 
 class Pomelo:
-    """The connections of one listener: their definitions, clients, and timer."""
+    """The connections of one listener: their definitions, clients, and timer.
+
+    27 attributes: what its connections share.
+    """
 
     _log = Logger()
 

@@ -66,7 +66,11 @@ class _Pending:
 
 
 class PomeloServer(Closing, Yielding):
-    """One connection.  Implements `interfaces.Server` and `registry.Member`."""
+    """One connection.  Implements `interfaces.Server` and `registry.Member`.
+
+    42 methods: client, journal, registry and timer each tell it something, and all of that
+    may end it.
+    """
 
     __slots__ = ("_admitted", "_asking", "_ending", "_giving_up", "_left", "_listener",
                  "_meter", "_pending", "_questions", "_reason", "_session",

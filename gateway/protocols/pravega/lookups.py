@@ -134,7 +134,7 @@ class Lookups:
                     return
                 self._next, self._looks_ahead = None, True
             try:
-                with suppress(Exception):  # whoever reads it is told
+                with suppress(Exception):  # the reader is told, once it asks
                     call()
             finally:
                 self._looks_ahead = False

@@ -76,7 +76,6 @@ class KeptData:
         return self.begin + len(self.data)
 
     def add(self, data: bytes) -> None:
-        """Append *data*."""
         self.data += data
 
     def truncate(self, offset: int) -> None:
@@ -106,7 +105,6 @@ class StagedData(Struct, eq=False, gc=False):
         return self._counter.rows(self.data)
 
     def add(self, data: bytes) -> None:
-        """Append *data*."""
         self.data += data
         self.count()
 
@@ -119,7 +117,6 @@ class StagedData(Struct, eq=False, gc=False):
         return self._counter.step(self.data)
 
     def read(self, offset: int, size: int) -> bytes:
-        """Read *size* bytes or less from *offset* on."""
         with memoryview(self.data) as view:
             return bytes(view[offset : offset + size])
 
@@ -133,6 +130,8 @@ class Segment(Struct, eq=False, gc=False):
 
     The garbage collector looks neither at it nor at what is staged in it: nothing in
     them refers back, and looking at 100 000 of them would take long.
+
+    25 attributes: a snapshot has most of them.
     """
 
     name: str

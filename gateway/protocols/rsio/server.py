@@ -74,7 +74,11 @@ class RsioListener(Shared):
 
 
 class RsioServer(Closing, interfaces.Publishing, Yielding, Aging):
-    """One connection.  Implements `interfaces.Server`."""
+    """One connection.  Implements `interfaces.Server`.
+
+    31 methods: session, ingest and timers each tell it something, and all of that may end
+    it.
+    """
 
     __slots__ = ("_announces", "_busy", "_control", "_growth", "_heard", "_ingest",
                  "_leaving", "_listener", "_named", "_publishing", "_rejected", "_session",

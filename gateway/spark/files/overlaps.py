@@ -86,7 +86,6 @@ class Prints(NamedTuple):
         return Prints.of(zip(*both, strict=True))
 
     def among(self, lsns: Lsns) -> Prints:
-        """Prints of these lsns."""
         inside = self.are_among(lsns)
         return Prints(*(column[inside] for column in self))
 
@@ -158,7 +157,6 @@ def _set(lsns: _Ints) -> Lsns:
 
 
 def print_of(payload: bytes | None) -> int:
-    """The print of a payload."""
     if payload is None:
         return 0
     return number_of(hashlib.sha256(payload).hexdigest())

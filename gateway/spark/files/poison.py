@@ -33,8 +33,8 @@ def make_readable(
     """Have *files* of a batch that failed read: those that *examine* (`Poison.examine`) has
     moved aside, and the names of those that the *inbox* has changed.
 
-    With neither, and no cause *known*, the batch failed of something else.  A file that is
-    not here is fetched first, and an object is put back only from what is sound.  Raises OSError, `BucketError`.
+    With neither, and no cause *known*, no file of it is to blame.  A file that is not here is
+    fetched first, and an object is put back only from a sound one.  Raises OSError, `BucketError`.
     """
     changed = [] if inbox is None else inbox.complete(files)
     holes = examine(files)

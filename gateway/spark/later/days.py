@@ -68,7 +68,6 @@ class Day:
 
     @property
     def table(self) -> str:
-        """The table's name."""
         return self.name.partition("/")[0]
 
     def begin(self, going: Iterable[Path]) -> Path:

@@ -69,7 +69,6 @@ class Locations:
 
     @classmethod
     def of(cls, config: Any) -> Locations:
-        """The locations of a configuration."""
         from gateway.spark.source import spool_of
         from gateway.store.objects.s3 import bucket_of
 

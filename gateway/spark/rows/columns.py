@@ -70,7 +70,7 @@ class Source:
         return " AND ".join(parts) or None
 
 
-#: How Java alone writes a number, whose cast Spark has: `1d` is a day to whoever sent it.
+#: Numbers as Java alone writes them, which Spark's cast takes: a sender means a day by `1d`.
 _JAVAS_OWN = "[0-9.][dDfF][^0-9a-zA-Z]*$|[xX]"
 
 DEFAULTS: Mapping[str, Source] = {

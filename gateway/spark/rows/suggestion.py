@@ -227,7 +227,6 @@ class Survey:
         root.add(value, 0)
 
     def suggestions(self) -> list[Suggestion]:
-        """The suggestions by path."""
         found: dict[str, dict[Source, _Values]] = {}
         for of, root in self._roots.items():
             if root.some_are_lost:
@@ -314,7 +313,6 @@ def _path(way: tuple[str, ...]) -> str | None:
 
 
 def _name(path: str, taken: Collection[str]) -> str:
-    """A name for its column."""
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", path).lower()
     name = re.sub(r"[^a-z0-9]+", "_", snake).strip("_")[:90] or "value"
     if name[0].isdigit():

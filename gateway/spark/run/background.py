@@ -28,7 +28,6 @@ class BackgroundTask(ABC):
         failed: Callable[[Exception], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """*name* is that of the thread."""
         self._name = name
         self._done = done
         self._failed = failed

@@ -230,7 +230,7 @@ def reader(
 ) -> Callable[[Plan], DataFrame]:
     """The reader of a batch's files by itself, for sinks that need the rows as a plan.
 
-    Those of the stream are computed whole, whichever columns are asked for.  A file that
+    The stream's own rows are computed with all columns, however few are asked for.  A file that
     is gone is an error here.  *folder* is where tasks find the files, a URL, if not in
     *spool*, which has their copies.  A column `table` says which table a row is for.
     """

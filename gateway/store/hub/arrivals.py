@@ -128,6 +128,8 @@ class Arrivals:
 
     *tell* is told what an operator should know; *clock* is the wall's; *by* gives the
     gateway's own incarnation.
+
+    33 methods: files, parts and what is heard of a node change together, under one lock.
     """
 
     _node: str

@@ -150,7 +150,7 @@ class Journal:
             self._durable,
         )
         self.end_turn = self._queues.end_turn
-        """Lets the thread have what was submitted, as something else will take its time."""
+        """Hands the thread what was submitted, before other work takes the reactor's time."""
         # Shared with the thread.
         self._busy_since: float | None = None
         self._failed_syncs = 0
@@ -189,7 +189,6 @@ class Journal:
         self._make_room()
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> Deferred[None]:
@@ -467,7 +466,7 @@ class Journal:
         if not self._crowded:
             self._crowded_since = None
         if self._making_room:
-            return  # whoever has room may give memory back: the first call goes on
+            return  # called by a waiter, which gave memory back: the first call goes on
         self._making_room = True
         try:
             while self._room and not self.full:

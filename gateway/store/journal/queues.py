@@ -221,7 +221,7 @@ class Queues:
     # -- the thread's side ----------------------------------------------------
 
     def wait(self, earliest: float, due: float | None) -> bool:
-        """Wait until a batch waits and it is *earliest*, or something else may be due.
+        """Wait until a batch waits and it is *earliest*, or other work may be due.
 
         That is *due* in so many seconds, or what says so has changed; None: never.  False
         when all is done.

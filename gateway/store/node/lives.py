@@ -196,7 +196,7 @@ class Lives:
         self._there: list[str] = []
         """Incarnations whose journal is seen, or that were heard lately."""
         self._spoken_of = False
-        """Whether anybody has said something of this node but its files."""
+        """Whether anything but its files tells of this node."""
 
     def of(self, incarnation: str) -> Known:
         """The knowledge of one incarnation."""

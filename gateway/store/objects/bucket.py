@@ -114,7 +114,7 @@ def commit(bucket: Bucket, name: str, data: bytes) -> bool:
     try:
         bucket.create(name, data)
     except AlreadyThere:
-        there = bucket.read(name)  # whoever was still making it may not have: NotThere
+        there = bucket.read(name)  # its maker may have given it up meanwhile: NotThere
         if there == data or _are_same(there, data):
             return False
         raise Conflict(
@@ -127,7 +127,7 @@ def commit(bucket: Bucket, name: str, data: bytes) -> bool:
 
 def _are_same(one: bytes, other: bytes) -> bool:
     """Whether two files have the same events."""
-    # Late: it is rare, and whoever only lists needs no Arrow.
+    # Late: it is rare, and a process that only lists needs no Arrow.
     import pyarrow as pa
 
     from gateway.store.digests import are_same

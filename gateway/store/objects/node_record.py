@@ -295,7 +295,7 @@ class Speaker:
         if self._bucket is not None:
             record = self.record(exact=exact)
             name = name_of(self._node, record.incarnation)
-            # First: whoever reads ours has those that we had heard by then.
+            # First: a reader of ours then finds those that we had heard by then.
             for node, incarnation, said in self._relay():
                 self._bucket.replace(name_of(node, incarnation), said)
             self._bucket.replace(name, msgspec.json.encode(record))

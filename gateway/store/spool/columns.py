@@ -21,8 +21,8 @@ GROUP_BYTES = 24 * 2**20
 _BLOCK_GROUP_ROWS = 1 << 17
 _MANY_ROWS = 64  # an array of its own costs as much as so many objects, about
 
-# pyarrow keeps the interpreter to itself while it reads a list: 0.1 µs an item, and
-# whoever acknowledges waits for that long.
+# pyarrow holds the interpreter's lock while it reads a list, 0.1 µs an item: the reactor,
+# which acknowledges, waits for that long.
 _AT_ONCE = 2048
 
 _PLAIN_MAP = SCHEMA.field("attributes").type

@@ -54,6 +54,8 @@ class Expiry:
     whether no table has what is in it: it goes when its time is over, and not for room.
 
     *consumers* None: there are none.
+
+    25 attributes: 12 are given, the others say where a look at a large archive goes on.
     """
 
     _log = Logger()

@@ -294,7 +294,6 @@ class Publisher:
         return max(stored, payload_bytes + _BESIDE_PAYLOAD * events)
 
     def _file(self, sealed: Segment) -> str:
-        """The name of a segment's file."""
         return file_name(
             self._node, sealed.incarnation, sealed.first_lsn, sealed.last_lsn
         )

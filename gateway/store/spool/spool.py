@@ -129,6 +129,9 @@ class Spool:
     and to remove.  *retained* keeps what readers need of those that go.  *room* is what
     the disk must have left, and *uploads* puts the files into a bucket: published is what
     is there.
+
+    31 attributes and 35 methods: what holds senders back depends on all that the thread
+    does.
     """
 
     _log = Logger()

@@ -183,6 +183,8 @@ class Uploads:
     node was renamed, are uploaded, too, if they are *ours*.  *on_uploaded* is called in one of
     the threads, when a file is in the archive.  Files of a node that are *brought* here hold no
     other back.  *quiet*: it is told elsewhere that the end is away.
+
+    33 attributes: 14 are given, the others are shared by its threads under one lock.
     """
 
     _log = Logger()

@@ -185,7 +185,7 @@ class RealDisk:
                 directory.mkdir(mode=0o750)
             self.sync_directory(directory.parent)
         if not missing:
-            # Whoever made it may have been killed before this.
+            # The process that made it may have been killed before this.
             self.sync_directory(path.parent)
 
     def set_times(self, path: Path, seconds: float) -> None:

@@ -64,7 +64,10 @@ _Record = TypeVar("_Record", bound=msgspec.Struct)
 
 
 class Catalog:
-    """Everything that the controller knows, by name."""
+    """Everything that the controller knows, by name.
+
+    36 methods: what is in memory changes only with the entry that is stored of it, here.
+    """
 
     def __init__(self, container: Container, options: Options) -> None:
         self.container = container
@@ -136,7 +139,6 @@ class Catalog:
     # -- look up -------------------------------------------------------------------
 
     def stream(self, scope: str, name: str) -> Stream | None:
-        """A stream; None if there is none of this name."""
         found = self.scopes.get(scope)
         return None if found is None else found.stream(name)
 

@@ -89,7 +89,6 @@ class Scope(msgspec.Struct):
     tables: dict[str, KeyValueTable] = {}
 
     def stream(self, name: str) -> Stream | None:
-        """A stream; None if there is none of this name."""
         return self.streams.get(name)
 
 

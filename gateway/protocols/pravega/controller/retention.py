@@ -10,7 +10,7 @@ It does so from time to time.
 
 Places are the segments' marks, so a little more is kept than a policy says: at most an
 hour's writes, or a quarter of a megabyte, of a segment.  Only truncation
-deletes: it is durable, and readers see it like anybody's.
+deletes: it is durable, and readers see it like one that a client has asked for.
 
 Times are those of the clock at the gateway's start.  One that was years ahead then would
 make all streams old at once.  So a time more than three days after the last write before the

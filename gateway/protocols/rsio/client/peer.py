@@ -61,7 +61,10 @@ async def connected(connecting: Callable[[], Awaitable[Peer]]) -> AsyncIterator[
 
 
 class Peer:
-    """The program at the other end.  Made by `connect`."""
+    """The program at the other end.  Made by `connect`.
+
+    35 methods: those of its users, of its session and of its transport.
+    """
 
     def __init__(
         self,
