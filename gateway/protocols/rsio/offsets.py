@@ -270,12 +270,8 @@ class Offsets:
     # -- implements `interfaces.Memory` ------------------------------------------
 
     def restore(self, data: bytes) -> None:
-        """Load a snapshot, in this form or the one before; raises msgspec.DecodeError."""
-        try:
-            rows = msgspec.msgpack.decode(data, type=_Snapshot)
-        except msgspec.ValidationError:  # before there were instances
-            old = msgspec.msgpack.decode(data, type=list[tuple[str, str, bool, int]])
-            rows = _Snapshot(0, [(*each, "", None, 0) for each in old])
+        """Load a snapshot; raises msgspec.DecodeError."""
+        rows = msgspec.msgpack.decode(data, type=_Snapshot)
         self._number = rows.number
         self._load(
             (Key(source, publisher, proved, name), _Progress(durable, instance, number))

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.logger import formatEvent
@@ -99,20 +98,6 @@ def test_elements_with_their_life():
     assert again.known == [(KEY, 7)]
     assert _claim(again, b"1", resumed=True) == []
     assert _replayed(batches, _now(again.snapshot())).known == [(KEY, 7)]
-
-
-def test_the_state_of_earlier_versions():
-    """Four columns, without instances: the first that says one has the name."""
-    old = msgspec.msgpack.encode([("meter", "events", False, 8), ("a", "b", True, 1)])
-    offsets = Offsets()
-    offsets.restore(old)
-    assert offsets.known == [(KEY, 8), (Key("a", "b", proved=True), 1)]
-    with pytest.raises(Refused, match="no instance is known"):
-        _claim(offsets, b"1", resumed=True)
-    assert len(_claim(offsets, b"1")) == 1
-    for empty in (Offsets(), offsets):
-        empty.restore(msgspec.msgpack.encode([]))
-        assert empty.names == 0
 
 
 def test_a_gateway_that_knows_nothing():
