@@ -326,12 +326,12 @@ class IcebergTable(SharedTable):
         return str(self._table().location())
 
     def _objects(self, place: str, rows: Callable[[Collection[int]], Rows]) -> Objects:
-        files = self._table().io()
+        # Asked for each time: the catalog may lend it credentials for an hour.
         return Objects(
             place,
-            lambda name: bool(files.newInputFile(name).exists()),
-            lambda name: files.newOutputFile(name).createOrOverwrite(),
-            files.deleteFile,
+            lambda name: bool(self._table().io().newInputFile(name).exists()),
+            lambda name: self._table().io().newOutputFile(name).createOrOverwrite(),
+            lambda name: self._table().io().deleteFile(name),
             rows,
         )
 

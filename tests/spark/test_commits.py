@@ -4,6 +4,7 @@ Tables and Spark are played by this file, as in `test_handover.py`; "rows" are t
 events.  Delta's and Iceberg's own tables: `commits/`.
 """
 
+import contextlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -148,6 +149,19 @@ def test_counts_that_were_cut_off_come_at_the_start(world):
     assert (len(world.events.rows()), len(world.stats.rows())) == (SIZE, 0)
     world.sink().recover()
     assert len(world.stats.rows()) == SIZE
+
+
+def test_no_day_is_said_before_its_events_are_counted(world):
+    """Else `stats` would get rows of it behind its mark."""
+    for cut, said in (("committed", 0), (None, 1)):
+        sink = world.sink()
+        world.cut = None
+        sink.recover()
+        sink.through = Completeness(1_772_409_600_000_000)
+        world.cut = cut
+        with contextlib.suppress(PowerCut):
+            world.run(1, sink=sink)
+        assert len(sink.say_complete()) == said
 
 
 def test_a_file_that_vanished_stops_it(world):

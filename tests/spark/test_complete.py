@@ -504,6 +504,14 @@ def test_a_day_of_several_jobs_has_a_mark_once_all_have_said_it(tmp_path):
     assert not root.has("_COMPLETE-2026-11-28")
 
 
+def test_a_mark_of_what_the_ledger_has_not_said_goes(tmp_path):
+    """As that of a table which somebody has set back."""
+    root, day = Folder(tmp_path, Lake(), lambda days: {}), YESTERDAY.toordinal()
+    root.put("_COMPLETE-2026-11-30", b"{}")
+    Marks().settle([root], [Said({}, Completeness().saying([day]))])
+    assert [one.name for one in tmp_path.glob("_*")] == ["_COMPLETE-2026-11-28"]
+
+
 def test_a_clock_that_is_wrong_is_told(playing):
     """Two minutes ahead: by the clock of the bucket it says so now."""
     playing.says("gw", 0, at=playing.now + 120)

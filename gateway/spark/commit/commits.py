@@ -123,6 +123,8 @@ class CommitSink(Sink):
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         self._counted = Ledger()
+        self._uncounted = True
+        """Whether events may be there that are not counted yet."""
         self._asked_others = -math.inf
         """When it was looked last what other jobs say."""
         self.deleted = DeletedRanges(self._lake)
@@ -147,6 +149,7 @@ class CommitSink(Sink):
         gap = self.ledger.committed.minus(counted)
         if gap:
             self._add_counts(tables.within(self._events.rows(), gap), gap)
+        self._uncounted = False
         self._tell()
         self.failure = None
         check_behind(self._events.name, self._checkpoint, self.ledger)
@@ -278,9 +281,7 @@ class CommitSink(Sink):
 
     def say_complete(self) -> Sequence[int]:
         """Say it as `Sink` does, once each event is counted, too."""
-        if self._counted.committed != self.ledger.committed:
-            return ()
-        return super().say_complete()
+        return () if self._uncounted else super().say_complete()
 
     def roots(self) -> Iterator[Root]:
         for table in (self._events, self._stats):
@@ -297,6 +298,7 @@ class CommitSink(Sink):
 
     def _take(self, rows: Any, batch: int) -> Committed:
         self._point("begun")
+        self._uncounted = True
         files = self._checkpoint.batch_files(batch)
         found = self.looked_at(files)
         if not self.is_repeated(batch):
@@ -307,6 +309,7 @@ class CommitSink(Sink):
             self._add_counts(self._events.added(), fresh)
             self._point("counted")
             self._tell_spread(batch, files)
+        self._uncounted = False
         return Committed(batch, len(fresh or ()), len(files))
 
     def _commit_batch(

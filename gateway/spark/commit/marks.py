@@ -205,9 +205,14 @@ def _whole(said: Sequence[Said]) -> Lsns:
 
 
 def _lately(said: Sequence[Said]) -> range:
+    """The days of which marks are looked at.
+
+    Those behind the last one may have some where a table was set back.
+    """
     known = said[0].complete
     last = known.days.last
-    return range(max(last - _LATELY, known.since), last + 1) if last else range(0)
+    days = range(max(last - _LATELY, known.since), last + 1 + _LATELY)
+    return days if last else range(0)
 
 
 def _content(day: int, said: Sequence[Said], rows: Mapping[str, int]) -> dict[str, Any]:

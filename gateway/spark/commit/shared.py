@@ -157,6 +157,8 @@ class SharedTable(OneTable, ABC):
         self._others: dict[str, Words] = {}
         """The newest ledger of each other job that was met."""
         self.said: Words = {}
+        self._root: Root | None = None
+        """Where its marks lie, once it is there: to look is a listing of all its commits."""
 
     @property
     def fence(self) -> str:
@@ -195,13 +197,15 @@ class SharedTable(OneTable, ABC):
         return [*map(_said, self._others.values())]
 
     def roots(self, disk: LakeDisk) -> Iterator[Root]:
-        if self.there():
+        if self._root is None and self.there():
             place = self._location()
             path = re.sub("^file:(//)?", "", place)
             if path.startswith("/"):
-                yield Folder(Path(path), disk, self._rows_of)
+                self._root = Folder(Path(path), disk, self._rows_of)
             else:
-                yield self._objects(place, self._rows_of)
+                self._root = self._objects(place, self._rows_of)
+        if self._root is not None:
+            yield self._root
 
     @abstractmethod
     def _location(self) -> str:

@@ -69,6 +69,7 @@ class Completing:
         others = {one.job: one.complete for one in self._sink.others}
         moments = [known.through, *(one.through for one in others.values())]
         through = None if None in moments else min(filter(None, moments))
+        day = min(one.days.last for one in (known, *others.values()))
         if through is not None:
             self._unknown_since = None
         elif self._unknown_since is None:
@@ -79,7 +80,7 @@ class Completing:
         return {
             "complete_through": None if through is None else through / 1e6,
             "complete_unknown_since": self._unknown_since,
-            "complete_day": complete.spelled(known.days.last) if known.days else None,
+            "complete_day": complete.spelled(day) if day else None,
             "days_taken_back": sum(known.taken_back.values()),
             "held_by": [one._asdict() for one in holders[:_MOST_TOLD]],
             "clocks_off": {} if found is None else dict(found.clocks),
@@ -90,7 +91,7 @@ class Completing:
         first = next(iter(holders), None)
         held = "" if first is None else f"{first.node} {first.why}"
         if held and held != self._held:
-            _log.warning("the tables are not complete any further: node %s", held)
+            _log.warning("the tables are not complete any further: %s", held)
         self._held = held
 
     def _found(self, ledger: Ledger) -> Found | None:

@@ -7,6 +7,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import date
 from operator import eq
 from pathlib import Path
 from typing import Any
@@ -212,6 +213,9 @@ class Job:
                 raise Broken(
                     f"{lsn} of {by} came late, on day {day}, and nobody says so"
                 )
+        for path in (self.data / "lake").glob(f"*/{complete.MARKER}*"):
+            if not ledger.complete.has(date.fromisoformat(path.name[-10:])):
+                raise Broken(f"{path.name} is there, and the ledger has not said it")
 
     def _take(self, number: int) -> None:
         try:

@@ -13,10 +13,12 @@ from typing import Any
 import deltalake
 import duckdb
 import pytest
+from pydantic import TypeAdapter
 
 from format_tables import MARKS, ONLY_DELTA, SIZE, World
 from gateway.audit.remote import Access
 from gateway.cli import _complete
+from gateway.config.tables import TableByRule
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.later.deletion import Asked, delete
 from gateway.spark.run.completing import Completing
@@ -30,6 +32,7 @@ from played_spark import PowerCut
 
 pytestmark = MARKS
 
+TABLES = TypeAdapter(dict[str, TableByRule])
 DAY = date(2026, 3, 1)
 """The day on which events of these tests came, at noon."""
 MARK = "_COMPLETE-2026-03-01"
@@ -199,7 +202,8 @@ def test_of_several_jobs_the_least_counts_and_one_that_stopped_is_named(world, b
     beside.run(3, sink=other.sink)
     one.says("gw", 3 * SIZE)
     found = one.look()
-    assert found["complete_day"] == "2026-03-01"
+    assert one.sink.ledger.complete.has(DAY)
+    assert found["complete_day"] is None
     assert (found["complete_through"], marks(world)[0]) == (None, [])
     assert [(held["node"], held["why"]) for held in found["held_by"]] == [
         ("job b", "has not said through which moment its rows are complete")
@@ -231,6 +235,19 @@ def test_of_several_jobs_the_least_counts_and_one_that_stopped_is_named(world, b
         other.says(node, lsn)
     other.look()
     assert marks(world)[0] == [MARK]
+
+
+def test_tables_by_rule_have_marks_too(world):
+    """Each at its own root, once it has rows; the rows of the day there are counted."""
+    rule = {"where": {"path": "message", "matches": "[02468]$"}}
+    world.config.spark.tables = TABLES.validate_python({"even": rule})
+    job = Job(world)
+    world.run(3, sink=job.sink)
+    job.says("gw", 3 * SIZE)
+    job.look()
+    assert marks(world) == [[MARK], [MARK], [MARK]]
+    rows = [json.loads((root / MARK).read_bytes())["rows"] for root in roots(world)]
+    assert rows[:2] == [{"lumberjack": 3 * SIZE // 2}] * 2
 
 
 @pytest.fixture
