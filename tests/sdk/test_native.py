@@ -15,7 +15,11 @@ _SAYS = "from gateway.sdk.native import *; print(kernel and kernel.__file__, sai
     [
         ("INTERFACE = 4", "taken"),
         ("INTERFACE = 0", "not taken: gateway-native is of another version"),
-        ("raise ImportError", "not installed, and nothing needs it"),
+        ("from gateway_native.kernel import run", "not compiled, and nothing needs it"),
+        (
+            "raise ImportError(name='gateway_native')",
+            "not installed, and nothing needs it",
+        ),
     ],
 )
 @pytest.mark.parametrize("word", ["yes", "no"])
