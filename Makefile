@@ -138,7 +138,8 @@ long-lowest: .venv-lowest/spark-classes.jsa
 	@.venv-lowest/bin/python -m pytest -n 2 --dist worksteal tests/spark/commits \
 		tests/integration/test_cluster.py tests/spark/test_kafka.py \
 		tests/spark/test_consumer_of_bucket.py \
-		tests/spark/test_lost_executors.py::test_killed_while_a_format_commits $(ARGS)
+		tests/spark/test_lost_executors.py::test_killed_while_a_format_commits \
+		tests/spark/test_lost_executors.py::test_killed_with_tables_by_rule $(ARGS)
 
 
 # SEED=… replays one, and prints its history.

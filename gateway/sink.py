@@ -81,14 +81,17 @@ class Kind(ABC):
         if spark.job is not None and "shared" not in self.abilities:
             why = "one job alone names and compacts the files of a folder"
             yield ("job",), f"needs spark.sink: {' or '.join(able('shared'))}; {why}"
-        asked: dict[Ability, tuple[str, bool]] = {
-            "partitions": ("partition_by", spark.partition_by != [*PARTITIONS]),
-            "bloom": ("bloom_filters", bool(spark.bloom_filters)),
-        }
-        for ability, (key, wanted) in asked.items():
-            if wanted and ability not in self.abilities:
-                needed = " or ".join(able(ability))
-                yield (key,), f"needs spark.sink: {needed}, not {spark.sink}"
+        if "partitions" not in self.abilities:
+            needed = " or ".join(able("partitions"))
+            for place, given in spark.partitions():
+                if given != [*PARTITIONS]:
+                    why = f"needs spark.sink: {needed}, not {spark.sink}"
+                    if place[1:]:
+                        why += ": one write divides the rows of all tables"
+                    yield place, why
+        if spark.bloom_filters and "bloom" not in self.abilities:
+            needed = " or ".join(able("bloom"))
+            yield ("bloom_filters",), f"needs spark.sink: {needed}, not {spark.sink}"
 
     def settings(self, spark: Any, data_dir: Path, version: str) -> dict[str, str]:
         """The settings that a session of Spark *version* needs; may be none.

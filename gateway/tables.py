@@ -16,6 +16,8 @@ QUARANTINE = "quarantine"
 """Flawed events, whatever rules say."""
 STATS = "stats"
 """Counts, and no events."""
+TABLE = "table"
+"""The column that says of a row which table it is for."""
 
 
 @dataclass(frozen=True)

@@ -515,17 +515,28 @@ class Spark(Section):
         for place, why in disagreeing_tables(self.tables, self.columns):
             yield ("tables", *place), why
 
+    def partitions(self) -> Iterator[tuple[Place, list[str]]]:
+        """Each place that says by which partitions a table begins, and these."""
+        yield ("partition_by",), self.partition_by
+        for name, table in self.tables.items():
+            if table.partition_by is not None:
+                yield ("tables", name, "partition_by"), table.partition_by
+
     def _unknown_columns(self) -> Iterator[tuple[Place, str]]:
-        there = names(self.columns)
-        for key in ("partition_by", "bloom_filters"):
-            for number, one in enumerate(getattr(self, key)):
+        for key, given in (
+            *self.partitions(),
+            (("bloom_filters",), self.bloom_filters),
+        ):
+            own = self.tables[str(key[1])].columns if key[1:] else {}
+            there = {*names(self.columns), *own}
+            for number, one in enumerate(given):
                 # Of `days(event_time)` and `bucket(16, host)` the name.
                 name = one.rpartition("(")[2].rpartition(",")[2].strip(" )")
                 if name not in there:
                     near = get_close_matches(name, sorted(there), 1)
                     or_ = f"; did you mean {near[0]!r}?" if near else "."
                     listed = ", ".join(sorted(there))
-                    yield (key, number), f"no column {name!r}{or_} There are {listed}"
+                    yield (*key, number), f"no column {name!r}{or_} There are {listed}"
 
     @model_validator(mode="before")
     @classmethod

@@ -156,6 +156,10 @@ class TableByRule(Section):
     columns: dict[ColumnName, OneOrSeveral[Column]] = Field(
         default={}, description="Columns of its own, beside those of spark.columns"
     )
+    partition_by: list[Text] | None = Field(
+        default=None,
+        description="delta, iceberg: its partitions (null: as those of events)",
+    )
     retention: Annotated[float, Time("1d", "36500d")] | None = Field(
         default=None,
         description="How long its rows stay (time, null: as long as those of events)",

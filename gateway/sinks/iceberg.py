@@ -60,10 +60,13 @@ class _Iceberg(Format):
                 ("table",),
                 f"must be catalog.namespace.table, not {spark.table!r}",
             )
-        for one in spark.partition_by:
-            if not _PARTITION.fullmatch(one):
-                like = "must be columns, hours(COLUMN), bucket(16, COLUMN) or the like"
-                yield ("partition_by",), f"{like}, not {one!r}"
+        for place, given in spark.partitions():
+            for one in given:
+                if not _PARTITION.fullmatch(one):
+                    like = (
+                        "must be columns, hours(COLUMN), bucket(16, COLUMN) or the like"
+                    )
+                    yield place, f"{like}, not {one!r}"
 
     def settings(self, spark: Any, data_dir: Path, version: str) -> dict[str, str]:
         """Settings as `Kind` says: a catalog in SQLite, unless the user has one of that name.
@@ -112,7 +115,7 @@ class _Iceberg(Format):
             spark,
             f"{whole.rpartition('.')[0]}.{name}" if name else whole,
             order=("event_time", "host"),
-            partitions=config.spark.partition_by,
+            partitions=self.partitions(config, name),
             blooms=config.spark.bloom_filters,
             job=config.spark.job or "",
         )

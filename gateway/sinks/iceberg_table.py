@@ -28,12 +28,14 @@ from gateway.spark.commit.marks import Objects, Rows
 from gateway.spark.commit.shared import (
     SharedTable,
     Words,
+    Written,
     fitted,
     number_of,
     persistently,
     take_newest,
     values_of,
 )
+from gateway.tables import TABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -164,22 +166,23 @@ class IcebergTable(SharedTable):
         beside: Words | None = None,
     ) -> None:
         said = beside or {}
-        persistently(
-            lambda: self._append(rows, ledger, count, said, few=few), _CONFLICT
-        )
 
-    def _append(
+        def stage() -> Any:
+            fitting = self._fitting(rows)
+            return lambda: self.stage(fitting, ledger, few=few, beside=said)
+
+        persistently(lambda: self._publish(stage, ledger, count), _CONFLICT)
+
+    def _publish(
         self,
-        rows: DataFrame,
+        prepare: Callable[[], Callable[[], Any]],
         ledger: Ledger,
         count: int | None,
-        beside: Words,
-        *,
-        few: bool,
     ) -> None:
+        """Stage and publish a commit, by what *prepare* gives."""
         from gateway.spark.commit.commits import taken
 
-        rows = self._fitting(rows)
+        stage = prepare()
         table = self._table()
         if not self._furnished:  # another job has made it since we looked
             self._complete(table)
@@ -187,7 +190,7 @@ class IcebergTable(SharedTable):
         self._check_nodes(ledger)
         if self._published(table, ledger.sequence):
             raise taken(self.name, ledger)
-        staged = self.stage(rows, ledger, few=few, beside=beside)
+        staged = stage()
         if count is not None:
             added = int(staged.summary().get("added-records") or 0)
             if added != count:
@@ -207,22 +210,34 @@ class IcebergTable(SharedTable):
         beside: Words | None = None,
     ) -> Any:
         """The hidden snapshot with these rows."""
+
+        def append(words: Mapping[str, str]) -> None:
+            write = self._write(rows, at_once=few and self.divided_as_usual())
+            for key, text in words.items():
+                write = write.option(key, text)
+            write.append()
+
+        return self._staged(append, rows.sparkSession, ledger, beside or {})
+
+    def _staged(
+        self,
+        append: Callable[[Mapping[str, str]], None],
+        session: SparkSession,
+        ledger: Ledger,
+        beside: Words,
+    ) -> Any:
+        """The hidden snapshot that *append* makes, which is given the words for it."""
         number, token = f"{self._id}{ledger.sequence}", secrets.token_hex(8)
         # Whichever of the two the writer asks.
-        sessions = {rows.sparkSession, type(self._spark).active()}
-        for session in sessions:
-            session.conf.set("spark.wap.id", number)
+        sessions = {session, type(self._spark).active()}
+        for one in sessions:
+            one.conf.set("spark.wap.id", number)
+        said = {LEDGER: self._words(ledger, **beside), _TOKEN: token}
         try:
-            write = self._write(rows, at_once=few and self._divided_as_usual())
-            for key, text in (
-                (LEDGER, self._words(ledger, **(beside or {}))),
-                (_TOKEN, token),
-            ):
-                write = write.option(f"snapshot-property.{key}", text)
-            write.append()
+            append({f"snapshot-property.{key}": one for key, one in said.items()})
         finally:
-            for session in sessions:
-                session.conf.unset("spark.wap.id")
+            for one in sessions:
+                one.conf.unset("spark.wap.id")
         # The newest is the last.
         snapshots = self._table().operations().current().snapshots()
         for index in reversed(range(snapshots.size())):
@@ -230,6 +245,82 @@ class IcebergTable(SharedTable):
             if words.get(_TOKEN) == token and words.get("wap.id") == number:
                 return snapshots.get(index)
         raise Broken(f"{self.name}: what was staged as {number} is gone")
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        """Spark's fields of its columns, once there is a table."""
+        return self._fields or {}
+
+    def fit(self, rows: DataFrame) -> Mapping[str, str]:
+        self._fitting(rows)
+        return {name: one.dataType.simpleString() for name, one in self.fields.items()}
+
+    def alike(self) -> str:
+        return "iceberg"
+
+    def write(
+        self, rows: DataFrame, tables: Mapping[str, IcebergTable], *, few: bool
+    ) -> Mapping[str, Written]:
+        from gateway.spark.commit import one_pass
+
+        few = few and all(one.divided_as_usual() for one in tables.values())
+        # A table may have columns that nobody asks for any more.
+        rows = rows.selectExpr("*", *_lacking(rows, tables))
+        if not few:
+            rows = rows.sortWithinPartitions(*_order(tables))
+        tasks = int(rows._jdf.queryExecution().toRdd().getNumPartitions())  # noqa: SLF001
+        parts = {
+            name: one_pass.Part(one.writers(rows, tasks, at_once=few), [*one.fields])
+            for name, one in tables.items()
+        }
+        return one_pass.divide(self._spark, rows, TABLE, parts)
+
+    def writers(self, rows: DataFrame, tasks: int, *, at_once: bool) -> Any:
+        """Java's factory of writers to it."""
+        write: Any = self._spark._jvm.org.apache.spark.sql.connector.write  # type: ignore[union-attr]  # noqa: SLF001
+        options = {"fanout-enabled": "true" if at_once else "false"}
+        batch = self._batch(options)
+        return batch.createBatchWriterFactory(write.PhysicalWriteInfoImpl(tasks))
+
+    def _batch(self, options: Mapping[str, str]) -> Any:
+        """Java's write of a batch to it."""
+        from pyspark.sql.types import StructType
+
+        from gateway.spark.commit.one_pass import active, java_type
+
+        java: Any = self._spark._jvm  # noqa: SLF001
+        schema = java_type(self._spark, StructType([*self.fields.values()]))
+        given = java.java.util.HashMap()
+        for key, text in options.items():
+            given.put(key, text)
+        none = java.java.util.Optional.empty()
+        told = java.org.apache.spark.sql.connector.write.LogicalWriteInfoImpl(
+            secrets.token_hex(8),
+            schema,
+            java.org.apache.spark.sql.util.CaseInsensitiveStringMap(given),
+            *(none, none),
+        )
+        source = java.org.apache.iceberg.spark.source.SparkTable(self._table())
+        with active(self._spark):  # it knows the WAP id
+            return source.newWriteBuilder(told).build().toBatch()
+
+    def commit(self, written: Written, ledger: Ledger, *, beside: Words) -> None:
+        from gateway.spark.rows.fields import array
+
+        java: Any = self._spark._jvm  # noqa: SLF001
+        message = java.org.apache.spark.sql.connector.write.WriterCommitMessage
+        messages = array(self._spark, message, written.files)
+
+        def stage() -> Any:
+            return self._staged(
+                lambda words: self._batch(words).commit(messages),
+                self._spark,
+                *(ledger, beside),
+            )
+
+        persistently(
+            lambda: self._publish(lambda: stage, ledger, written.rows), _CONFLICT
+        )
 
     def _write(self, rows: DataFrame, *, at_once: bool = False) -> Any:
         """Write *rows* one partition after the other, for which they are sorted, or all *at_once*.
@@ -239,11 +330,25 @@ class IcebergTable(SharedTable):
         fanout = "true" if at_once else "false"
         return rows.writeTo(self.name).option("fanout-enabled", fanout)
 
-    def _divided_as_usual(self) -> bool:
+    def divided_as_usual(self) -> bool:
         fields = self._table().spec().fields()
         return all(
             one.transform().isIdentity() and one.name() in PARTITIONS for one in fields
         )
+
+    def divided_by(self) -> Iterator[str]:
+        """The parts of its partitions, as SQL makes them of a row."""
+        table = self._table()
+        catalog = self.name.partition(".")[0]
+        for field in table.spec().fields():
+            column = f"`{table.schema().findColumnName(field.sourceId())}`"
+            kind, _, width = str(field.transform().toString()).partition("[")
+            if kind == "identity":
+                yield column
+            elif width:
+                yield f"{catalog}.system.{kind}({width.rstrip(']')}, {column})"
+            elif kind != "void":
+                yield f"{catalog}.system.{kind}s({column})"
 
     def spread(self, most: int) -> Mapping[str, Collection[str]]:
         table = self._table()
@@ -604,6 +709,37 @@ class IcebergTable(SharedTable):
                 expire = expire.expireSnapshotId(snapshot.snapshotId())
             expire.commit()
             table.refresh()
+
+
+def _lacking(rows: DataFrame, tables: Mapping[str, IcebergTable]) -> list[str]:
+    """Columns of *tables* that *rows* have not, as null."""
+    kinds = {
+        name: one.dataType.simpleString()
+        for table in tables.values()
+        for name, one in table.fields.items()
+    }
+    there = set(rows.columns)
+    return [
+        f"cast(NULL AS {kind}) AS `{name}`"
+        for name, kind in kinds.items()
+        if name not in there
+    ]
+
+
+def _order(tables: Mapping[str, IcebergTable]) -> list[Any]:
+    """The order of rows by which each table's come partition by partition."""
+    from pyspark.sql import functions as f
+
+    found: dict[str, list[str]] = {}
+    for name, table in tables.items():
+        for field in table.divided_by():
+            found.setdefault(field, []).append(name)
+    keys = []
+    for field, names in found.items():
+        mine = ", ".join(f"'{name}'" for name in names)
+        only = f"CASE WHEN `{TABLE}` IN ({mine}) THEN {field} END"
+        keys.append(f.expr(field if len(names) == len(tables) else only))
+    return [f.col(TABLE), *keys]
 
 
 def _rows_by(words: Words) -> int:

@@ -20,10 +20,11 @@ from gateway.spark.commit import divided
 from gateway.spark.commit.commits import CommitSink
 from gateway.spark.commit.divided import Divided
 from gateway.spark.commit.lakedisk import Lake
-from gateway.spark.commit.ledger import Ledger, Ranges
-from gateway.spark.commit.shared import Lost
+from gateway.spark.commit.ledger import Broken, Ledger, Ranges
+from gateway.spark.commit.shared import Lost, Written
 from gateway.spark.commit.sink import Plan
 from gateway.store.names import Life
+from gateway.store.readers.lake import tables_of
 from played_spark import PowerCut, Stream
 
 SIZE = 10
@@ -59,13 +60,8 @@ class Rows:
 
     unpersist = persist
 
-    def groupBy(self, name: str) -> Any:
-        found = Counter(table for *_, table in self.each)
-        return type("Counted", (), {"count": lambda _: self.listed(found.items())})()
-
-    @staticmethod
-    def listed(pairs: Any) -> Any:
-        return type("Listed", (), {"collect": lambda _: list(pairs)})()
+    def replace(self, old: str, new: str, _: list[str]) -> Rows:
+        return Rows([(*row[:2], new if row[2] == old else row[2]) for row in self.each])
 
     def where(self, condition: str) -> Rows:
         names = re.findall("'([a-z]+)'", condition)
@@ -102,6 +98,8 @@ class Table:
     commits: list[tuple[Rows, Ledger]] = field(default_factory=list)
     said: dict[str, Any] = field(default_factory=dict)
     lost: bool = False
+    kind: object = "alike"
+    types: dict[str, str] = field(default_factory=dict)
     job = ""
 
     def others(self) -> dict[str, str]:
@@ -128,6 +126,25 @@ class Table:
         self.commits.append((rows, ledger))
         self.said = dict(beside or {})
         self.lost = False
+
+    def fit(self, rows: Rows) -> dict[str, str]:
+        return self.types
+
+    def alike(self) -> object:
+        return self.kind
+
+    def write(
+        self, rows: Rows, tables: dict[str, Table], *, few: bool
+    ) -> dict[str, Written]:
+        assert {name for *_, name in rows.each} <= set(tables)
+        assert all(one.kind == self.kind for one in tables.values())
+        kinds = {kind for one in tables.values() for kind in one.types.items()}
+        assert len(kinds) == len(dict(kinds))
+        each = {name: rows.where(f"'{name}'").each for name in tables}
+        return {name: Written(len(some), some) for name, some in each.items()}
+
+    def commit(self, written: Written, ledger: Ledger, *, beside: Any) -> None:
+        self.append(Rows([*written.files]), ledger, written.rows, beside=beside)
 
     def rows(self) -> Rows:
         return Rows([row for rows, _ in self.commits for row in rows.each])
@@ -162,12 +179,13 @@ class World(Stream):
             return Rows([(life, n, table_of(n, by)) for life, n in lsns])
 
         main = self.table("events")
+        known = tables_of(self.data / "lake").with_all(self.by)
         return CommitSink(
             self.data / "lake",
             self.spool.path,
             self.checkpoint,
             Lake(),
-            events=Divided(main, self.table, self.by, self.by),
+            events=Divided(main, self.table, known.by_rule, self.by),
             stats=self.stats,
             read=read,
             count=lambda rows: rows,
@@ -258,8 +276,10 @@ def test_a_ledger_that_is_lost_is_made_of_the_rows(world, lost, point):
     world.cut = None
     for name in lost:
         world.table(name).lost = world.table(name).there()
+    world.by = AFTER
     world.run(3)
     world.check_complete()
+    assert world.table("events").ledger.tables.by_rule == ("orders", "clicks", "chat")
 
 
 def test_a_batch_whose_files_are_elsewhere_comes_again(world):
@@ -278,6 +298,33 @@ def test_a_batch_whose_files_are_elsewhere_comes_again(world):
     world.run(3, sink=sink)
     world.check_complete()
     assert world.placed(1 + SIZE)["orders"] == expected(1 + SIZE, BEFORE)["orders"]
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    ("kind", "types"),
+    [(None, {}), ("other", {}), ("alike", {"n": "bigint"})],
+    ids=["alone", "divided otherwise", "another type"],
+)
+def test_tables_that_no_one_pass_is_for(world, point, kind, types):
+    """The rows are made once, and kept for another pass, or for what the format does alone."""
+    world.table("clicks").types = {"n": "int"}
+    world.table("orders").kind, world.table("orders").types = kind, types
+    world.survive(point, 3, lost=False)
+    world.check_complete()
+
+
+def test_a_row_that_is_missing(world, monkeypatch):
+    """No table is committed to where a batch has fewer rows than its files promise."""
+    write = Table.write
+
+    def fewer(table: Table, rows: Rows, *args: Any, **more: Any) -> Any:
+        return write(table, Rows(rows.each[1:]), *args, **more)
+
+    monkeypatch.setattr(Table, "write", fewer)
+    with pytest.raises(Broken, match="9 rows were made of a batch of 10"):
+        world.run(1)
+    assert not world.all().each
 
 
 def test_a_table_without_rows_has_no_commit(world):

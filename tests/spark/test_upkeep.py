@@ -149,12 +149,36 @@ def test_each_kind_of_tables_has_its_rhythm(spark, seconds, tmp_path):
     assert Config.model_validate(config).spark.trigger == seconds
 
 
+_RULE = {
+    "where": {"path": "a", "equals": "x"},
+    "columns": {"hour": {"path": "b"}},
+}
+
+
 @pytest.mark.parametrize(
     ("spark", "why"),
     [
         (
             {"partition_by": ["date"]},
             "partition_by: needs spark.sink: delta or iceberg",
+        ),
+        (
+            {"tables": {"a": {**_RULE, "partition_by": ["date"]}}},
+            "needs spark.sink: delta or iceberg, not parquet: one write divides",
+        ),
+        (
+            {
+                "sink": "delta",
+                "tables": {"a": {**_RULE, "partition_by": ["protocol"]}},
+            },
+            "partition_by: must have date",
+        ),
+        (
+            {
+                "sink": "iceberg",
+                "tables": {"a": {**_RULE, "partition_by": ["date", "ours"]}},
+            },
+            "no column 'ours'; did you mean",
         ),
         ({"bloom_filters": ["uid"]}, "bloom_filters: needs spark.sink: iceberg"),
         (

@@ -56,7 +56,8 @@ _log = logging.getLogger("gateway.spark")
 _OTHERS_SECONDS = 60.0
 """Seconds from one look at what other jobs of a table say to the next."""
 _FEW_DAYS = 10
-"""Days of a batch that may be written at once: on each, five protocols have an open file."""
+"""Days of a batch, in each table, that may be written at once: on each, five protocols have an
+open file."""
 
 
 def taken(name: str, ledger: Ledger) -> Broken:
@@ -335,7 +336,7 @@ class CommitSink(Sink):
             after = self.after(query, batch, took, records)
             types = {**self.ledger.types, **self.types}
             after = replace(after, types=types)
-            few = days <= _FEW_DAYS
+            few = days * (1 + len(rules)) <= _FEW_DAYS
             if isinstance(self._events, Divided):
                 self._events.plan([file.name for file in files], rules)
             self._commit(self._read(plan), after, len(fresh), few=few)

@@ -1,7 +1,8 @@
 """Tables by rule of Delta and Iceberg, with `events` one table for the sink.
 
-No format commits to two tables at once.  So each table commits by itself, and `events` last:
-its ledger is the one that counts.  Words of a commit have that ledger as it
+No format commits to two tables at once.  So the files of all are written in one pass over the
+rows (`shared.OneTable`).  Then each table commits its own by itself, and `events` last: its
+ledger is the one that counts.  Words of a commit have that ledger as it
 will be, the batch's files, its rules, and the table's number of rows.  A start that finds
 a table ahead of `events` finishes that batch, by the rules of its words.  A table without rows
 in a batch gets no commit.
@@ -12,15 +13,22 @@ The rest of the batch comes again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import (
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from gateway.spark.commit.ledger import Broken, Ledger, Ranges
-from gateway.spark.commit.shared import Lost, OneTable
+from gateway.spark.commit.shared import Lost, OneTable, Words, Written, fitted
 from gateway.spark.rows import tables
-from gateway.tables import EVENTS, QUARANTINE
+from gateway.tables import EVENTS, QUARANTINE, TABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -68,7 +76,8 @@ class Divided:
         self._plan: Mapping[str, Any] = {}
         self._rows: dict[str, int] = {}
         """How many each has had, those that went since among them."""
-        self._ahead: set[str] = set()
+        self._ahead: dict[str, Ranges] = {}
+        """Tables that are ahead of `events`, and by which events."""
         self._added: list[str] = []
 
     def others(self) -> Mapping[str, str]:
@@ -96,7 +105,7 @@ class Divided:
         """
         found: Begun | None = None
         had = ledger.committed
-        self._ahead = set()
+        self._ahead = {}
         if EVENTS not in self._rows:  # its own ledger is lost
             self._rows[EVENTS] = self.main.rows().count()
         for name, table in self.by_rule.items():
@@ -107,8 +116,8 @@ class Divided:
                 self._rows[name] = table.rows().count()
                 continue
             self._rows[name] = int(table.said.get(_ROWS, 0))
-            if theirs.latest.minus(had):
-                self._ahead.add(name)
+            if ahead := theirs.latest.minus(had):
+                self._ahead[name] = ahead
                 words = table.said
                 found = Begun(theirs, list(words[_FILES]), words[_RULES])
         return ledger, found
@@ -118,7 +127,7 @@ class Divided:
         for name in self._ahead:
             rows = tables.within(self.by_rule[name].rows(), begun.ledger.latest)
             ledger = _with(ledger, tables.ranges(rows), begun.ledger.sequence)
-        self._ahead = set()
+        self._ahead = {}
         return ledger
 
     def plan(self, files: Iterable[str], rules: Mapping[str, TableByRule]) -> None:
@@ -144,50 +153,100 @@ class Divided:
         is there already.  Raises as `shared.Table` does.
         """
         self._added = []
-        if tables.TABLE not in rows.columns or count == 0:
-            self._commit(EVENTS, self._without(rows, EVENTS), ledger, count, few=few)
+        if TABLE not in rows.columns or count == 0:
+            there, words = self._words(EVENTS, count or 0)
+            mine = self._without(rows, EVENTS)
+            self.main.append(mine, ledger, count, few=few, beside=words)
+            self._committed(EVENTS, there)
             return
-        rows = rows.persist()
-        try:
-            self._divide(rows, ledger, count, few=few)
-        finally:
-            rows.unpersist()
-
-    def _divide(
-        self, rows: DataFrame, ledger: Ledger, count: int | None, *, few: bool
-    ) -> None:
-        found = {
-            row[0]: int(row[1]) for row in rows.groupBy(tables.TABLE).count().collect()
+        # Flawed rows are in the table of events.
+        rows = rows.replace(QUARANTINE, EVENTS, [TABLE])
+        parts = {
+            name: self._without(rows, name)
+            for name in (*self._own, EVENTS)
+            if name not in self._ahead
         }
-        if count is not None and sum(found.values()) != count:
+        groups = self._groups(parts)
+        if kept := len(groups) > 1:
+            rows = rows.persist()
+        try:
+            written: dict[str, Written] = {}
+            for alike, names, types in groups:
+                mine = rows
+                if kept or self._ahead:
+                    mine = rows.where(_is_one_of(names))
+                if alike is None:
+                    written[names[0]] = Written(mine.count(), [mine])
+                else:
+                    of = {name: self._table(name) for name in names}
+                    done = of[names[0]].write(fitted(mine, types), of, few=few)
+                    written.update(done)
+            self._check(written, count)
+            alone = {names[0] for alike, names, _ in groups if alike is None}
+            for name in parts:
+                self._commit(name, written[name], ledger, alone=name in alone)
+        finally:
+            if kept:
+                rows.unpersist()
+        self._ahead = {}
+
+    def _groups(
+        self, parts: Mapping[str, DataFrame]
+    ) -> list[tuple[Hashable, list[str], dict[str, str]]]:
+        """Tables of one pass each, made to fit: what is alike, their names, types of columns."""
+        found: list[tuple[Hashable, list[str], dict[str, str]]] = []
+        for name, part in parts.items():
+            table = self._table(name)
+            types, alike = table.fit(part), table.alike()
+            for other, names, known in found:
+                same = all(known.get(one, kind) == kind for one, kind in types.items())
+                if alike is not None and alike == other and same:
+                    names.append(name)
+                    known.update(types)
+                    break
+            else:
+                found.append((alike, [name], dict(types)))
+        return found
+
+    def _check(self, written: Mapping[str, Written], count: int | None) -> None:
+        """Raise `Broken` unless all *count* rows of a batch were written, or are there already."""
+        there = sum(one.rows for one in written.values())
+        for name, events in self._ahead.items():
+            there += tables.within(self.by_rule[name].rows(), events).count()
+        if count is not None and there != count:
             raise Broken(
-                f"{self.name}: {sum(found.values())} rows were made of a batch of {count}; none"
+                f"{self.name}: {there} rows were made of a batch of {count}; none"
                 " is committed. Is a file missing from the spool?"
             )
-        for name in self.by_rule:
-            mine = found.pop(name, 0)
-            if mine and name not in self._ahead:
-                part = rows.where(f"`{tables.TABLE}` = '{name}'")
-                self._commit(name, self._without(part, name), ledger, mine, few=few)
-                self.point(f"in {name}")
-        names = ", ".join(f"'{name}'" for name in (EVENTS, QUARANTINE))
-        rest = self._without(rows.where(f"`{tables.TABLE}` IN ({names})"), EVENTS)
-        self._commit(EVENTS, rest, ledger, sum(found.values()), few=few)
-        self._ahead = set()
 
     def _commit(
-        self,
-        name: str,
-        rows: DataFrame,
-        ledger: Ledger,
-        count: int | None,
-        *,
-        few: bool,
+        self, name: str, written: Written, ledger: Ledger, *, alone: bool
     ) -> None:
-        table = self.main if name == EVENTS else self.by_rule[name]
-        there = self._rows.get(name, 0) + (count or 0)
-        beside = {_ROWS: there, **self._plan}
-        table.append(rows, ledger, count, few=few, beside=beside)
+        """Commit what was *written*; but of a table by rule nothing where there is none."""
+        if name != EVENTS and not written.rows:
+            return
+        table = self._table(name)
+        there, words = self._words(name, written.rows)
+        if alone:
+            mine = self._without(written.files[0], name)
+            table.append(mine, ledger, written.rows, beside=words)
+        else:
+            table.commit(written, ledger, beside=words)
+        self._committed(name, there)
+        if name != EVENTS:
+            self.point(f"in {name}")
+
+    def _table(self, name: str) -> OneTable:
+        return self.main if name == EVENTS else self.by_rule[name]
+
+    def _words(self, name: str, more: int) -> tuple[int, Words]:
+        """How many rows it has had with so many *more*, and what its commit says beside the
+        ledger.
+        """
+        there = self._rows.get(name, 0) + more
+        return there, {_ROWS: there, **self._plan}
+
+    def _committed(self, name: str, there: int) -> None:
         self._rows[name] = there
         self._added.append(name)
 
@@ -195,18 +254,16 @@ class Divided:
         """The rows of a table without the columns that are others' own."""
         mine = self._own.get(name, ())
         others = {one for each in self._own.values() for one in each} - {*mine}
-        return rows.drop(tables.TABLE, *others)
+        return rows.drop(TABLE, *others)
 
     def rows(self) -> DataFrame:
         return _union(_named(name, table.rows()) for name, table in self.each())
 
     def added(self) -> DataFrame:
-        of = {EVENTS: self.main, **self.by_rule}
-        return _union(_named(name, of[name].added()) for name in self._added)
+        return _union(_named(name, self._table(name).added()) for name in self._added)
 
     def spread(self, most: int) -> Mapping[str, Collection[str]]:
-        of = {EVENTS: self.main, **self.by_rule}
-        found = (of[name].spread(most) for name in self._added)
+        found = (self._table(name).spread(most) for name in self._added)
         return next(filter(None, found), {})
 
     def state(self) -> Mapping[str, str]:
@@ -252,13 +309,18 @@ def _with(ledger: Ledger, more: Ranges, sequence: int) -> Ledger:
     return replace(ledger, committed=committed, sequence=number)
 
 
+def _is_one_of(names: Iterable[str]) -> str:
+    listed = ", ".join(f"'{name}'" for name in names)
+    return f"`{TABLE}` IN ({listed})"
+
+
 def _named(name: str, rows: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
     said = f.lit(name)
     if name == EVENTS:
         said = f.when(f.col("flaw").isNull(), said).otherwise(f.lit(QUARANTINE))
-    return rows.withColumn(tables.TABLE, said)
+    return rows.withColumn(TABLE, said)
 
 
 def _union(parts: Iterable[DataFrame]) -> DataFrame:

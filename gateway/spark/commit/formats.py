@@ -86,13 +86,21 @@ class Format(Kind):
             )
         if spark.job is not None and not _JOB.fullmatch(spark.job):
             yield ("job",), f"must be small letters, digits and _, not {spark.job!r}"
-        if "date" not in spark.partition_by:
-            why = "must have date: what is over is compacted, and filled, by days"
-            yield ("partition_by",), why
+        for place, given in spark.partitions():
+            if "date" not in given:
+                why = "must have date: what is over is compacted, and filled, by days"
+                yield place, why
 
     @abstractmethod
     def events(self, config: Any, spark: Any, name: str = "") -> SharedTable:
         """The table `events`, or the one by rule of that *name*."""
+
+    @staticmethod
+    def partitions(config: Any, name: str) -> Sequence[str]:
+        """The partitions of the table by rule of that *name*, or of `events`, where it begins."""
+        rule = config.spark.tables.get(name)
+        usual: Sequence[str] = config.spark.partition_by
+        return usual if rule is None or rule.partition_by is None else rule.partition_by
 
     @abstractmethod
     def counts(self, config: Any, spark: Any) -> SharedTable:

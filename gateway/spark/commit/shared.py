@@ -13,9 +13,17 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import (
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from gateway.spark.commit.ledger import Broken, Ledger
 from gateway.spark.commit.marks import Folder, Objects, Root, Rows, Said
@@ -125,8 +133,20 @@ class Table(Protocol):
         """
 
 
+class Written(NamedTuple):
+    """Files of a batch that were written for one table, and are to be committed."""
+
+    rows: int
+    files: Sequence[Any]
+    """The files, as the format has them."""
+
+
 class OneTable(Table, Protocol):
-    """A table that may be one of several."""
+    """A table that may be one of several.
+
+    In a batch that rules divide each is made to `fit`.  One of them writes the files of all that
+    are `alike`, in one pass over the rows.  Then each commits its own.
+    """
 
     said: Words
     """The words of our newest commit, as `open` has found them."""
@@ -144,6 +164,23 @@ class OneTable(Table, Protocol):
         beside: Words | None = None,
     ) -> None:
         """Commit as `Table` does, with words *beside* the ledger."""
+
+    def fit(self, rows: DataFrame) -> Mapping[str, str]:
+        """Get ready for columns as in *rows*; the types of those that it has already."""
+
+    def alike(self) -> Hashable:
+        """The trait that tables of one pass share; None: this one takes rows by `append` alone."""
+
+    def write(
+        self, rows: DataFrame, tables: Mapping[str, Any], *, few: bool
+    ) -> Mapping[str, Written]:
+        """Write files of *rows*, whose column `table` names one of *tables*.
+
+        These are of one kind, alike and made to fit, this one among them.  Nothing is committed.
+        """
+
+    def commit(self, written: Written, ledger: Ledger, *, beside: Words) -> None:
+        """Commit what was written for it, as `append` does with rows."""
 
 
 class SharedTable(OneTable, ABC):

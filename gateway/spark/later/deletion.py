@@ -54,7 +54,7 @@ from gateway.store.names import Life, SpoolFile, parse_file_name
 from gateway.store.readers import deleted
 from gateway.store.readers.deleted import Deletion
 from gateway.store.readers.lake import somebody, tables_of
-from gateway.tables import EVENTS, QUARANTINE, STATS
+from gateway.tables import EVENTS, QUARANTINE, STATS, TABLE
 
 _LITERAL = re.compile(
     r"""\br(?:'[^']*'|"[^"]*")"""  # where a backslash is one
@@ -216,16 +216,16 @@ def find(config: Any, spark: Any, asked: Asked, committed: Ranges) -> Found:
         events, _ = kind.tables(config, spark)  # type: ignore[attr-defined]
         rows = events.rows().where(asked.condition)
         conditions = {EVENTS: "flaw IS NULL", QUARANTINE: "flaw IS NOT NULL"}
-        if tables.TABLE in rows.columns:
+        if TABLE in rows.columns:
             names = asked.tables or tables_of(locations.lake).of_events
-            conditions = {name: f"`{tables.TABLE}` = '{name}'" for name in names}
+            conditions = {name: f"`{TABLE}` = '{name}'" for name in names}
         for table, mine in conditions.items():
             found.add(table, tables.ranges(rows.where(mine)))
     for place, files in _sources(locations, committed).items():
         for incarnation, some in _by_incarnation(files).items():
             rows = _envelope(config, spark, some, incarnation).where(asked.condition)
             if asked.tables:
-                rows = rows.where(f.col(tables.TABLE).isin(*asked.tables))
+                rows = rows.where(f.col(TABLE).isin(*asked.tables))
             names = rows.select("node", f.lit(incarnation).alias("incarnation"), "lsn")
             found.add(place, tables.ranges(names))
     if kept := sorted(locations.retained.glob("*/kept-*.parquet")):

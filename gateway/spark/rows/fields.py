@@ -137,7 +137,17 @@ def register(
     """
     java: Any = spark._jvm  # noqa: SLF001
     session: Any = spark._jsparkSession  # noqa: SLF001
-    loader = session.getClass().getClassLoader()
+    # By reflection: Py4J takes classes of the same name, from two sessions, for one.
+    loader = compiled(spark, name, code)
+    (constructor,) = loader.loadClass(kind).getConstructors()
+    instance = constructor.newInstance(array(spark, java.Object, given))
+    session.udf().register(name, instance, session.parseDataType(result))
+
+
+def compiled(spark: SparkSession, name: str, code: Sequence[str]) -> Any:
+    """The loader of the classes in *code*, which tasks get as a jar of this *name*."""
+    java: Any = spark._jvm  # noqa: SLF001
+    loader = spark._jsparkSession.getClass().getClassLoader()  # noqa: SLF001
     jar = Path(SparkFiles.getRootDirectory()) / "gateway" / f"{name}.jar"
     jar.parent.mkdir(exist_ok=True)
     made = io.BytesIO()
@@ -152,10 +162,7 @@ def register(
     if not jar.exists():  # else another session's, and tasks may be reading it
         jar.write_bytes(made.getvalue())
         spark._jsc.addJar(jar.as_uri())  # noqa: SLF001
-    # By reflection: Py4J takes classes of the same name, from two sessions, for one.
-    (constructor,) = loader.loadClass(kind).getConstructors()
-    instance = constructor.newInstance(array(spark, java.Object, given))
-    session.udf().register(name, instance, session.parseDataType(result))
+    return loader
 
 
 def array(spark: SparkSession, kind: Any, values: Sequence[Any]) -> Any:

@@ -24,9 +24,8 @@ from gateway.spark.rows import framed
 from gateway.spark.rows.columns import EVENT_TIME, Columns
 from gateway.spark.rows.fields import TEXT, function, judge
 from gateway.store.names import Life, SpoolFile
-from gateway.tables import EVENTS, QUARANTINE
+from gateway.tables import EVENTS, QUARANTINE, TABLE
 
-TABLE = "table"
 #: The sink writes one folder level for each, the table first.
 PARTITIONS = (TABLE, "protocol", "date")
 _WITHOUT_RULES = f"CASE WHEN flaw IS NULL THEN '{EVENTS}' ELSE '{QUARANTINE}' END"

@@ -27,6 +27,7 @@ from gateway.spark.rows.columns import Columns
 from gateway.spark.run.checkpoint import Checkpoint
 from gateway.spark.source import SCHEMA_DDL, gateway_stream, spool_of, url
 from gateway.store.names import SpoolFile
+from gateway.tables import TABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -265,7 +266,7 @@ def whole_reader(config: Any, spark: SparkSession) -> Callable[[Plan], DataFrame
         rules = section.tables if plan.rules is None else plan.rules
         columns = Columns(section.columns, tables=rules)
         made = reader(spark, spool_of(config), section.body, columns, folder)(plan)
-        return made if rules else made.drop(tables.TABLE)
+        return made if rules else made.drop(TABLE)
 
     return read
 

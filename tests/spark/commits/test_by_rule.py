@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
 
-from format_tables import MARKS, SIZE, World
+from format_tables import MARKS, ONLY_DELTA, SIZE, World
 from gateway.config.tables import TableByRule
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.later.deletion import Asked, delete
@@ -130,3 +132,117 @@ def test_what_comes_later(world):
     rows = Counter(row.lsn for row in world.events().rows().collect())
     assert set(rows.values()) == {1}
     assert set(range(41, 51)) < set(rows)
+
+
+def test_each_table_has_partitions_of_its_own(world):
+    """As the file has them when it begins; Iceberg's own parts of instants and hashes, too."""
+    iceberg = world.config.spark.sink == "iceberg"
+    own = (
+        ["date", "hours(event_time)", "bucket(4, line)"]
+        if iceberg
+        else ["date", "line"]
+    )
+    first = {**FIRST, "partition_by": own}
+    world.config.spark.tables = TABLES.validate_python(
+        {"first": first, "second": SECOND}
+    )
+    world.run(1)
+    later = {"first": {**FIRST, "partition_by": ["date"]}, "second": SECOND}
+    world.config.spark.tables = TABLES.validate_python(later)
+    world.run(3)
+    world.check_complete()
+    assert there(world)["first"] == {
+        n for n in range(1, 31) if taken(n, BEFORE) == "first"
+    }
+    found = {name: partitions(world, table) for name, table in world.events().each()}
+    usual = ["protocol", "date"]
+    first_has = ["date", "event_time_hour", "line_bucket"] if iceberg else own
+    assert found == {"events": usual, "first": first_has, "second": usual}
+
+
+def partitions(world: World, table: Any) -> list[str]:
+    if world.config.spark.sink == "iceberg":
+        return [str(one.name()) for one in table._table().spec().fields()]
+    detail = world.spark.sql(f"DESCRIBE DETAIL delta.`{table.name}`").collect()[0]
+    return list(detail["partitionColumns"])
+
+
+def test_a_table_has_lost_and_got_columns_meanwhile(world):
+    """Whoever has taken one from the file, or put one into a table by hand, has null there."""
+    world.config.spark.tables = BEFORE
+    world.run(1)
+    events = world.events()
+    name = events.by_rule["second"].name
+    name = name if world.config.spark.sink == "iceberg" else f"delta.`{name}`"
+    world.spark.sql(f"ALTER TABLE {name} ADD COLUMNS (byhand STRING)")
+    world.config.spark.tables = TABLES.validate_python(
+        {"first": {"where": FIRST["where"]}, "second": SECOND}
+    )
+    world.run(3)
+    world.check_complete()
+    by = world.events().by_rule
+    lines = {row.lsn: row.line for row in by["first"].rows().collect()}
+    assert lines == {n: f"line {n}" if n <= SIZE else None for n in lines}
+    assert {row.byhand for row in by["second"].rows().collect()} == {None}
+
+
+def test_what_was_written_and_not_committed(world):
+    """Files of a batch that was killed in between are no rows of any table; VACUUM, or the
+    removal of orphans, takes them.
+    """
+    world.config.spark.tables = BEFORE
+    world.run(1)
+    world.cut = "in first"
+    with pytest.raises(PowerCut):
+        world.run(2)
+    world.cut = None
+    world.run(3)
+    world.check_complete()
+    assert not list(world.config.data_dir.rglob("_staged"))
+
+
+@ONLY_DELTA
+def test_a_table_whose_files_only_delta_knows_to_write(world):
+    """One with column mapping, and one with a constraint, take their rows by Delta's own write."""
+    world.config.spark.tables = BEFORE
+    world.run(1)
+    by = world.events().by_rule
+    for name, sql in {
+        "first": "SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+        "second": "ADD CONSTRAINT some CHECK (lsn > 0)",
+    }.items():
+        world.spark.sql(f"ALTER TABLE delta.`{by[name].name}` {sql}")
+    renamed = f"ALTER TABLE delta.`{by['first'].name}` RENAME COLUMN line TO text"
+    world.spark.sql(renamed)
+    for one in by.values():
+        one.fit(one.rows())
+        assert one.alike() is None
+    world.run(3)
+    world.check_complete()
+    lines = {row.lsn: row.line or row.text for row in by["first"].rows().collect()}
+    assert lines == {n: f"line {n}" for n in lines}
+
+
+@ONLY_DELTA
+def test_files_say_what_readers_skip_by(world):
+    """Each has the least and the greatest of the columns that are looked for, and its own
+    partition, as one that Delta has written for itself.
+    """
+    world.config.spark.tables = BEFORE
+    world.run(1)
+    name = world.events().by_rule["first"].name
+    log = sorted(Path(name.removeprefix("file://"), "_delta_log").glob("*.json"))
+    (add,) = [
+        one["add"] for one in map(json.loads, log[-1].read_text().splitlines())
+        if "add" in one
+    ]  # fmt: skip
+    assert set(add["partitionValues"]) == {"protocol", "date"}
+    assert add["path"].startswith("protocol=lumberjack/date=")
+    stats = json.loads(add["stats"])
+    assert (stats["minValues"]["lsn"], stats["maxValues"]["lsn"]) == (1, 10)
+    assert set(stats["maxValues"]) == {"event_time", "received_at", "lsn"}
+    rows = world.events().by_rule["first"].rows()
+    assert [row.lsn for row in rows.where("lsn > 5").orderBy("lsn").collect()] == [
+        7,
+        10,
+    ]
