@@ -5,7 +5,8 @@ No I/O, no clock, no lock: `Uploads` calls it under its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+import random
+from collections.abc import Collection, Iterator
 
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 10.0
@@ -18,7 +19,7 @@ _CALM_SECONDS = 600.0
 class Failures:
     """The failures of all files, of which *number* may be under way together at best."""
 
-    def __init__(self, number: int, random: Callable[[], float]) -> None:
+    def __init__(self, number: int) -> None:
         self.in_a_row = 0
         """Failures in a row; those of requests that were under way together are one."""
         self.again_at = 0.0
@@ -26,7 +27,6 @@ class Failures:
         self.tried: dict[str, int] = {}
         """How often a file has failed since anything went well."""
         self._number = number
-        self._random = random
         self._failed_at = 0.0
         self._joint: list[float] = []
         """How long those took that failed together, last; and why."""
@@ -55,7 +55,7 @@ class Failures:
         self._refused[name] = self._refused.get(name, (0, ""))[0], why
         pause = _FIRST_PAUSE_SECONDS * 2 ** min(self.in_a_row - 1, 16)
         pause = min(_LONGEST_PAUSE_SECONDS, pause)
-        self.again_at = now + pause * (0.5 + self._random() / 2)
+        self.again_at = now + pause * (0.5 + random.random() / 2)  # noqa: S311 - spreads retries
 
     def too_many(self, seconds: float, now: float) -> dict[str, object] | None:
         """Whether uploads before one that took so long were in each other's way.

@@ -17,7 +17,6 @@ have their turns, a file each.
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -200,7 +199,6 @@ class Uploads:
     _brought: Callable[[str], bool] = lambda _: False
     _clock: Callable[[], float] = time.monotonic
     _threads: Threads = field(factory=RealThreads)
-    _random: Callable[[], float] = random.random
     _in_order: bool = field(default=False, kw_only=True)
     """Whether no file of ours may be there before those that come before it.
 
@@ -223,7 +221,7 @@ class Uploads:
         """Files whose request went well, and that are not in the archive yet."""
         self._later: dict[str, float] = {}
         """Files with which something is wrong, and when to try them again."""
-        self._failures = Failures(self._number, self._random)
+        self._failures = Failures(self._number)
         self._fit = False
         """The bucket was tried; until then one thread asks it."""
         self._running = 0

@@ -48,6 +48,7 @@ from gateway.store.node import incarnation, lineage
 from gateway.store.node.catalog import CATALOG
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.readers import complete
+from gateway.store.spool import failures
 from gateway.store.spool.parts import derived_part
 from gateway.store.system import disk as disk_module
 from simulation.disk import SimulatedDisk
@@ -143,6 +144,8 @@ class _World:
         self.set_back: set[str] = set()
         """Incarnations that ran when the disk was as it was again later: what they gave
         behind their last word, and no file tells of, nobody can tell from nothing."""
+        self.calm = False
+        """Faults have ceased: lines to the hub hold."""
         self.unpromised: set[str] = set()
         """What was lost that no promise covers, in words."""
         self.harmed: dict[str, set[str]] = {}
@@ -245,7 +248,7 @@ class _World:
             for place in (sites, endings):
                 stack.enter_context(patch.object(place, "time", times))
             stack.enter_context(patch.object(complete, "day_of", _day_of))
-            for place in (backoff,):
+            for place in (backoff, failures):
                 stack.enter_context(patch.object(place, "random", self.chance))
             stack.enter_context(patch.object(Path, "open", self._opened(Path.open)))
             stack.enter_context(
@@ -677,7 +680,7 @@ class _World:
         """Faults cease; what is on its way arrives."""
         self.tell("faults cease")
         self.bucket.trouble = 0.0
-        self.job.cut = None
+        self.calm, self.job.cut = True, None
         calm = {
             self._pass_a_moment: 4.0,
             self._pass_time: 0.2,

@@ -163,7 +163,6 @@ class Life:
         )
         self.storage = storage = opened.recover({})
         self._bring(opened)
-        self.uploads._random = world.chance.random
         storage.start()
         self._started()
         self._check()
@@ -284,13 +283,14 @@ class Edge(Life):
         self.uploads = forwarder.uploads
 
     def _connect(self, *_: object) -> Line:
-        hub = self.world.hub.life
-        if hub is None or not hub.ready or self.world.chance.random() < 0.1:
+        world, hub = self.world, self.world.hub.life
+        refused = world.chance.random() < 0.1 and not world.calm
+        if hub is None or not hub.ready or refused:
             raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
         clock = SimpleNamespace(seconds=lambda: self.world.now)
         pair: Any = SimpleNamespace(clock=clock, threads=self.scheduler, slow=None)
-        chance = self.world.chance
-        bytes_left = [chance.choice((float("inf"), chance.random() * 20_000))] * 2
+        cut = world.chance.choice((float("inf"), world.chance.random() * 20_000))
+        bytes_left = [float("inf") if world.calm else cut] * 2
         line = Line(pair, hub, *bytes_left)
         self.lines.append(line)
         hub.lines.append(line)
