@@ -13,5 +13,6 @@ Nothing here asks a bucket, a hub or a table where to begin.
     offering       hands over what lies in a directory without a daemon
     owners         whose files are ours in directories that gateways share
     expired        which files have left the archive for good
+    holes          which lsns a disk did not give back: no file has them
     removal_clock  the clock by which old files are removed
 """
