@@ -130,8 +130,7 @@ long-lowest: .venv-lowest/spark-classes.jsa
 	@.venv-lowest/bin/python -m pytest -n 2 --dist worksteal tests/spark/test_tables.py \
 		tests/spark/test_readers.py tests/spark/test_source.py tests/spark/test_job.py \
 		tests/spark/test_job_checkpoint.py tests/spark/test_job_files.py \
-		tests/store/spool/test_decoding.py tests/store/spool/test_pandas.py \
-		tests/store/spool/test_parquet.py tests/store/spool/test_publisher.py \
+		tests/store/spool/test_decoding.py tests/store/spool/test_decoding.py tests/store/spool/test_publisher.py \
 		tests/store/spool/test_processes.py::test_the_file_is_the_one_that_the_daemon_would_write \
 		tests/store/spool/test_processes.py::test_one_that_has_nothing_to_do_gives_its_memory_back \
 		tests/protocols/pravega/test_history.py $(ARGS)

@@ -7,6 +7,7 @@ import functools
 import importlib
 import inspect
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from deadlines import run
 from gateway.net import twisted_internals
+from gateway.sink import NAMES
 
 ROOT = Path(__file__).parents[1] / "gateway"
 PROTOCOLS = ("lumberjack", "pomelo", "pravega", "rsio")
@@ -303,3 +305,40 @@ def test_the_kit_stands_alone():
                 if not (top == "rsio_check" or top in sys.stdlib_module_names):
                     assert (path.name, top) == ("transports.py", "h2"), path
                     assert node.col_offset, "imported with the module"
+
+
+def test_the_job_needs_no_twisted():
+    """On a Spark cluster there is no daemon, and no reason to install one's parts."""
+    code = (
+        "import sys, gateway.config, gateway.cli.spark, gateway.spark.run.query;"
+        "print([name for name in sys.modules if name.split('.')[0] == 'twisted'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_no_kind_of_tables_is_asked_for_by_name():
+    """What a sink can do is asked of its kind; its name decides nothing outside its module."""
+    for path in ROOT.rglob("*.py"):
+        if path.parent.name == "sinks":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, (ast.Compare, ast.MatchValue)):
+                named = {
+                    one.value for one in ast.walk(node) if isinstance(one, ast.Constant)
+                }
+                assert not named & {*NAMES, "function"}, f"{path}:{node.lineno}"
+
+
+@pytest.mark.parametrize("name", [*NAMES, "own:function"])
+def test_every_command_can_ask_a_kind_of_tables(name):
+    """It loads neither Spark nor Arrow, nor a library of its format."""
+    heavy = "{'pyspark', 'py4j', 'pyarrow', 'deltalake', 'pyiceberg', 'twisted'}"
+    look = (
+        f"import sys; assert not {heavy} & {{*sys.modules}}, {heavy} & {{*sys.modules}}"
+    )
+    code = f"from gateway.sink import kind_of; kind_of({name!r}); {look}"
+    done = run(sys.executable, "-c", code)
+    assert done.returncode == 0, done.stderr

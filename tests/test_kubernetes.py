@@ -48,6 +48,14 @@ def pods() -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
         yield name, pod, container
 
 
+@pytest.fixture
+def found(monkeypatch) -> Any:
+    """The gateways' configuration, as it is for the first pod."""
+    monkeypatch.setenv("POD_NAME", "gateway-0")
+    monkeypatch.setenv("GATEWAY_ADMIN_TOKEN", "t0k")
+    return config.load(FOLDER / "gateway.yaml")
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_schemas_of_kubernetes_take_them(version):
     """Strictly: a key that is misspelled is an error, not passed over."""
@@ -74,11 +82,8 @@ def test_kustomize_finds_all_files():
         assert used == maps
 
 
-def test_the_configuration_is_one(monkeypatch):
+def test_the_configuration_is_one(found):
     """With the environment that the pods have; each node has its pod's name."""
-    monkeypatch.setenv("POD_NAME", "gateway-0")
-    monkeypatch.setenv("GATEWAY_ADMIN_TOKEN", "t0k")
-    found = config.load(FOLDER / "gateway.yaml")
     assert found.node == "gateway-0"
     assert found.ack == "spool"
     for name, _, container in pods():
@@ -88,12 +93,10 @@ def test_the_configuration_is_one(monkeypatch):
         assert {str(found.data_dir), "/etc/gateway", "/tmp"} == mounts, name
 
 
-def test_every_page_has_a_row_for_all(monkeypatch):
+def test_every_page_has_a_row_for_all(found):
     """For as many gateways as there are at first, and for the job, at the names and ports
     that the services give them.
     """
-    monkeypatch.setenv("POD_NAME", "gateway-0")
-    monkeypatch.setenv("GATEWAY_ADMIN_TOKEN", "t0k")
     gateways = of_kind("StatefulSet")["gateway"]["spec"]
     wanted = [
         f"http://gateway-{number}.{gateways['serviceName']}:8080"
@@ -106,7 +109,7 @@ def test_every_page_has_a_row_for_all(monkeypatch):
         for name, one in services.items()
         if name == "gateway-job"
     ]
-    assert config.load(FOLDER / "gateway.yaml").admin.peers == [*wanted, job]
+    assert found.admin.peers == [*wanted, job]
 
 
 def test_prometheus_finds_both_under_the_names_of_the_alerts():
@@ -146,12 +149,9 @@ def test_pods_can_do_no_harm():
         assert "memory" in container["resources"]["limits"]
 
 
-def test_probes_ask_what_answers_them(monkeypatch):
+def test_probes_ask_what_answers_them(found):
     """/healthz and /readyz on the port of `admin.listen`, which need no token; and each
     listener has its port."""
-    monkeypatch.setenv("POD_NAME", "gateway-0")
-    monkeypatch.setenv("GATEWAY_ADMIN_TOKEN", "t0k")
-    found = config.load(FOLDER / "gateway.yaml")
     container = next(one for name, _, one in pods() if name == "gateway")
     ports = {one["name"]: one["containerPort"] for one in container["ports"]}
     wanted = {one.name: one.listen.port for one in found.listeners}
@@ -207,11 +207,8 @@ def test_at_most_one_gateway_goes_at_a_time():
     assert of_kind("StatefulSet")["gateway-job"]["spec"]["replicas"] == 1
 
 
-def test_a_volume_outlives_its_pod_and_holds_an_outage(monkeypatch):
+def test_a_volume_outlives_its_pod_and_holds_an_outage(found):
     """It may have what is not in the bucket; journal, spool and archive fit into it."""
-    monkeypatch.setenv("POD_NAME", "gateway-0")
-    monkeypatch.setenv("GATEWAY_ADMIN_TOKEN", "t0k")
-    found = config.load(FOLDER / "gateway.yaml")
     gateways = of_kind("StatefulSet")["gateway"]["spec"]
     kept = gateways["persistentVolumeClaimRetentionPolicy"]
     assert set(kept.values()) == {"Retain"}
@@ -223,13 +220,10 @@ def test_a_volume_outlives_its_pod_and_holds_an_outage(monkeypatch):
     assert used < int(size.removesuffix("Gi")) << 30
 
 
-def test_who_may_talk_to_whom(monkeypatch):
+def test_who_may_talk_to_whom(found):
     """Shippers reach the listeners and nothing else, the admin ports are for gateways, job
     and Prometheus, and each workload reaches names, bucket and the others' admin ports.
     """
-    monkeypatch.setenv("POD_NAME", "gateway-0")
-    monkeypatch.setenv("GATEWAY_ADMIN_TOKEN", "t0k")
-    found = config.load(FOLDER / "gateway.yaml")
     policies = of_kind("NetworkPolicy")
     sets = of_kind("StatefulSet")
     assert policies.keys() == sets.keys()
@@ -290,7 +284,7 @@ _APPLICATION = {
     },
     "deps": {"packages", "excludePackages"},
     "restartPolicy": {
-        *("type", "onFailureRetryInterval", "onSubmissionFailureRetryInterval"),
+        *("type", "onFailureRetryInterval", "onSubmissionFailureRetryInterval")
     },
     "driver": {
         *("cores", "memory", "memoryOverhead", "javaOptions", "serviceAccount"),

@@ -149,8 +149,7 @@ def wanted(*extras: str) -> Iterator[Requirement]:
 
 
 @pytest.mark.parametrize(
-    ("file", "extras"),
-    [("daemon.txt", ["s3"]), ("spark.txt", ["s3", "spark"])],
+    ("file", "extras"), [("daemon.txt", ["s3"]), ("spark.txt", ["s3", "spark"])]
 )
 def test_the_lock_has_what_the_project_wants(file, extras):
     """In versions that pyproject.toml allows; if not, `make lock`."""
@@ -170,10 +169,7 @@ def test_units_are_valid(tmp_path):
     """Says systemd, but for the programs, which are not installed here."""
     if shutil.which("systemd-analyze") is None:
         pytest.skip("no systemd-analyze")
-    units = [
-        *(ROOT / "conf").glob("*.service"),
-        *(ROOT / "conf").glob("*.socket"),
-    ]
+    units = [*(ROOT / "conf").glob("*.service"), *(ROOT / "conf").glob("*.socket")]
     assert {"gateway.service", "gateway-spark.service"} <= {unit.name for unit in units}
     for unit in units:
         text = re.sub(r"/opt/gateway/bin/\w+", "/bin/true", unit.read_text())
@@ -185,3 +181,34 @@ def test_units_are_valid(tmp_path):
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+WHOLE = {
+    "tests/integration/test_cluster.py",
+    "tests/spark/test_consumer_of_bucket.py",
+    "tests/spark/test_kafka.py",
+    "tests/spark/test_lost_executors.py",
+}
+"""Minutes of CPU each, and no sample of them: before a release alone."""
+
+
+def test_each_file_is_in_the_sample():
+    """None is run before a release alone but those that say so."""
+    recipe = re.search(
+        r"^long-lowest:(.*?)\n\n",
+        (ROOT / "Makefile").read_text(),
+        re.MULTILINE | re.DOTALL,
+    )
+    assert recipe
+    named = {ROOT / name for name in re.findall(r"tests/[\w/]+(?:\.py)?", recipe[1])}
+    files = {
+        file
+        for path in named
+        for file in (path.glob("test_*.py") if path.is_dir() else [path])
+    }
+    without = {
+        str(file.relative_to(ROOT))
+        for file in files
+        if "pytest.mark.lowest" not in file.read_text()
+    }
+    assert without == WHOLE

@@ -275,3 +275,8 @@ def open_port(daemon) -> Make[Port]:
 @pytest.fixture
 def port(open_port) -> Port:
     return open_port()
+
+
+@pytest.fixture
+def client(port) -> Client:
+    return port.come()

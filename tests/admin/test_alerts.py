@@ -232,10 +232,7 @@ def test_the_dashboard_asks_in_promql(tmp_path):
     exprs = [one["expr"] for panel in panels for one in panel.get("targets", [])]
     assert len(exprs) > 60
     rules = [
-        {
-            "record": f"query_{number}",
-            "expr": expr.replace("$__rate_interval", "1m"),
-        }
+        {"record": f"query_{number}", "expr": expr.replace("$__rate_interval", "1m")}
         for number, expr in enumerate(exprs)
     ]
     path = tmp_path / "queries.yml"

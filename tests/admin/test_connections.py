@@ -105,9 +105,8 @@ def test_those_that_are_closed_count_until_they_are_gone(port):
     assert port.listener.connections == 256
 
 
-def test_a_request_must_be_whole_in_time(port):
+def test_a_request_must_be_whole_in_time(client, port):
     """Dripping does not help: it is dropped, and told."""
-    client = port.come()
     for letter in HEALTH[:-2]:
         client.send(bytes([letter]))
         port.clock.advance(1)
@@ -121,8 +120,7 @@ def test_a_request_must_be_whole_in_time(port):
     assert port.scheduled == 0
 
 
-def test_a_body_too(port):
-    client = port.come()
+def test_a_body_too(client, port):
     client.send(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n")
     for _ in range(20):
         client.send(b"x")
@@ -131,9 +129,8 @@ def test_a_body_too(port):
 
 
 @pytest.mark.parametrize("part", [HEALTH[:3], HEALTH[:-2]], ids=["line", "fields"])
-def test_a_request_behind_another_too(port, part):
+def test_a_request_behind_another_too(client, port, part):
     """Though its beginning came with the end of the one before."""
-    client = port.come()
     assert b"200 OK" in client.send(HEALTH + part)
     port.clock.advance(0)
     port.clock.advance(14)
@@ -144,9 +141,8 @@ def test_a_request_behind_another_too(port, part):
     assert port.scheduled == 0
 
 
-def test_a_connection_that_rests_is_not_late(port):
+def test_a_connection_that_rests_is_not_late(client, port):
     """Between two scrapes there may be a minute; each request has its own time."""
-    client = port.come()
     for _ in range(5):
         assert b"200 OK" in client.send(HEALTH[:10]) + client.send(HEALTH[10:])
         port.clock.advance(60)
@@ -232,9 +228,8 @@ def slow(port) -> None:
 
 
 @pytest.mark.usefixtures("slow")
-def test_requests_behind_each_other_have_a_turn_each(port):
+def test_requests_behind_each_other_have_a_turn_each(client, port):
     """A read may bring a thousand of them, and others are served in between."""
-    client = port.come()
     client.send(HEALTH * 900)
     assert served(client) == 1
     for number in range(2, 5):
@@ -272,9 +267,8 @@ def test_requests_of_many_stand_in_line(port):
     assert {one.transport.producerState for one in crowd} == {"producing"}
 
 
-def test_who_takes_no_answer_gets_no_other(port):
+def test_who_takes_no_answer_gets_no_other(client, port):
     """Requests that came behind wait until there is room, or go with their connection."""
-    client = port.come()
     client.send(HEALTH)
     client.stop_reading()
     client.send(HEALTH * 10)
@@ -293,9 +287,8 @@ def test_who_takes_no_answer_gets_no_other(port):
     assert served(client) == 0
 
 
-def test_who_takes_no_answer_is_read_no_more_and_leaves(port):
+def test_who_takes_no_answer_is_read_no_more_and_leaves(client, port):
     """What it sends beyond that stays in its own kernel, and its time runs out."""
-    client = port.come()
     client.send(HEALTH)
     client.stop_reading()
     client.send(HEALTH * 10)

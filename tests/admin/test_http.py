@@ -50,9 +50,8 @@ def answers(sent: bytes, method: str = "GET") -> Iterator[tuple[int, bytes]]:
 
 
 @pytest.mark.parametrize("lengths", [*UNCLEAR_LENGTHS, b" Content-Length: 3\r\n"])
-def test_no_proxy_can_read_it_otherwise(port, lengths):
+def test_no_proxy_can_read_it_otherwise(client, port, lengths):
     """Where a body ends is said once and clearly, or nothing behind it is served."""
-    client = port.come()
     got = client.send(
         b"POST /api/x HTTP/1.1\r\n"
         + JSON
@@ -79,9 +78,8 @@ def test_no_proxy_can_read_it_otherwise(port, lengths):
         b"G\0T /healthz HTTP/1.1\r\n" + HEAD + b"\r\n",
     ],
 )
-def test_what_is_no_request_ends_the_connection(port, request_):
+def test_what_is_no_request_ends_the_connection(client, port, request_):
     """With a status that says so; who sent it is told to the operator."""
-    client = port.come()
     client.send(request_ + HEALTH)
     port.clock.advance(0)
     [(status, _)] = answers(client.got)
@@ -143,9 +141,8 @@ def test_a_long_path_is_only_unknown(port):
     assert port.ask("/" + "x" * 15_000).code == 404
 
 
-def test_a_body_in_chunks(port):
+def test_a_body_in_chunks(client, port):
     """As long as it comes in time; however small they are, others have their turns."""
-    client = port.come()
     client.send(
         b"POST /api/x HTTP/1.1\r\n" + JSON + b"Transfer-Encoding: chunked\r\n\r\n"
     )
@@ -161,9 +158,8 @@ def test_a_body_in_chunks(port):
     assert not client.gone
 
 
-def test_chunks_without_end(port):
+def test_chunks_without_end(client, port):
     """1 MiB of them is taken, as of a body that says how long it is."""
-    client = port.come()
     client.send(
         b"POST /api/x HTTP/1.1\r\n" + JSON + b"Transfer-Encoding: chunked\r\n\r\n"
     )
@@ -191,9 +187,8 @@ def test_who_asks_before_it_sends(port):
     assert refused.gone
 
 
-def test_upgrades_are_not_taken(port):
+def test_upgrades_are_not_taken(client, port):
     """To WebSocket, to HTTP/2: the page is answered, as if nobody had asked."""
-    client = port.come()
     for upgrade in (b"websocket", b"h2c"):
         more = b"Connection: Upgrade\r\nUpgrade: " + upgrade + b"\r\n\r\n"
         got = client.send(b"GET /healthz HTTP/1.1\r\n" + HEAD + more)
@@ -218,9 +213,8 @@ def test_who_closes_one_direction_gets_its_answer(open_port):
     assert client.gone
 
 
-def test_who_was_asked_to_close_does(port):
+def test_who_was_asked_to_close_does(client, port):
     """`Connection: close` ends it behind the answer, and what came behind is dropped."""
-    client = port.come()
     closes = b"GET /healthz HTTP/1.1\r\n" + HEAD + b"Connection: close\r\n\r\n"
     client.send(closes + HEALTH)
     port.clock.advance(0)

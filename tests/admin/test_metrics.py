@@ -12,11 +12,14 @@ from typing import Any
 
 import pytest
 import yaml
-from prometheus_client import CollectorRegistry, Metric, generate_latest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, Histogram, Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from twisted.internet.task import Clock
 
 from gateway.admin.freshness import Crl, Facts, Job, judge
+from gateway.admin.histogram import BulkHistogram
 from gateway.admin.metrics import Metrics
 from gateway.daemon import statistics
 from gateway.daemon.lake import LakeWatch
@@ -103,10 +106,7 @@ def everything(daemon, tmp_path) -> None:
         free_bytes=50, archive=SimpleNamespace(files=1, bytes=15)
     )
     spool: Any = SimpleNamespace(
-        levels=levels,
-        uploads=None,
-        room=room,
-        clock_ahead_seconds=0.0,
+        levels=levels, uploads=None, room=room, clock_ahead_seconds=0.0
     )
     storage: Any = SimpleNamespace(spool=spool)
     retained: Any = SimpleNamespace(needed={"pravega": int}, files=31, bytes=32)
@@ -472,8 +472,8 @@ def test_each_query_of_the_dashboard_has_an_answer(metrics, everything, tmp_path
     tests = []
     for query in asked - {ALERTS_FIRING}:
         filled = re.sub(" (==|>) [01]", "", query)  # what is only there in trouble
-        for name, given in VARIABLES.items():
-            filled = filled.replace(name, given)
+        for name, value in VARIABLES.items():
+            filled = filled.replace(name, value)
         tests.append(
             {
                 "expr": f"count({filled}) > bool 0",
@@ -558,3 +558,37 @@ def test_alerts_are_on_what_there_is(metrics, everything):
     assert len(group["rules"]) > 15
     asked = set().union(*(names_in(rule["expr"]) for rule in group["rules"]))
     assert asked <= exported(metrics) | {*of_job()}
+
+
+BOUNDS = (0.25, 1, 2.5)
+
+
+@given(st.lists(st.lists(st.floats(-1, 4) | st.sampled_from(BOUNDS))))
+def test_it_says_what_the_library_says(groups):
+    """Letter for letter, values at the edge of a bucket included."""
+    ours, theirs = CollectorRegistry(), CollectorRegistry()
+    bulk = BulkHistogram("a_seconds", "Text.", BOUNDS)
+    ours.register(bulk)
+    histogram = Histogram("a_seconds", "Text.", buckets=BOUNDS, registry=theirs)
+    for group in groups:
+        values = [round(one, 3) for one in group]
+        bulk.observe(values)
+        for one in values:
+            histogram.observe(one)
+    mine, other = (generate_latest(each).decode() for each in (ours, theirs))
+    assert _without_sum(mine) == _without_sum(other)
+
+
+def _without_sum(text: str) -> list[str]:
+    # Additions in another order end in another last digit.
+    return [line for line in text.splitlines() if not line.startswith("a_seconds_sum")]
+
+
+def test_the_sum():
+    """… of all values there were."""
+    bulk = BulkHistogram("a_seconds", "Text.", BOUNDS)
+    bulk.observe([0.5, 1.5])
+    bulk.observe([2.0])
+    [family] = bulk.collect()
+    [total] = [one.value for one in family.samples if one.name == "a_seconds_sum"]
+    assert total == 4.0

@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred, succeed
 
 from gateway import figures
 from gateway.admin.freshness import Facts, Job, judge
-from gateway.admin.site import page_of
+from gateway.admin.site import Request, page_of
 from gateway.admin.stream import EventStream
 from gateway.sdk.protocol import Answer
 
@@ -278,9 +278,8 @@ def test_dns_rebinding(open_port, path, token):
     assert port.ask(path, Host="localhost:8080", **headers).code == 200
 
 
-def test_a_probe_without_host(port):
+def test_a_probe_without_host(client):
     """An HTTP/1.0 probe that sends no Host field is answered, and let go."""
-    client = port.come()
     raw = client.send(b"GET /healthz HTTP/1.0\r\n\r\n")
     assert raw.startswith(b"HTTP/1.1 200 OK\r\n")
     assert raw.endswith(b"\r\n\r\nok\n")
@@ -326,9 +325,8 @@ def test_hostile_bytes(port):
     assert port.ask("/metrics", Accept="application/openmetrics-text;version=x").code
 
 
-def test_one_connection_many_requests(port):
+def test_one_connection_many_requests(client):
     """A scraper may keep its connection."""
-    client = port.come()
     for _ in range(3):
         got = client.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert got.startswith(b"HTTP/1.1 200 OK\r\n")
@@ -340,9 +338,8 @@ def test_one_connection_many_requests(port):
     [b"Content-Length: 10000000000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n"],
 )
 @pytest.mark.parametrize("method", [b"POST", b"GET"])
-def test_bodies_go_nowhere(port, method, framing):
+def test_bodies_go_nowhere(client, method, framing):
     """One that nobody wants is not waited for, and what comes of it is dropped."""
-    client = port.come()
     got = client.send(method + b" / HTTP/1.1\r\nHost: localhost\r\n" + framing)
     assert got.startswith(b"HTTP/1.1 405 " if method == b"POST" else b"HTTP/1.1 200 ")
     assert b"\r\nConnection: close\r\n" in got
@@ -359,9 +356,8 @@ def test_a_small_body_is_just_a_wrong_method(port):
     assert raw.startswith(b"HTTP/1.1 405 ")
 
 
-def test_silence_is_not_for_ever(port):
+def test_silence_is_not_for_ever(client, port):
     """A connection that says nothing is closed."""
-    client = port.come()
     for _ in range(40):
         port.clock.advance(2)
     assert client.gone
@@ -491,3 +487,11 @@ def test_without_a_token_nothing_is_posted(open_port):
     assert trusting.post("/api/x", b"[1]").body == b"[1]"
     by_file = open_port(posts={"/api/x": Answer}, listen="unix:/run/x")
     assert by_file.post("/api/x", b"[1]").code == 200
+
+
+def test_a_page_gets_the_fields_of_the_query():
+    """As text, the last of each name; bytes that are no UTF-8 do no harm."""
+    page = page_of(lambda query: Answer(repr(sorted(query.items())).encode()))
+    answer = page(Request("GET", "/x?uid=a&uid=b&%ff=%fe", []))
+    assert isinstance(answer, Answer)
+    assert answer.body.decode() == "[('uid', 'b'), ('\ufffd', '\ufffd')]"

@@ -122,10 +122,7 @@ def test_whose_lsns_are_lost_can_be_said(tmp_path, capsys):
     assert accept(capsys, tmp_path, "3", "--incarnation", "aa")[0] == 0
     assert {
         (one.first, one.last, one.incarnation) for one in look(tmp_path).holes["gw"]
-    } == {
-        (4, 4, "aaaa"),
-        (3, 4, "bbbb"),
-    }
+    } == {(4, 4, "aaaa"), (3, 4, "bbbb")}
     assert accept(capsys, tmp_path, "4")[0] == 0
     assert accept(capsys, tmp_path, "3")[0] == 0
     assert look(tmp_path).lost == 4

@@ -20,7 +20,6 @@ from gateway.store.directories import Directories
 from gateway.store.node.catalog import look
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.objects.bucket import ARCHIVE
-from gateway_testkit.bucket import MemoryBucket
 from lives import current, publish
 
 
@@ -75,11 +74,10 @@ def iceberg(data: Path, table: pa.Table, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("put", [parquet, delta, iceberg])
 def test_an_edited_row_is_found_by_the_archive_in_the_bucket(
-    tmp_path, monkeypatch, put
+    tmp_path, monkeypatch, put, bucket
 ):
     """The job keeps what it has committed below `_archive/`; no catalog is here, nor any
     other copy.  What is in the table as it was sent is compared, too."""
-    bucket = MemoryBucket()
     data, gateway = tmp_path / "job", tmp_path / "gateway"
     found = publish(gateway, b"a,b,c", b"d,e")
     for path in found:
@@ -100,9 +98,8 @@ def test_an_edited_row_is_found_by_the_archive_in_the_bucket(
     assert (changed.in_tables, changed.uncompared) == (1, 0)
 
 
-def test_a_damaged_object_of_the_archive_is_found(tmp_path):
+def test_a_damaged_object_of_the_archive_is_found(tmp_path, bucket):
     """Its own digest tells; it is named where it is, and no copy of it stays here."""
-    bucket = MemoryBucket()
     [path] = publish(tmp_path / "gateway", b"a,b,c" * 1000)
     name = f"{ARCHIVE}/{path.name}"
     bucket.objects[name] = path.read_bytes()[:-9]
@@ -112,9 +109,10 @@ def test_a_damaged_object_of_the_archive_is_found(tmp_path):
     assert bucket.objects[name] == path.read_bytes()[:-9]
 
 
-def test_a_hole_is_looked_for_in_the_archive_of_the_bucket(tmp_path, monkeypatch):
+def test_a_hole_is_looked_for_in_the_archive_of_the_bucket(
+    tmp_path, monkeypatch, bucket
+):
     """What the table has lost, and the archive has, is told with its object."""
-    bucket = MemoryBucket()
     data, gateway = tmp_path / "job", tmp_path / "gateway"
     one, two = publish(gateway, b"a,b,c", b"d,e")
     bucket.objects[f"{ARCHIVE}/{one.name}"] = one.read_bytes()
@@ -126,9 +124,8 @@ def test_a_hole_is_looked_for_in_the_archive_of_the_bucket(tmp_path, monkeypatch
     assert archived.endswith(f"/{ARCHIVE}/{one.name}")
 
 
-def test_payloads_of_two_incarnations_are_not_mixed_up(tmp_path, monkeypatch):
+def test_payloads_of_two_incarnations_are_not_mixed_up(tmp_path, monkeypatch, bucket):
     """Rows of the same lsns: each is compared with its own."""
-    bucket = MemoryBucket()
     data, old, new = tmp_path / "job", tmp_path / "old", tmp_path / "new"
     [before], [after] = publish(old, b"a,b"), publish(new, b"x,y")
     bucket.objects[f"{ARCHIVE}/{before.name}"] = before.read_bytes()

@@ -15,11 +15,7 @@ Row = tuple[str | None, str | None, int | None, str | None]
 
 
 def put(
-    data: Path,
-    first: int,
-    rows: list[Row],
-    day: str = "2026-03-01",
-    node: str = "gw",
+    data: Path, first: int, rows: list[Row], day: str = "2026-03-01", node: str = "gw"
 ) -> None:
     folder = data / "lake" / "events" / "protocol=lumberjack" / f"date={day}"
     folder.mkdir(parents=True, exist_ok=True)

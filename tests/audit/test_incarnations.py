@@ -206,9 +206,8 @@ def test_files_that_meet_are_two_incarnations(tmp_path):
     assert [list(node.doubles) for node in look(one).nodes] == [[(3, 3)]]
 
 
-def test_what_a_gateway_has_of_others_and_can_not_bring_is_told(tmp_path):
+def test_what_a_gateway_has_of_others_and_can_not_bring_is_told(tmp_path, bucket):
     """By its word, until it says another one, or who goes on in its directory does."""
-    bucket = MemoryBucket()
     left = {"old_abc": ((1, 700),)}
     say_in(bucket, "aaaa", 0, left=left)
     [problem] = look(tmp_path, bucket=bucket).problems
@@ -247,10 +246,9 @@ def say_in(bucket: MemoryBucket, this: str, lsn: int, **more: Any) -> None:
 SILENT = node_record.SILENT_SECONDS + 60
 
 
-def test_a_word_in_the_bucket_vouches(tmp_path):
+def test_a_word_in_the_bucket_vouches(tmp_path, bucket):
     """No journal is seen: the gateway's word says who it is, who was before it in its
     directory, and how far it is."""
-    bucket = MemoryBucket()
     table(tmp_path, "a", ("aaaa", range(1, 8)), ("bbbb", range(8, 12)))
     say_in(bucket, "bbbb", 11, since=8, earlier=("aaaa",))
     assert look(tmp_path, bucket=bucket).complete
@@ -270,9 +268,8 @@ def test_a_word_in_the_bucket_vouches(tmp_path):
     assert look(tmp_path, bucket=bucket).complete
 
 
-def test_of_a_gateway_that_is_silent_nobody_knows_more(tmp_path, capsys):
+def test_of_a_gateway_that_is_silent_nobody_knows_more(tmp_path, capsys, bucket):
     """With `ack: journal`: a word vouches for five minutes, or as long as it is told to."""
-    bucket = MemoryBucket()
     table(tmp_path, "a", ("aaaa", range(1, 8)))
     say_in(bucket, "aaaa", 20)
     assert look(tmp_path, bucket=bucket).complete
@@ -290,10 +287,9 @@ def test_of_a_gateway_that_is_silent_nobody_knows_more(tmp_path, capsys):
     assert look(tmp_path, bucket=bucket).complete
 
 
-def test_a_gateway_that_stopped_in_good_order_has_said_all(tmp_path):
+def test_a_gateway_that_stopped_in_good_order_has_said_all(tmp_path, bucket):
     """It was in files then.  If that is not in the tables, somebody has removed it, whether
     the gateway has begun again or not; if it has not, nobody knows, after a while."""
-    bucket = MemoryBucket()
     table(tmp_path, "a", ("aaaa", range(1, 8)))
     say_in(bucket, "aaaa", 7, exact=True)
     assert look(tmp_path, bucket=bucket).complete
@@ -310,9 +306,8 @@ def test_a_gateway_that_stopped_in_good_order_has_said_all(tmp_path):
     assert not report.unknown
 
 
-def test_a_decommissioned_gateway_is_not_waited_for(tmp_path):
+def test_a_decommissioned_gateway_is_not_waited_for(tmp_path, bucket):
     """Somebody has said that nothing follows; it is asked for what it had acknowledged."""
-    bucket = MemoryBucket()
     table(tmp_path, "a", ("aaaa", range(1, 8)))
     gone = {"exact": True, "ago": SILENT, "decommissioned": "sold"}
     say_in(bucket, "aaaa", 7, **gone)
@@ -321,9 +316,8 @@ def test_a_decommissioned_gateway_is_not_waited_for(tmp_path):
     assert list(look(tmp_path, bucket=bucket).nodes[0].holes) == [(8, 8)]
 
 
-def test_what_a_gateway_that_was_killed_left_is_with_the_next_one(tmp_path):
+def test_what_a_gateway_that_was_killed_left_is_with_the_next_one(tmp_path, bucket):
     """In the same directory, as long as that one is heard."""
-    bucket = MemoryBucket()
     table(tmp_path, "a", ("aaaa", range(1, 8)))
     say_in(bucket, "aaaa", 20, ago=SILENT)
     say_in(bucket, "bbbb", 20, since=21, earlier=("aaaa",))
@@ -335,10 +329,9 @@ def test_what_a_gateway_that_was_killed_left_is_with_the_next_one(tmp_path):
     assert [one.incarnation for one in report.unknown] == ["bbbb"]
 
 
-def test_a_disk_that_was_set_back_is_told_by_the_word_of_before(tmp_path):
+def test_a_disk_that_was_set_back_is_told_by_the_word_of_before(tmp_path, bucket):
     """Nothing on it says so: it goes on from the one before, from an lsn which that one had
     acknowledged."""
-    bucket = MemoryBucket()
     table(tmp_path, "a", ("aaaa", range(1, 8)), ("bbbb", range(8, 10)))
     say_in(bucket, "aaaa", 20, ago=SILENT)
     say_in(bucket, "bbbb", 9, since=8, earlier=("aaaa",))
@@ -362,10 +355,9 @@ def test_a_machine_that_was_resumed_beside_it_takes_nothing_from_it(tmp_path):
 
 
 @pytest.mark.parametrize("order", ["forwards", "backwards"])
-def test_starts_without_number_are_one_directory(tmp_path, order):
+def test_starts_without_number_are_one_directory(tmp_path, order, bucket):
     """A word names the fifty before its own; each was killed, and went on from the one
     before it, whichever name sorts first."""
-    bucket = MemoryBucket()
     starts = [f"{n:010}" for n in range(130)]
     if order == "backwards":
         starts.reverse()
@@ -383,9 +375,8 @@ def test_starts_without_number_are_one_directory(tmp_path, order):
 
 
 @pytest.mark.parametrize("data", [b"\xff", b"{}", b'{"form": 99}'])
-def test_a_word_that_is_not_understood_is_a_problem(tmp_path, data):
+def test_a_word_that_is_not_understood_is_a_problem(tmp_path, data, bucket):
     """Damaged, or of a newer version: it is named, and nothing is written over it."""
-    bucket = MemoryBucket()
     table(tmp_path, "a", ("aaaa", range(1, 8)))
     name = node_record.name_of("gw", "aaaa")
     bucket.replace(name, data)
@@ -463,10 +454,9 @@ def test_an_end_that_the_next_incarnation_goes_on_from_is_asked_for(tmp_path):
 # -- who vouches, and who does not ----------------------------------------------------------
 
 
-def test_who_was_heard_before_another_began_may_be_gone(tmp_path):
+def test_who_was_heard_before_another_began_may_be_gone(tmp_path, bucket):
     """Another directory has the name since: until the first one says something again, nobody
     knows whether its disk is there."""
-    bucket = MemoryBucket()
     table(tmp_path, "a", ("aaaa", range(1, 8)), ("bbbb", range(1, 4)))
     now = time.time()
     say_in(bucket, "aaaa", 7, ago=60.0)
@@ -499,9 +489,8 @@ def test_of_several_that_go_on_from_one_the_greatest_counts(tmp_path, capsys):
     assert "note: bbbb, cccc go on from aaaa of gw: copies of one directory ran" in said
 
 
-def test_unverified_events_alone_are_not_complete(tmp_path):
+def test_unverified_events_alone_are_not_complete(tmp_path, bucket):
     """Though somebody has accepted that nobody knows what came behind them."""
-    bucket = MemoryBucket()
     table(tmp_path, "a", ("aaaa", range(1, 8)))
     say_in(bucket, "aaaa", 20, ago=SILENT)
     path = accepted_folder(tmp_path / "lake") / "one.json"
@@ -513,10 +502,9 @@ def test_unverified_events_alone_are_not_complete(tmp_path):
     assert (report.unverified, report.complete) == (12, False)
 
 
-def test_with_ack_spool_what_was_only_given_is_not_asked_for(tmp_path):
+def test_with_ack_spool_what_was_only_given_is_not_asked_for(tmp_path, bucket):
     """Its successor's first lsn is behind what lay in the journal, and was in no file: nobody
     was told that it is stored, and that disk is lost."""
-    bucket = MemoryBucket()
     how = {"ack": "spool", "ago": SILENT}
     table(tmp_path, "a", ("aaaa", range(1, 8)))
     say_in(bucket, "aaaa", 7, **how)

@@ -82,12 +82,7 @@ def test_what_spark_wrote():
 def test_a_nested_string():
     """The path's string, short or long, or integer as text."""
     inner = members(
-        [
-            (1, short("e-17")),
-            (3, long("x" * 70)),
-            (2, number(-300, 4, 2)),
-            (4, b"\x00"),
-        ]
+        [(1, short("e-17")), (3, long("x" * 70)), (2, number(-300, 4, 2)), (4, b"\x00")]
     )
     value = members([(0, inner), (5, short("dotted"))])
     keys = metadata(KEYS)

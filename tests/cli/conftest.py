@@ -174,6 +174,11 @@ def system(tmp_path) -> System:
 
 
 @pytest.fixture
+def node(system) -> Node:
+    return system.node()
+
+
+@pytest.fixture
 def gateway(system, capsys) -> Make[tuple[int, str, str]]:
     """Run `gateway COMMAND … --data-dir` on the system: status, output, errors."""
 
@@ -182,6 +187,30 @@ def gateway(system, capsys) -> Make[tuple[int, str, str]]:
         status = cli.main([*map(str, argv), *extra])
         out, err = capsys.readouterr()
         return status, out, err
+
+    return run
+
+
+@pytest.fixture
+def says(gateway) -> Make[str]:
+    """Run `gateway COMMAND …` as `gateway` does: it ends with this status, and its output."""
+
+    def run(status: int, *argv: object, **more: Any) -> str:
+        got, out, _ = gateway(*argv, **more)
+        assert got == status, out
+        return str(out)
+
+    return run
+
+
+@pytest.fixture
+def warns(gateway) -> Make[str]:
+    """Run `gateway COMMAND …` as `gateway` does: it ends with this status, and its errors."""
+
+    def run(status: int, *argv: object, **more: Any) -> str:
+        got, out, err = gateway(*argv, **more)
+        assert got == status, out
+        return str(err)
 
     return run
 

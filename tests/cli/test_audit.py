@@ -1,6 +1,11 @@
 """`gateway audit` on directories as the gateway and the Spark job leave them."""
 
+import argparse
 import json
+import os
+import signal
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalogs import expire
+from deadlines import run
 from gateway.audit import audit
 from gateway.audit.lake import Lake
+from gateway.cli import _audit_note
+from gateway.sdk.command import WrongUse
 from gateway.store.directories import Directories
 from gateway.store.names import parse_file_name
+from gateway.store.readers.audited import Audited
 from incarnations import A, segment_name
 from making import Make
 
@@ -45,9 +54,8 @@ def test_events_in_all_three_places_are_complete(system, gateway):
     assert status == 0
 
 
-def test_an_event_on_its_way_is_no_double(system, verdict):
+def test_an_event_on_its_way_is_no_double(node, system, verdict):
     """In journal and spool, spool and lake, archive and lake: that is one event."""
-    node = system.node()
     node.store(count=3)
     kept = node.log.seal()
     data = kept.path.read_bytes()
@@ -78,19 +86,17 @@ def test_flawed_events_count(system, verdict):
     assert report["events"] == 3
 
 
-def test_a_hole_in_the_lake_is_found(system, gateway):
+def test_a_hole_in_the_lake_is_found(says, system):
     """What is nowhere is named, and the exit status says so."""
     system.lake([1, 2, 3, 7, 8, 10], "a.parquet")
-    status, out, _ = gateway("audit")
-    assert status == 1
+    out = says(1, "audit")
     assert "hole: gw-1 lsn 4-6: nowhere" in out
     assert "hole: gw-1 lsn 9: nowhere" in out
     assert out.splitlines()[-1] == "INCOMPLETE: 4 events missing (gw-1 4-6, gw-1 9)"
 
 
-def test_the_archive_is_pointed_at(system, gateway, verdict):
+def test_the_archive_is_pointed_at(node, system, gateway, verdict):
     """What the tables lost and the archive still has is told with the file's name."""
-    node = system.node()
     archived = node.take(node.publish(count=5), into="lost.parquet")
     node.take(node.publish(count=5))
     (lost,) = system.root.rglob("lost.parquet")
@@ -101,9 +107,8 @@ def test_the_archive_is_pointed_at(system, gateway, verdict):
     assert hole["archive"] == [str(archived)]
 
 
-def test_a_tail_that_vanished_is_missed(system, verdict):
+def test_a_tail_that_vanished_is_missed(node, verdict):
     """The catalog remembers what was acknowledged when all files of it are gone."""
-    node = system.node()
     node.take(node.publish(count=5))
     path = node.publish(count=5)
     path.unlink()
@@ -114,9 +119,8 @@ def test_a_tail_that_vanished_is_missed(system, verdict):
     assert path.name in hole["note"]
 
 
-def test_a_gap_in_the_journal_is_found(system, verdict):
+def test_a_gap_in_the_journal_is_found(node, verdict):
     """A segment that is missing leaves a hole."""
-    node = system.node()
     node.store(count=3)
     first = node.seal()
     node.store(count=3)
@@ -131,9 +135,8 @@ def test_a_gap_in_the_journal_is_found(system, verdict):
     assert "found damaged" in holes[0]["note"]
 
 
-def test_damage_in_the_journal_is_found(system, verdict):
+def test_damage_in_the_journal_is_found(node, verdict):
     """An acknowledged batch that can not be read back is missing."""
-    node = system.node()
     node.store(b"first")
     node.store(b"second")
     node.store(b"third")
@@ -145,9 +148,8 @@ def test_damage_in_the_journal_is_found(system, verdict):
     assert "damaged bytes" in report["problems"][0]["why"]
 
 
-def test_a_torn_tail_is_not_missed(system, verdict):
+def test_a_torn_tail_is_not_missed(node, verdict):
     """What was never synced was never acknowledged."""
-    node = system.node()
     node.store(count=3)
     (path,) = node.journal.glob("*.journal")
     whole = path.read_bytes()
@@ -158,9 +160,8 @@ def test_a_torn_tail_is_not_missed(system, verdict):
     assert report["events"] == 3
 
 
-def test_a_segment_being_made_is_no_problem(system, verdict):
+def test_a_segment_being_made_is_no_problem(node, verdict):
     """A file that has no whole header yet holds no event."""
-    node = system.node()
     node.store(count=3)
     (node.journal / segment_name(4)).write_bytes(b"gwj")
     assert verdict()["complete"]
@@ -168,13 +169,12 @@ def test_a_segment_being_made_is_no_problem(system, verdict):
     assert verdict()["problems"][0]["why"] == "not a journal segment"
 
 
-def test_a_double_in_the_lake_is_found(system, gateway):
+def test_a_double_in_the_lake_is_found(says, system):
     """The same event in two files of the tables, with their names."""
     one = system.lake(range(1, 100), "a.parquet")
     two = system.lake([50, 51], "b.parquet", table="quarantine")
     system.lake([100], "c.parquet")
-    status, out, _ = gateway("audit")
-    assert status == 1
+    out = says(1, "audit")
     [line] = [line for line in out.splitlines() if line.startswith("double: ")]
     assert line.startswith("double: gw-1 lsn 50-51: in ")
     assert {*line.partition(": in ")[2].split(", ")} == {str(one), str(two)}
@@ -221,13 +221,12 @@ def test_a_spool_file_is_not_believed_by_its_name(system, verdict):
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1 nonsense PAR1"])
-def test_a_corrupt_file_in_the_lake_is_named(system, gateway, content):
+def test_a_corrupt_file_in_the_lake_is_named(says, system, content):
     """An empty or damaged Parquet file is a problem by itself."""
     system.lake([1, 2], "a.parquet")
     bad = system.lake([3], "b.parquet")
     bad.write_bytes(content)
-    status, out, _ = gateway("audit")
-    assert status == 1
+    out = says(1, "audit")
     assert f"problem: {bad}: it " in out
     assert out.splitlines()[-1] == "INCOMPLETE: 1 file with problems"
 
@@ -271,7 +270,7 @@ def test_a_corrupt_file_in_the_spool_is_a_hole(system, verdict):
     assert verdict()["complete"]
 
 
-def test_every_node_is_judged(system, gateway, verdict):
+def test_every_node_is_judged(warns, system, verdict):
     """Nodes have lsns of their own; --node asks for one."""
     system.node("gw-1").publish(count=3)
     system.lake([1, 2, 4], "a.parquet", node="gw-2")
@@ -285,8 +284,7 @@ def test_every_node_is_judged(system, gateway, verdict):
     assert report["events"] == 12
     assert verdict("--node", "gw-1")["complete"]
     assert not verdict("--node", "gw-2")["complete"]
-    status, _, err = gateway("audit", "--node", "gw-3")
-    assert status == 2
+    err = warns(2, "audit", "--node", "gw-3")
     assert "no such node; there is gw-1, gw-2, gw-2-1" in err
 
 
@@ -312,11 +310,10 @@ def test_from_leaves_out_what_is_older(system, verdict):
     assert verdict("--from", 100)["events"] == 0
 
 
-def test_a_system_that_has_taken_nothing_is_complete(system, gateway):
+def test_a_system_that_has_taken_nothing_is_complete(says, system):
     """Nothing acknowledged, nothing missing."""
     system.node()
-    status, out, _ = gateway("audit")
-    assert status == 0
+    out = says(0, "audit")
     assert out.splitlines()[-1] == "complete: 0 events, each exactly once"
 
 
@@ -332,20 +329,17 @@ def test_a_directory_that_is_no_data_dir_is_not_complete(tmp_path, gateway):
         assert f"--data-dir {path}: {why}" in err
 
 
-def test_a_missing_data_dir_is_named_by_its_key(tmp_path, system, gateway):
+def test_a_missing_data_dir_is_named_by_its_key(says, warns, tmp_path, system):
     """With --config, the sentence names file and key; and directories are its own."""
     config = tmp_path / "gateway.yaml"
     text = "listeners: [{name: b, protocol: lumberjack, listen: tcp:0}]\n"
     config.write_text(text + f"data_dir: {system.root}\nspool: {{directory: out}}\n")
-    status, _, err = gateway("audit", "--config", config, where=False)
-    assert status == 2
+    err = warns(2, "audit", "--config", config, where=False)
     assert f"{config}: data_dir: {system.root}: no such directory" in err
     system.spooled(1, 5, directory="out")
-    status, out, _ = gateway("audit", "--config", config, where=False)
-    assert status == 0
+    out = says(0, "audit", "--config", config, where=False)
     assert "complete: 5 events" in out
-    status, _, err = gateway("audit", "--config", tmp_path / "no.yaml", where=False)
-    assert status == 2
+    err = warns(2, "audit", "--config", tmp_path / "no.yaml", where=False)
     assert "no.yaml" in err
 
 
@@ -362,12 +356,11 @@ def test_no_permission_is_a_sentence(system, gateway, monkeypatch):
     assert "permission denied; run this as the user that owns data_dir" in err
 
 
-def test_names_can_not_play_with_the_terminal(system, gateway):
+def test_names_can_not_play_with_the_terminal(says, system):
     """Control characters in names of nodes and files are spelled out."""
     system.lake([2], "a\x1b[2J.parquet", node="gw\x1b]0;evil\x07").write_bytes(b"")
     system.lake([2], "b.parquet", node="gw\x1b]0;evil\x07")
-    status, out, _ = gateway("audit")
-    assert status == 1
+    out = says(1, "audit")
     assert "gw\\u001b]0;evil\\u0007" in out
     assert not [c for c in out if not c.isprintable() and c != "\n"]
 
@@ -386,9 +379,8 @@ def test_only_the_first_of_many_faults_are_shown(system, gateway, verdict):
 # -- while the gateway and the Spark job are at work --------------------------------
 
 
-def test_a_batch_that_is_committed_while_we_look(system, monkeypatch):
+def test_a_batch_that_is_committed_while_we_look(node, system, monkeypatch):
     """Files that move between the look at one place and the next are all met."""
-    node = system.node()
     paths = [node.publish(count=5) for _ in range(4)]
     original = Lake.look
 
@@ -406,9 +398,8 @@ def test_a_batch_that_is_committed_while_we_look(system, monkeypatch):
     assert len(paths) == 2
 
 
-def test_a_segment_that_is_published_while_we_look(system, monkeypatch):
+def test_a_segment_that_is_published_while_we_look(node, system, monkeypatch):
     """An event that left the journal before we read it is met in the spool."""
-    node = system.node()
     node.store(count=5)
     original = Path.read_bytes
     moved = []
@@ -491,9 +482,8 @@ def test_a_file_that_is_replaced_is_counted_afresh(system):
     assert report.looks == 2
 
 
-def test_nothing_is_written(system, gateway):
+def test_nothing_is_written(node, system, gateway):
     """The audit leaves every byte, name and time as it was."""
-    node = system.node()
     node.take(node.publish(count=5))
     node.publish(count=4)
     node.store(count=3)
@@ -512,25 +502,156 @@ def test_nothing_is_written(system, gateway):
 # -- what the senders say -------------------------------------------------------------
 
 
-def test_acknowledged_events_are_looked_for(system, gateway, verdict, tmp_path):
+def test_acknowledged_events_are_looked_for(says, warns, node, verdict, tmp_path):
     """Ids in spool and lake are found; one that is nowhere fails the audit."""
-    node = system.node()
     node.take(node.publish(b'{"event":{"id":"a"}}', b'{"event":{"id":"b"}}'))
     node.publish(b'{"event":{"id":"b"}}', b'{"event":{"id":"c"}}')
     one, two = tmp_path / "one", tmp_path / "two"
     one.write_text("a\nb\n")
     two.write_text("c\n")
-    status, out, _ = gateway("audit", "--acknowledged", one, two)
-    assert status == 0
+    out = says(0, "audit", "--acknowledged", one, two)
     assert "senders: 3 of 3 acknowledged events found" in out
     assert "note: 1 of them are there more than once (1 copies)" in out
     two.write_text("c\nd\n")
-    status, out, _ = gateway("audit", "--acknowledged", one, "--acknowledged", two)
-    assert status == 1
+    out = says(1, "audit", "--acknowledged", one, "--acknowledged", two)
     assert "missing: acknowledged event d is nowhere" in out
     assert out.splitlines()[-1] == "INCOMPLETE: 1 acknowledged id not found"
     report = verdict("--acknowledged", two)
     assert report["acknowledged"]["missing"] == ["d"]
-    status, _, err = gateway("audit", "--acknowledged", tmp_path / "none")
-    assert status == 2
+    err = warns(2, "audit", "--acknowledged", tmp_path / "none")
     assert f"--acknowledged {tmp_path / 'none'}: No such file" in err
+
+
+@pytest.fixture
+def config(system, tmp_path) -> Make[Path]:
+    """A file for the system's directories, with this section `spark.audit`."""
+
+    def written(**audit: object) -> Path:
+        path = tmp_path / "gateway.yaml"
+        path.write_text(
+            f"node: gw-1\ndata_dir: {system.root}\n"
+            "listeners: [{name: beats, protocol: lumberjack, listen: tcp:127.0.0.1:0}]\n"
+            f"spark: {{audit: {audit or {}}}}\n"
+        )
+        return path
+
+    return written
+
+
+def noted(config: Path, *more: str) -> tuple[int, str]:
+    """In a process of its own: it lowers its priority for good."""
+    words = ("audit", "--note", "--config", config, *more)
+    done = run(sys.executable, "-m", "gateway", *words)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_what_it_found_lies_beside_the_tables(system, config):
+    """Complete, then with events that are nowhere and one that is there twice; when one is
+    to come, and how often, stays as it was.
+    """
+    lake = system.root / "lake"
+    system.lake([1, 2, 3], "a.parquet")
+    Audited(since=5.0, every=86400.0, unfinished="it took 1 h").write(lake)
+    status, said = noted(config())
+    assert (status, said.splitlines()[-1]) == (
+        0,
+        "complete: 3 events, each exactly once",
+    )
+    found = Audited.read(lake)
+    assert (found.complete, found.events, found.missing, found.unfinished) == (
+        True, 3, 0, None,
+    )  # fmt: skip
+    assert (found.since, found.every) == (5.0, 86400.0)
+    assert found.at is not None
+    assert found.tried is not None
+    system.lake([6, 9, 9], "b.parquet")
+    status, said = noted(config())
+    assert status == 1
+    assert "INCOMPLETE" in said
+    found = Audited.read(lake)
+    assert not found.complete
+    assert (found.missing, found.holes, found.doubled) == (4, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("limits", "why"),
+    [
+        ({"time_limit": "1s"}, "it took 1.0 s (spark.audit.time_limit)"),
+        ({"read_bytes": "1MiB"}, "it read 1.0 MiB (spark.audit.read_bytes)"),
+    ],
+)
+def test_it_ends_at_its_limits(limits, why, system, config, monkeypatch, capsys):
+    """Without a verdict; what the last one found is still what is known."""
+    monkeypatch.setattr(_audit_note, "_give_way", lambda: None)
+    lake = system.root / "lake"
+    before = Audited(since=1.0, every=60.0, at=7.0, events=12)
+    before.write(lake)
+
+    def endless(args: object, heard: object) -> int:
+        while True:
+            time.sleep(0.01)
+            Path("/proc/self/maps").read_bytes()
+            try:
+                Path(sys.executable).resolve().read_bytes()
+            except Exception:
+                pytest.fail("its end was taken for a bad file")
+
+    assert _audit_note.run(asked(config(**limits)), endless) == 1
+    assert capsys.readouterr().out == f"unfinished: {why}\n"
+    found = Audited.read(lake)
+    assert found.unfinished == why
+    assert (found.at, found.events, found.every) == (7.0, 12, 60.0)
+    assert found.tried is not None
+
+
+def test_it_ends_when_it_is_asked_to_and_leaves_signals_as_they_were(
+    system, config, monkeypatch
+):
+    monkeypatch.setattr(_audit_note, "_give_way", lambda: None)
+    handler = signal.getsignal(signal.SIGTERM)
+
+    def stopped(args: object, heard: object) -> int:
+        os.kill(os.getpid(), signal.SIGTERM)
+        while True:
+            time.sleep(0.01)
+
+    assert _audit_note.run(asked(config()), stopped) == 1
+    assert Audited.read(system.root / "lake").unfinished == "it was ended"
+    assert signal.getsignal(signal.SIGTERM) == handler
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+
+
+def test_an_error_is_noted_and_told(system, config, monkeypatch):
+    """As it would be without."""
+    monkeypatch.setattr(_audit_note, "_give_way", lambda: None)
+
+    def broken(args: object, heard: object) -> int:
+        raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="gone"):
+        _audit_note.run(asked(config()), broken)
+    assert Audited.read(system.root / "lake").unfinished == "the disk is gone"
+
+
+@pytest.mark.parametrize(
+    "more", [{"data_dir": [Path("x")]}, {"node": "gw-1"}, {"first": 7}]
+)
+def test_a_part_is_not_noted_as_the_whole(more, config):
+    with pytest.raises(WrongUse, match="--note is about all"):
+        _audit_note.run(asked(config(), **more), lambda args, heard: 0)
+
+
+def test_a_word_that_can_not_be_read_is_none(tmp_path):
+    """Cut off, of another kind, or with fields of a later version."""
+    path = Audited.path(tmp_path)
+    path.parent.mkdir()
+    for text in ("", "{", "[]", '{"at": "yesterday"}'):
+        path.write_text(text)
+        assert Audited.read(tmp_path) == Audited()
+    path.write_text('{"at": 7, "missing": 2, "of_later": true}')
+    assert Audited.read(tmp_path) == Audited(at=7.0, missing=2)
+
+
+def asked(config: Path, **more: Any) -> argparse.Namespace:
+    given = {"config": [str(config)], "data_dir": [], "node": None, "first": 1}
+    return argparse.Namespace(**{**given, **more})

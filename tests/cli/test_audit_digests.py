@@ -60,7 +60,7 @@ def link(path: Path) -> str:
 
 
 @pytest.mark.parametrize("where", ["head", "payloads", "middle", "footer", "tail"])
-def test_a_flipped_bit_in_the_spool_is_not_complete(system, gateway, where):
+def test_a_flipped_bit_in_the_spool_is_not_complete(says, system, gateway, where):
     """Wherever it is, and whether Spark could read the file or not."""
     path = system.node().publish(count=2000)
     size = path.stat().st_size
@@ -68,27 +68,24 @@ def test_a_flipped_bit_in_the_spool_is_not_complete(system, gateway, where):
     at = {"head": 0, "payloads": offset + 60, "middle": size // 2}
     assert gateway("audit")[0] == 0
     flip(path, {**at, "footer": size - 200, "tail": size - 1}[where])
-    status, out, _ = gateway("audit")
-    assert status == 1
+    out = says(1, "audit")
     assert f"problem: {path}: " in out
     assert f"{path}, which should have them, is damaged" in out
     assert out.splitlines()[-1].startswith("INCOMPLETE: ")
 
 
 @pytest.mark.parametrize("digest", [None, "right"])
-def test_other_payloads_in_the_spool_are_not_complete(system, gateway, digest):
+def test_other_payloads_in_the_spool_are_not_complete(says, system, digest):
     """A whole, readable file with the right lsns; its own digest tells, or the catalog."""
     path = system.node().publish(b"one", b"two")
     rewrite(path, digest=digest)
-    status, out, _ = gateway("audit")
-    assert status == 1
+    out = says(1, "audit")
     assert "its events were changed" in out
     assert ("it says" if digest is None else "the catalog says") in out
 
 
-def test_a_file_without_a_digest_is_fine(system, gateway):
+def test_a_file_without_a_digest_is_fine(node, gateway):
     """If it has no line in the catalog, either."""
-    node = system.node()
     path = node.publish(b"one", b"two")
     rewrite(path, digest="")
     (node.journal / "catalog").unlink()
@@ -96,59 +93,51 @@ def test_a_file_without_a_digest_is_fine(system, gateway):
 
 
 @pytest.mark.parametrize("body", [False, True])
-def test_payloads_are_followed_into_the_tables(system, gateway, body):
+def test_payloads_are_followed_into_the_tables(says, node, system, gateway, body):
     """By the digest of their file, in the archive or only in the catalog."""
-    node = system.node()
     first, second = node.publish(count=50), node.publish(count=60)
     for path in (first, second):
         into_tables(system, path, body=body)
         path.rename(node.archive / path.name)
     (node.archive / second.name).unlink()
-    status, out, _ = gateway("audit", "--content")
-    assert status == 0, out
+    out = says(0, "audit", "--content")
     assert "the 110 payloads of 2 files as published" in out
     (table,) = system.root.rglob(f"part-{second.name}")
     rows = pq.read_table(table).to_pylist()
     rows[7]["body" if body else "payload"] = "{}" if body else b"{}"
     schema = pq.read_schema(table)
     pq.write_table(pq.read_table(table).from_pylist(rows, schema=schema), table)
-    status, out, _ = gateway("audit", "--content")
-    assert status == 1
+    out = says(1, "audit", "--content")
     assert f"{table}: the events of gw-1 lsn 51 to 110 are not those" in out
     assert json.loads(gateway("audit", "--content", "--json")[1])["complete"] is False
 
 
 @pytest.mark.parametrize("column", ["node", "lsn"])
-def test_a_row_without_node_or_lsn_is_told(system, gateway, column):
+def test_a_row_without_node_or_lsn_is_told(says, node, system, column):
     """The payloads of the others are compared nevertheless."""
-    node = system.node()
     node.take(node.publish(count=20))
     table = system.lake([5], "null.parquet")
     rows = pq.read_table(table).append_column("payload", [[b"x"]])
     at = rows.column_names.index(column)
     null = pa.nulls(1, rows.schema.field(column).type)
     pq.write_table(rows.set_column(at, column, null), table)
-    status, out, _ = gateway("audit", "--content")
-    assert status == 1
+    out = says(1, "audit", "--content")
     assert f"problem: {table}: an event has no node or no lsn" in out
     assert "the 20 payloads of 1 file as published" in out
 
 
-def test_an_lsn_column_of_another_type_is_told(system, gateway):
+def test_an_lsn_column_of_another_type_is_told(says, node, system):
     """Such a file is compared with nothing."""
-    node = system.node()
     node.take(node.publish(count=20))
     table = system.lake([5], "text.parquet")
     rows = pq.read_table(table)
     pq.write_table(rows.set_column(1, "lsn", rows["lsn"].cast("string")), table)
-    status, out, _ = gateway("audit", "--content")
-    assert status == 1
+    out = says(1, "audit", "--content")
     assert f"problem: {table}: its column lsn is string, not int64" in out
 
 
-def test_rows_of_a_table_without_a_payload_are_told(system, gateway):
+def test_rows_of_a_table_without_a_payload_are_told(says, node, system):
     """A damaged name of a column; only a VARIANT is no fault, and told as such."""
-    node = system.node()
     path = node.publish(count=9)
     into_tables(system, path, body=True)
     path.rename(node.archive / path.name)
@@ -156,13 +145,11 @@ def test_rows_of_a_table_without_a_payload_are_told(system, gateway):
     whole = pq.read_table(table, partitioning=None)
     names = ["bodx" if name == "body" else name for name in whole.column_names]
     pq.write_table(whole.rename_columns(names), table)
-    status, out, _ = gateway("audit", "--content")
-    assert status == 1
+    out = says(1, "audit", "--content")
     assert f"problem: {table}: it can not be read: a row has neither body nor" in out
     variant = pa.StructArray.from_arrays([pa.array([b"v"] * len(whole))], ["value"])
     pq.write_table(whole.set_column(2, "body", variant), table)
-    status, out, _ = gateway("audit", "--content")
-    assert status == 0, out
+    out = says(0, "audit", "--content")
     assert "note: the rows of 1 files can not be compared" in out
 
 
@@ -173,26 +160,25 @@ def content(gateway: Run, *more: object) -> dict[str, Any]:
     return plain
 
 
-def test_what_is_compared_with_nothing_is_counted(system, gateway):
+def test_what_is_compared_with_nothing_is_counted(says, node, system, gateway):
     """Of one node or of all: file and catalog's line are gone, and so is the digest."""
-    node = system.node()
     node.take(node.publish(count=5)).unlink()
     node.take(node.publish(count=7))
     (node.journal / "catalog").unlink()
     other = system.node("gw-2")
     other.take(other.publish(count=11))
-    status, out, _ = gateway("audit", "--content")
-    assert status == 0, out
+    out = says(0, "audit", "--content")
     assert "the 18 payloads of 2 files as published" in out
     assert "note: 5 events in the tables are compared with nothing" in out
     assert content(gateway, "--node", "gw-1")["uncompared"] == 5
     assert content(gateway, "--node", "gw-2")["uncompared"] == 0
 
 
-def test_the_rows_of_a_file_are_compared_of_which_one_is_missing(system, gateway):
+def test_the_rows_of_a_file_are_compared_of_which_one_is_missing(
+    says, node, system, gateway
+):
     """Each with the file's own, while spool or archive has it; what the tables have none of
     is not meant."""
-    node = system.node()
     node.take(node.publish(count=5))
     path = node.publish(count=7)
     archived = node.take(path)
@@ -206,11 +192,10 @@ def test_the_rows_of_a_file_are_compared_of_which_one_is_missing(system, gateway
     rows = table.slice(0, 3).to_pylist()
     rows[1]["payload"] = b"forged"
     pq.write_table(table.from_pylist(rows, schema=table.schema), part)
-    status, out, _ = gateway("audit", "--content")
-    assert status == 1
+    out = says(1, "audit", "--content")
     assert "the payloads of gw-1 lsn 7 are not those of their spool file" in out
     archived.unlink()
-    status, out, _ = gateway("audit", "--content")
+    _, out, _ = gateway("audit", "--content")
     assert (
         "note: 1 file of which the tables do not have each event once can not be" in out
     )
@@ -218,9 +203,10 @@ def test_the_rows_of_a_file_are_compared_of_which_one_is_missing(system, gateway
     assert (found["passed_over"], found["uncompared"], found["events"]) == (1, 3, 5)
 
 
-def test_tables_that_are_compacted_meanwhile_are_counted(system, gateway, monkeypatch):
+def test_tables_that_are_compacted_meanwhile_are_counted(
+    says, node, system, monkeypatch
+):
     """Their rows are compared with nothing, which the next look may do."""
-    node = system.node()
     node.take(node.publish(count=5))
     second = node.take(node.publish(count=6))
     (part,) = system.root.rglob(f"part-{second.name}")
@@ -231,8 +217,7 @@ def test_tables_that_are_compacted_meanwhile_are_counted(system, gateway, monkey
         return load(piece)
 
     monkeypatch.setattr(payloads, "_load", compacted)
-    status, out, _ = gateway("audit", "--content")
-    assert status == 0
+    out = says(0, "audit", "--content")
     assert "note: 1 files of the tables were gone when they were read" in out
     assert "note: 6 events in the tables are compared with nothing" in out
 
@@ -253,15 +238,13 @@ def into_tables(system: Any, path: Path, *, body: bool) -> None:
     pq.write_table(table.slice(0, half), target / f"part-2-{path.name}")
 
 
-def test_a_changed_file_in_the_archive_is_found(system, gateway):
+def test_a_changed_file_in_the_archive_is_found(says, node, gateway):
     """With --content; the tables have its events, so that nothing is missing."""
-    node = system.node()
     path = node.take(node.publish(count=500))
     assert gateway("audit", "--content")[0] == 0
     flip(path, path.stat().st_size // 2)
     assert gateway("audit")[0] == 0
-    status, out, _ = gateway("audit", "--content")
-    assert status == 1
+    out = says(1, "audit", "--content")
     assert f"problem: {path}: " in out
 
 
@@ -276,14 +259,12 @@ def files(system) -> list[Path]:
     return [node.take(path) for path in made[:3]] + made[3:]
 
 
-def test_a_chain_is_whole(files, gateway):
+def test_a_chain_is_whole(says, files, gateway):
     """The newest link is told; a link that was kept is found, another one is not."""
-    status, out, _ = gateway("audit", "--chain", "--link", link(files[1]))
-    assert status == 0
+    out = says(0, "audit", "--chain", "--link", link(files[1]))
     assert f"chain: gw-1: 5 files, lsn 1 to 50, link {link(files[4])}" in out
     other = "5f" * 32
-    status, out, _ = gateway("audit", "--chain", "--link", other)
-    assert status == 1
+    out = says(1, "audit", "--chain", "--link", other)
     assert f"problem: link {other} is in no chain" in out
     assert gateway("audit", "--link", other)[0] == 2
     assert gateway("audit", "--chain", "--link", "5f")[0] == 2
@@ -291,13 +272,12 @@ def test_a_chain_is_whole(files, gateway):
 
 @pytest.mark.parametrize("catalog", [True, False])
 @pytest.mark.parametrize("which", [0, 1, 3])
-def test_a_removed_file_is_named(system, files, gateway, which, catalog):
+def test_a_removed_file_is_named(says, system, files, which, catalog):
     """By the catalog, or at least by its lsns."""
     files[which].unlink()
     if not catalog:
         (system.root / "journal/gw-1/catalog").unlink()
-    status, out, _ = gateway("audit", "--chain")
-    assert status == 1
+    out = says(1, "audit", "--chain")
     assert f"removed: what had lsn {10 * which + 1} to {10 * which + 10} is" in out
     assert (f"problem: {files[which].name}: removed" in out) == catalog
     assert out.splitlines()[-1].endswith("the chain of gw-1 is broken")
@@ -312,13 +292,12 @@ def test_the_newest_file_is_missed(files, gateway):
 
 @pytest.mark.parametrize("catalog", [True, False])
 @pytest.mark.parametrize("which", [0, 2, 3])
-def test_a_changed_file_is_named(system, files, gateway, which, catalog):
+def test_a_changed_file_is_named(says, system, files, which, catalog):
     """By its line of the catalog, or by the link in the file after it."""
     rewrite(files[which])
     if not catalog:
         (system.root / "journal/gw-1/catalog").unlink()
-    status, out, _ = gateway("audit", "--chain")
-    assert status == 1
+    out = says(1, "audit", "--chain")
     faults = [line for line in out.splitlines() if "changed or exchanged" in line]
     assert [str(files[which]) in line for line in faults] == [True]
 
@@ -334,31 +313,30 @@ def test_exchanged_files_are_named(files, gateway):
         assert f"problem: {path}: changed or exchanged: the catalog says" in out
 
 
-def test_what_retention_removed_is_told_as_such(system, files, gateway):
+def test_what_retention_removed_is_told_as_such(says, system, files):
     """The chain begins at the oldest file that is there."""
     expire(system.root, [path.name for path in files[:2]], "gw-1")
     for path in files[:2]:
         path.unlink()
-    status, out, _ = gateway("audit", "--chain", "--link", link(files[2]))
-    assert status == 0, out
+    out = says(0, "audit", "--chain", "--link", link(files[2]))
     assert "note: chain of gw-1: lsn 1 to 20 are not kept any longer" in out
     assert "chain: gw-1: 3 files, lsn 21 to 50, link" in out
     files[2].unlink()
-    status, out, _ = gateway("audit", "--chain")
-    assert status == 1
+    out = says(1, "audit", "--chain")
     assert "removed: what had lsn 21 to 30 is in no place" in out
 
 
-def test_what_another_incarnation_had_expired_is_no_excuse(system, files, gateway):
+def test_what_another_incarnation_had_expired_is_no_excuse(says, system, files):
     """A rebuilt machine gives its lsns again: those of the one before left the archive."""
     expire(system.root, [file_name("gw-1", A, 1, 90)], "gw-1")
     files[1].unlink()
-    status, out, _ = gateway("audit", "--chain")
-    assert status == 1
+    out = says(1, "audit", "--chain")
     assert "removed: what had lsn 11 to 20 is in no place" in out
 
 
-def test_the_job_may_delete_what_it_has_committed(system, files, gateway, tmp_path):
+def test_the_job_may_delete_what_it_has_committed(
+    says, system, files, gateway, tmp_path
+):
     """With `spool.after: delete`; what no table has may not be gone."""
     ledger = system.root / "lake/.gateway/events.json"
     ledger.parent.mkdir()
@@ -376,14 +354,13 @@ def test_the_job_may_delete_what_it_has_committed(system, files, gateway, tmp_pa
     for path in files[:3]:
         path.unlink()
     words = ["audit", "--chain", "--config", config]
-    status, out, _ = gateway(*words, where=False)
-    assert status == 0, out
+    out = says(0, *words, where=False)
     assert "lsn 1 to 30 are not kept any longer" in out
     files[3].unlink()
     assert gateway(*words, where=False)[0] == 1
 
 
-def test_the_chain_is_verified_from_an_lsn_on(system, files, gateway):
+def test_the_chain_is_verified_from_an_lsn_on(says, system, files, gateway):
     """--from N passes over what is missing or exchanged before; links of files before it
     are in no chain then."""
     files[0].unlink()
@@ -391,8 +368,7 @@ def test_the_chain_is_verified_from_an_lsn_on(system, files, gateway):
     old = link(files[1])
     assert gateway("audit", "--chain")[0] == 1
     assert gateway("audit", "--chain", "--from", 11)[0] == 1
-    status, out, _ = gateway("audit", "--chain", "--from", 21)
-    assert status == 0, out
+    out = says(0, "audit", "--chain", "--from", 21)
     assert "chain: gw-1: 3 files, lsn 21 to 50" in out
     assert gateway("audit", "--chain", "--from", 21, "--link", link(files[2]))[0] == 0
     assert gateway("audit", "--chain", "--from", 21, "--link", old)[0] == 1
@@ -400,9 +376,8 @@ def test_the_chain_is_verified_from_an_lsn_on(system, files, gateway):
     assert gateway("audit", "--chain", "--from", 21)[0] == 1
 
 
-def test_a_chain_that_the_gateway_lost_is_told(system, gateway):
+def test_a_chain_that_the_gateway_lost_is_told(says, node, system):
     """Somebody removed the newest file and all that knew its link."""
-    node = system.node()
     node.take(node.publish(count=3))
     newest = node.publish(count=4)
     into_tables(system, newest, body=False)
@@ -411,6 +386,5 @@ def test_a_chain_that_the_gateway_lost_is_told(system, gateway):
     catalog.write_bytes(b"".join(lines_of(catalog, b"incarnation")))
     Marker(system.root / "state/gw-1", RealDisk()).write(Mark(7, 7, 7), now=True)
     assert system.node().publish(count=1).name.endswith("8.parquet")
-    status, out, _ = gateway("audit", "--chain")
-    assert status == 1
+    out = says(1, "audit", "--chain")
     assert "removed: what had lsn 4 to 7 is in no place" in out

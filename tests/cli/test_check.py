@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,10 +39,33 @@ def file(tmp_path, server_pair) -> Path:
     return path
 
 
-def test_ok(file, capsys):
+@pytest.fixture
+def checked(capsys) -> Callable[..., str]:
+    """What `gateway check` says of a file that is fine."""
+
+    def checked(*words: object) -> str:
+        assert main(["check", *map(str, words)]) == 0
+        return str(capsys.readouterr().out)
+
+    return checked
+
+
+@pytest.fixture
+def refused(capsys) -> Callable[..., str]:
+    """What `gateway check` says, on standard error alone, of a file that is not fine."""
+
+    def refused(*words: object) -> str:
+        assert main(["check", *map(str, words)]) == 1
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        return str(shown.err)
+
+    return refused
+
+
+def test_ok(checked, file):
     """It says so, and what will listen where."""
-    assert main(["check", str(file)]) == 0
-    assert capsys.readouterr().out.splitlines() == [
+    assert checked(file).splitlines() == [
         f"{file}: ok",
         "  node gw-1, data in /tmp/x",
         "  beats    lumberjack on tcp:5044, not encrypted",
@@ -61,11 +85,10 @@ def test_ok(file, capsys):
         ("archive_bytes: 1GiB", "with more than 1GiB there the oldest go unread"),
     ],
 )
-def test_what_becomes_of_files_for_consumers(file, capsys, spool, told):
+def test_what_becomes_of_files_for_consumers(checked, file, spool, told):
     """Where they read, how long a file stays for them, and what comes first."""
     file.write_text(f"{GOOD}spool: {{{spool}, consumers: [mine, yours]}}")
-    assert main(["check", str(file)]) == 0
-    head, then = capsys.readouterr().out.splitlines()[-2:]
+    head, then = checked(file).splitlines()[-2:]
     assert head == (
         "  consumers mine, yours read /tmp/x/archive: a file stays until each has it, for "
         "24 h at least"
@@ -73,14 +96,13 @@ def test_what_becomes_of_files_for_consumers(file, capsys, spool, told):
     assert told in then
 
 
-def test_where_files_are_forwarded(file, capsys):
+def test_where_files_are_forwarded(checked, file):
     """To whom, as whom, and what is so while that is away; and that others could read it."""
     file.write_text(
         f"{GOOD}spool: {{after: forward, retention: 2h, max_bytes: 1GiB}}\n"
         "forward: {to: 'http://hub:7410', token: secret, rate: 1MiB}\n"
     )
-    assert main(["check", str(file)]) == 0
-    assert capsys.readouterr().out.splitlines()[-3:] == [
+    assert checked(file).splitlines()[-3:] == [
         (
             "  files go to http://hub:7410, as gw-1, 1MiB/s at most; the archive keeps them for "
             "another 2 h"
@@ -90,14 +112,13 @@ def test_where_files_are_forwarded(file, capsys):
     ]
 
 
-def test_several_hubs(file, capsys):
+def test_several_hubs(checked, file):
     """In which order, and when the next one has its turn; each that others can read."""
     file.write_text(
         f"{GOOD}spool: {{after: forward}}\n"
         "forward: {to: ['https://hub:1', 'http://other:2', 'https://far:3'], next_after: 10m}\n"
     )
-    assert main(["check", str(file)]) == 0
-    out = capsys.readouterr().out
+    out = checked(file)
     assert "  files go to https://hub:1, as gw-1;" in out
     assert (
         "    once it was away for 10 min they go to http://other:2, then https://far:3: each gets "
@@ -106,19 +127,18 @@ def test_several_hubs(file, capsys):
     assert "warning: events go to http://other:2 as they are: use https:" in out
 
 
-def test_a_hub_whose_job_is_one_of_several(file, capsys):
+def test_a_hub_whose_job_is_one_of_several(checked, file):
     """An edge that has gone to the hub of another job would be in the tables twice."""
     file.write_text(
         "node: hub\ndata_dir: /tmp/x\n"
         "listeners: [{name: edges, protocol: forward, listen: 'tcp:127.0.0.1:7410'}]\n"
         "spark: {sink: delta, job: north}\n"
     )
-    assert main(["check", str(file)]) == 0
-    out = capsys.readouterr().out
+    out = checked(file)
     assert "warning: edges: other jobs write the tables of spark.job: north, too" in out
 
 
-def test_what_else_is_open(file, capsys):
+def test_what_else_is_open(checked, file):
     """A listener's second port, and what it shows to whoever connects, are named."""
     file.write_text(
         "listeners:\n"
@@ -127,13 +147,12 @@ def test_what_else_is_open(file, capsys):
         "- {name: all, protocol: rsio, listen: tcp:7400,"
         " options: {publish: [tap, events]}}\n"
     )
-    assert main(["check", str(file)]) == 0
-    said = capsys.readouterr().out
+    said = checked(file)
     assert "tcp:12345, not encrypted, controller on tcp:9090" in said
     assert "tcp:7400, not encrypted, publishes tap and events" in said
 
 
-def test_who_may_do_what_is_said(file, capsys):
+def test_who_may_do_what_is_said(checked, file):
     """Pravega's rules in sentences; and a warning where no client can prove its name."""
     streams = (
         "listeners:\n"
@@ -141,26 +160,21 @@ def test_who_may_do_what_is_said(file, capsys):
         "   access: [{principals: [ann], read: [shop/orders], groups: ['shop/*']}]}}\n"
     )
     file.write_text(streams % "users: {ann: secret},")
-    assert main(["check", str(file)]) == 0
-    said = capsys.readouterr().out
+    said = checked(file)
     rule = "ann may read shop/orders and use the reader groups shop/*"
     assert f"not encrypted, {rule}, nobody may do anything else" in said
     assert "warning:" not in said
     file.write_text(streams % "")
-    assert main(["check", str(file)]) == 0
-    said = capsys.readouterr().out
+    said = checked(file)
     assert (
         "warning: options.access of Pravega has rules, and no client can prove" in said
     )
 
 
-def test_not_ok(file, capsys):
+def test_not_ok(refused, file):
     """All that is wrong goes to standard error, each with file and place; status 1."""
     file.write_text(GOOD.replace("tcp:5045", "tcp:70000").replace("node:", "nod:"))
-    assert main(["check", str(file)]) == 1
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert [line.split(": ")[:2] for line in shown.err.splitlines()] == [
+    assert [line.split(": ")[:2] for line in refused(file).splitlines()] == [
         [str(file), "nod"],
         [str(file), "listeners[1].listen"],
     ]
@@ -187,10 +201,7 @@ GAME = "listeners: [{name: game, protocol: pomelo, listen: tcp:3010, options: %s
                 "uInt32, uInt64, not 'uInt8'"
             ),
         ),
-        (
-            {"routes": {"a.b.c": 0}},
-            "options.routes: 'a.b.c': code 0 is not 1 to 65535",
-        ),
+        ({"routes": {"a.b.c": 0}}, "options.routes: 'a.b.c': code 0 is not 1 to 65535"),
         (
             {"jwt": {"key": "secret"}},
             "options.jwt needs PyJWT: pip install 'pyjwt[crypto]'",
@@ -198,7 +209,9 @@ GAME = "listeners: [{name: game, protocol: pomelo, listen: tcp:3010, options: %s
     ],
     ids=["typo", "type", "code", "jwt"],
 )
-def test_what_no_daemon_starts_with(tmp_path, capsys, monkeypatch, options, why):
+def test_what_no_daemon_starts_with(
+    refused, tmp_path, capsys, monkeypatch, options, why
+):
     """What a service of a listener refuses is refused here: file, path, value, remedy."""
     monkeypatch.setitem(sys.modules, "jwt", None)  # as if it were not installed
     protos = tmp_path / "server.json"
@@ -206,10 +219,7 @@ def test_what_no_daemon_starts_with(tmp_path, capsys, monkeypatch, options, why)
     path = tmp_path / "gateway.yaml"
     path.write_text(GAME % json.dumps(options))
     why = f"listener game: {why}".replace("{home}", str(tmp_path))
-    assert main(["check", str(path)]) == 1
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert shown.err == f"{path}: listeners[0]: {why}\n"
+    assert refused(path) == f"{path}: listeners[0]: {why}\n"
     assert main(["check", "--json", str(path)]) == 1
     assert json.loads(capsys.readouterr().out)["problems"] == [
         {"path": "listeners[0]", "line": None, "message": why}
@@ -219,28 +229,25 @@ def test_what_no_daemon_starts_with(tmp_path, capsys, monkeypatch, options, why)
     assert why in capsys.readouterr().err
 
 
-def test_a_certificate_that_is_none(file, capsys):
+def test_a_certificate_that_is_none(refused, file):
     """The daemon would not start with it; place and file are named."""
     (file.parent / "c.pem").write_text("no certificate")
-    assert main(["check", str(file)]) == 1
-    said = capsys.readouterr().err
+    said = refused(file)
     assert said.startswith(f"{file}: listeners[1]: tls: ")
     assert "c.pem" in said
 
 
-def test_a_certificate_of_the_admin_port_that_is_none(file, capsys):
+def test_a_certificate_of_the_admin_port_that_is_none(checked, refused, file):
     """Likewise; and where it can be used, how the port is open is told."""
     tls = "tls: {certificate: admin.pem, private_key: c.pem}"
     listen = "listen: 'tcp:127.0.0.1:8443'"
     file.write_text(GOOD.replace("{token: hunter2}", f"{{{listen}, {tls}}}"))
     own = file.parent / "admin.pem"
     own.write_bytes((file.parent / "c.pem").read_bytes())
-    assert main(["check", str(file)]) == 0
-    told = capsys.readouterr().out
+    told = checked(file)
     assert "admin page on tcp:127.0.0.1:8443, TLSv1.2 or newer" in told
     own.write_text("nothing")
-    assert main(["check", str(file)]) == 1
-    assert capsys.readouterr().err.startswith(f"{file}: admin: tls: ")
+    assert refused(file).startswith(f"{file}: admin: tls: ")
 
 
 def test_nothing_is_made(tmp_path, capsys):
@@ -254,7 +261,7 @@ def test_nothing_is_made(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("game", SHAPES.values(), ids=SHAPES)
-def test_definitions_of_games(tmp_path, capsys, game):
+def test_definitions_of_games(checked, tmp_path, game):
     """Every shape of them is fine.  Of which routes nobody hears whether a request is
     stored is said, and not where a backend answers them.
     """
@@ -265,18 +272,16 @@ def test_definitions_of_games(tmp_path, capsys, game):
         "server_protos": game.server_protos,
     }
     path.write_text(GAME % json.dumps(options))
-    assert main(["check", "--json", str(path)]) == 0
-    warnings = json.loads(capsys.readouterr().out)["warnings"]
+    warnings = json.loads(checked("--json", path))["warnings"]
     assert len(warnings) == bool(game.mute)
     for route in game.mute:
         assert repr(route) in warnings[0]
     backed = [{"routes": game.mute or ["a.b.c"], "url": "http://127.0.0.1:1/"}]
     path.write_text(GAME % json.dumps({**options, "backends": backed}))
-    assert main(["check", "--json", str(path)]) == 0
-    assert json.loads(capsys.readouterr().out)["warnings"] == []
+    assert json.loads(checked("--json", path))["warnings"] == []
 
 
-def test_large_frames_need_memory(tmp_path, capsys):
+def test_large_frames_need_memory(checked, tmp_path):
     """Who raises `compressed_bytes` is told how much memory goes with it."""
     path = tmp_path / "gateway.yaml"
 
@@ -286,8 +291,7 @@ def test_large_frames_need_memory(tmp_path, capsys):
             "listeners:\n  - {name: beats, protocol: lumberjack, listen: 'tcp:5044',"
             f" options: {{compressed_bytes: {compressed}}}}}\n"
         )
-        assert main(["check", "--json", str(path)]) == 0
-        found: list[str] = json.loads(capsys.readouterr().out)["warnings"]
+        found: list[str] = json.loads(checked("--json", path))["warnings"]
         return found
 
     assert warned("64MiB", "64MiB") == []
@@ -303,10 +307,9 @@ def test_no_such_file(tmp_path, capsys):
     assert "no such file" in capsys.readouterr().err
 
 
-def test_json(file, capsys):
+def test_json(checked, file, capsys):
     """For programs: what holds with its defaults, or what is wrong with its places."""
-    assert main(["check", "--json", str(file)]) == 0
-    shown = capsys.readouterr().out
+    shown = checked("--json", file)
     fine = json.loads(shown)
     assert fine["ok"] is True
     assert fine["config"]["spool"]["max_bytes"] == "20GiB"
@@ -317,27 +320,20 @@ def test_json(file, capsys):
         "file": str(file),
         "ok": False,
         "problems": [
-            {
-                "path": "ack",
-                "line": 13,
-                "message": "must be journal or spool, not 'no'",
-            }
+            {"path": "ack", "line": 13, "message": "must be journal or spool, not 'no'"}
         ],
     }
 
 
-def test_warnings(file, capsys):
+def test_warnings(checked, file):
     """What is allowed, and loses something, is said; the configuration is fine."""
     streams = "  - {name: s, protocol: pravega, listen: tcp:12345}\nadmin:"
     file.write_text(GOOD.replace("admin:", streams) + "spool: {after: delete}\n")
-    assert main(["check", str(file)]) == 0
-    last = capsys.readouterr().out.splitlines()[-1]
+    last = checked(file).splitlines()[-1]
     assert last.startswith("  warning: spool.after: delete takes files away")
-    assert main(["check", "--json", str(file)]) == 0
-    assert len(json.loads(capsys.readouterr().out)["warnings"]) == 1
+    assert len(json.loads(checked("--json", file))["warnings"]) == 1
     file.write_text(GOOD.replace("admin:", streams))
-    assert main(["check", str(file)]) == 0
-    assert "warning:" not in capsys.readouterr().out
+    assert "warning:" not in checked(file)
 
 
 @pytest.mark.parametrize(
@@ -350,33 +346,29 @@ def test_warnings(file, capsys):
         ("listen: unix:rsio.sock", False),
     ],
 )
-def test_names_without_tokens(file, capsys, listener, warns):
+def test_names_without_tokens(checked, file, listener, warns):
     """A stranger can stop an RS.io sender whose name he knows: that is said."""
     streams = f"  - {{name: all, protocol: rsio, {listener}}}\nadmin:"
     file.write_text(GOOD.replace("admin:", streams))
-    assert main(["check", str(file)]) == 0
-    said = capsys.readouterr().out
+    said = checked(file)
     assert ("warning: all: without tokens, whoever may connect" in said) is warns
 
 
 @pytest.mark.parametrize(
-    ("options", "warns"),
-    [("", True), (", options: {offsets: false}", False)],
+    ("options", "warns"), [("", True), (", options: {offsets: false}", False)]
 )
-def test_names_behind_a_shared_port(file, capsys, options, warns):
+def test_names_behind_a_shared_port(checked, file, options, warns):
     """An RS.io sender that meets another gateway is not known there: that is said."""
     shared = f"listen: tcp:7400, reuse_port: true{options}"
     streams = f"  - {{name: all, protocol: rsio, {shared}}}\nadmin:"
     file.write_text(GOOD.replace("admin:", streams))
-    assert main(["check", str(file)]) == 0
-    said = capsys.readouterr().out
+    said = checked(file)
     assert ("warning: all: RS.io senders with a name" in said) is warns
 
 
-def test_effective(file, capsys):
+def test_effective(checked, file):
     """The configuration with its defaults is YAML, and shows no secret."""
-    assert main(["check", "--effective", str(file)]) == 0
-    shown = capsys.readouterr().out
+    shown = checked("--effective", file)
     logged = {"level": "info", "format": "text", "connections": 20}
     assert yaml.safe_load(shown)["logging"] == logged
     assert "hunter2" not in shown
@@ -397,13 +389,12 @@ def test_schema(capsys):
         ("/srv/{a}*", "keep", None),
     ],
 )
-def test_a_path_that_spark_can_not_read(file, capsys, folder, after, odd):
+def test_a_path_that_spark_can_not_read(checked, file, folder, after, odd):
     """Before there are events in it; without a job it does not matter."""
     text = re.sub("^data_dir:.*\n", "", GOOD, flags=re.MULTILINE)
     more = f"data_dir: {json.dumps(folder)}\nspool: {{after: {after}}}\n"
     file.write_text(text + more)
-    assert main(["check", str(file)]) == 0
-    said = capsys.readouterr().out
+    said = checked(file)
     path = f"{folder}/spool"
     if odd is None:
         assert "Spark" not in said
@@ -426,7 +417,7 @@ def test_a_path_that_spark_can_not_read(file, capsys, folder, after, odd):
     ],
 )
 def test_a_directory_that_goes_with_its_pod(
-    tmp_path, capsys, monkeypatch, mount, more, said
+    checked, tmp_path, monkeypatch, mount, more, said
 ):
     """Without a bucket nothing else knows what was acknowledged there."""
     mounts = tmp_path / "mountinfo"
@@ -438,18 +429,16 @@ def test_a_directory_that_goes_with_its_pod(
         f"node: gw-1\ndata_dir: /data/gw\n{more}"
         "listeners: [{name: beats, protocol: lumberjack, listen: tcp:5044}]\n"
     )
-    assert main(["check", str(path)]) == 0
-    warned = capsys.readouterr().out
+    warned = checked(path)
     assert ("goes with" in warned) == bool(said)
     assert said in warned
 
 
 @pytest.mark.parametrize(("memory", "warns"), [("32MiB", False), ("31MiB", True)])
-def test_a_message_that_never_fits(file, capsys, memory, warns):
+def test_a_message_that_never_fits(checked, file, memory, warns):
     """Its sender would send it for ever: `gateway check` says which key to raise."""
     file.write_text(GOOD + f"journal: {{memory_bytes: {memory}}}\n")
-    assert main(["check", str(file)]) == 0
-    said = capsys.readouterr().out
+    said = checked(file)
     assert ("raise journal.memory_bytes" in said) is warns
 
 
@@ -489,15 +478,14 @@ def test_a_crl_has_a_key_of_its_own(tmp_path, capsys, where):
     )
 
 
-def test_tables_that_can_not_be_here(file, tmp_path, capsys, monkeypatch):
+def test_tables_that_can_not_be_here(checked, file, tmp_path, capsys, monkeypatch):
     """Another kind than data_dir has, and one that the installed Spark has no jars for."""
     (tmp_path / "lake/.gateway").mkdir(parents=True)
     (tmp_path / "lake/.gateway/sink.json").write_text('{"sink": "parquet"}')
     text = GOOD.replace("/tmp/x", str(tmp_path))
     file.write_text(text + "spark: {sink: iceberg}\n")
     monkeypatch.setattr("gateway.cli.check.version", lambda distribution_name: "4.3.0")
-    assert main(["check", str(file)]) == 0
-    told = capsys.readouterr().out
+    told = checked(file)
     assert re.search(r"lake has tables of another spark\.sink: parquet\.", told)
     assert "spark.sink: iceberg needs Spark 4.1" in told
     file.write_text(text)

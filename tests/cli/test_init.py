@@ -151,10 +151,7 @@ def test_units(tmp_path):
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"gateway.yaml", "gateway.service", "gateway-spark.service"}
     programs = Path(sys.executable).parent
-    for unit, program in (
-        ("gateway", "twistd"),
-        ("gateway-spark", "gateway spark"),
-    ):
+    for unit, program in (("gateway", "twistd"), ("gateway-spark", "gateway spark")):
         text = (tmp_path / f"{unit}.service").read_text()
         assert f"\nExecStart={programs}/{program} " in text
         assert "--config /etc/gateway/gateway.yaml\n" in text

@@ -1,19 +1,23 @@
-"""The table of commands, and what happens before and after one."""
+"""The table of commands, what happens before and after one, and what all of them print with."""
 
 import argparse
 import importlib
 import re
 import shlex
+import shutil
 import signal
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from deadlines import ROOT, environment, run
+import warm
+from deadlines import ROOT, environment, finish, run
 from gateway import __version__, cli, config
+from gateway.cli._columns import table
 from gateway.sdk.protocol import Command
 
 
@@ -232,3 +236,166 @@ def test_a_locale_without_our_letters():
     )
     assert done.returncode == 0
     assert done.stdout.endswith("\\u2026\n")
+
+
+BASH = """\
+source {script}
+COMP_WORDS=({line}) COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)) COMPREPLY=()
+$(complete -p gateway | sed 's/.*-F \\([^ ]*\\).*/\\1/') gateway "${{COMP_WORDS[-1]}}"
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+FISH = "source {script}; complete -C '{line}' | cut -f 1"
+
+
+@pytest.fixture
+def script(tmp_path, capsys) -> Callable[[str], Path]:
+    def write(shell: str) -> Path:
+        if shutil.which(shell) is None:
+            pytest.skip(f"there is no {shell}")
+        assert cli.main(["completion", shell]) == 0
+        path = tmp_path / shell
+        path.write_text(capsys.readouterr().out)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(("shell", "code"), [("bash", BASH), ("fish", FISH)])
+def test_words_are_completed(script, shell, code):
+    """Commands, those of plug-ins too; options; choices; commands within commands."""
+    path = script(shell)
+    for line, word in (
+        ("gateway se", "send"),
+        ("gateway rsio-", "rsio-check"),
+        ("gateway check --e", "--effective"),
+        ("gateway table qu", "quarantine"),
+        ("gateway send lumberjack --pip", "--pipelining"),
+    ):
+        done = run(shell, "-c", code.format(script=path, line=line))
+        assert done.stdout.split() == [word], (line, done.stderr)
+
+
+def test_zsh_takes_it(script):
+    """Its syntax is zsh's."""
+    done = run("zsh", "-n", script("zsh"))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+CONFIG = """\
+data_dir: data
+admin: {listen: tcp:127.0.0.1:1}
+listeners: [{name: beats, protocol: lumberjack, listen: tcp:127.0.0.1:0}]
+"""
+TRIAL = """\
+config: gateway.yaml
+tests:
+  - {name: one, listener: beats, input: {events: [{message: a}]}, expect: [{}]}
+  - {name: two, listener: beats, input: {events: [{message: b}]}, expect: []}
+"""
+#: Of each command words that have it say more than a line, or wait for something.
+WORDS = {
+    "demo": "--help",
+    "run": "--config gateway.yaml",
+    "init": "lumberjack --directory first",
+    "check": "gateway.yaml",
+    "test": "trial.yaml",
+    "doctor": "--config gateway.yaml",
+    "reload": "--config gateway.yaml",
+    "schema": "",
+    "status": "--config gateway.yaml",
+    "top": "--config gateway.yaml",
+    "send": "lumberjack 127.0.0.1:1 --patience 1",
+    "spool": "ls --config gateway.yaml",
+    "audit": "--config gateway.yaml",
+    "restore": "--config gateway.yaml",
+    "decommission": "gw-1 --config gateway.yaml",
+    "spark": "--help",
+    "table": "--no-wait --config gateway.yaml",
+    "completion": "bash",
+    "tap": "127.0.0.1:1",
+    "rsio-check": "127.0.0.1:1",
+    "pravega": "cut shop/orders --at 2026-01-01 --controller 127.0.0.1:1",
+}
+
+
+@pytest.fixture
+def home(tmp_path) -> Path:
+    (tmp_path / "gateway.yaml").write_text(CONFIG)
+    (tmp_path / "trial.yaml").write_text(TRIAL)
+    (tmp_path / "data" / "journal" / "node").mkdir(parents=True)
+    return tmp_path
+
+
+def piped(home: Path, command: str, *, both: bool = False) -> str:
+    """What is on standard error, if that goes elsewhere; fails if it does not end."""
+    words = [sys.executable, "-m", "gateway.cli", *shlex.split(command)]
+    with (home / "first").open("wb") as first:
+        reader = subprocess.Popen(
+            ["head", "-n", "1"], stdin=subprocess.PIPE, stdout=first
+        )
+    assert reader.stdin is not None
+    with reader, reader.stdin as pipe, (home / "said").open("wb") as said:
+        process = warm.start(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=pipe if both else said,
+            cwd=home,
+        )
+        pipe.close()
+        finish(process, log=home / "said")
+    return (home / "said").read_text()
+
+
+@pytest.mark.parametrize("name", cli.commands())
+def test_a_reader_that_goes(name, home):
+    """Behind its first line, if it has one: no word of a pipe, no traceback."""
+    said = piped(home, f"{name} {WORDS[name]}")
+    assert not any(word in said for word in ("Traceback", "ipe", "ignored")), said
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "send lumberjack 127.0.0.1:1 --patience 1",
+        "table --config gateway.yaml",
+        "status --config gateway.yaml",
+        "check gateway.yaml",
+    ],
+)
+def test_a_reader_of_both_that_goes(command, home):
+    """What it says of its trouble goes the same way, and it does not wait for more."""
+    assert piped(home, command, both=True) == ""
+
+
+HEAD = ("name", "events", "why")
+ROWS = [("beats", "1,234", "a long story, " * 9), ("game", 7, "")]
+
+
+def test_numbers_stand_to_the_right():
+    """With their units; a dash is a number that is not known."""
+    text = table(("name", "size", "age"), [("a", "9 B", "-"), ("b", "10 KiB", "2.5 s")])
+    assert text == "name    size    age\na        9 B      -\nb     10 KiB  2.5 s"
+
+
+def test_the_widest_column_gives_way():
+    head, beats, game = table(HEAD, ROWS, 40).splitlines()
+    assert beats == "beats   1,234  a long story, a long sto…"
+    assert game == "game        7"
+    assert head.split() == list(HEAD)
+
+
+def test_what_is_expendable_goes_first():
+    """As much of it as helps, in the order given."""
+    assert table(HEAD, ROWS, 13, ("why", "events")) == (
+        "name   events\nbeats   1,234\ngame        7"
+    )
+
+
+def test_wide_characters():
+    """Are counted as the cells that they take; nothing plays tricks on a terminal."""
+    text = table(("a", "b"), [("漢字", "x"), ("\x1b[2J", "y")])
+    assert text == "a          b\n漢字       x\n\\u001b[2J  y"
+    assert table(("a", "b"), [("漢字" * 9, "x")], 14).splitlines()[1] == (
+        "漢字漢字漢…  x"
+    )

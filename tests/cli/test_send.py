@@ -1,7 +1,11 @@
-"""`gateway send` as a program of its own, against listeners in this one."""
+"""`gateway send` as a program of its own, against listeners in this one: what all protocols do,
+and what each does beside.
+"""
 
 import json
 import os
+import socket
+import ssl
 import threading
 
 import pytest
@@ -117,10 +121,7 @@ def test_nobody_there(send, free_port):
         (Totals(5, 5, connections=1, complete=True, ended=True), " 1 connection"),
         (Totals(5, 3, connections=2, ended=True), "2 connections; 2 NOT acknowledged"),
         (Totals(5, 5), "0 connections; stopped before the end of the input"),
-        (
-            Totals(5, 4),
-            "; 1 NOT acknowledged; stopped before the end of the input",
-        ),
+        (Totals(5, 4), "; 1 NOT acknowledged; stopped before the end of the input"),
         (Totals(5, 5, ended=True), "0 connections; it failed on the way"),
     ],
 )
@@ -180,3 +181,156 @@ def test_many_connections_read_one_file(listen, send, tmp_path):
     run = send("pomelo", listener.address, *words)
     assert run.returncode == 0, run.stderr
     assert len(set(listener.ids)) == 5000
+
+
+def test_tls(listen, send, authority):
+    """Over TLS, with a certificate of our own; a reader nobody vouches for gets none."""
+    ours = authority.issue("web-1")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.issue("gateway.example"))
+    context.load_verify_locations(authority.ca)
+    context.verify_mode = ssl.CERT_REQUIRED
+    reader = listen("lumberjack", tls=context)
+    run = send(
+        "lumberjack", reader.address, "--generate", 50, "--tls",
+        "--ca", authority.ca, "--cert", ours.certificate, "--key", ours.key,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert len(reader.payloads) == 50
+    run = send("lumberjack", reader.address, "--tls")
+    assert run.returncode == 1
+    assert "certificate verify failed" in run.stderr
+    assert len(reader.payloads) == 50
+
+
+@pytest.mark.parametrize("extra", [[], ["--notify"]])
+def test_requests(listen, send, extra):
+    """Every event is one; with --notify only one in a while, to hear that all is well."""
+    server = listen("pomelo")
+    run = send("pomelo", server.address, "--generate", 500, *extra)
+    assert run.returncode == 0, run.stderr
+    requests = sum(
+        rows.kinds.get(number, rows.kind) == "request"
+        for rows in server.rows
+        for number in range(rows.count)
+    )
+    assert 0 < requests < 50 if extra else requests == 500
+
+
+def test_standard_input_and_a_token(listen, send):
+    """Lines that are objects are sent as they are."""
+    server = listen("pomelo", token="t0k")
+    words = ["--stdin", "--token", "t0k"]
+    run = send("pomelo", server.address, *words, stdin='{"a":1}\nplain\n')
+    assert run.returncode == 0, run.stderr
+    assert server.payloads[0] == b'{"a":1}'
+    assert json.loads(server.payloads[1])["message"] == "plain"
+
+
+def test_who_is_not_admitted(listen, send_until):
+    """The server's reason is told, while it is tried again."""
+    server = listen("pomelo", token="t0k")
+    reason = "handshake refused: wrong token, trying again"
+    send_until(reason, "pomelo", server.address, "--token", "no")
+
+
+@pytest.mark.parametrize("dialect", ["seed", "v17"])
+def test_segment_and_size(listen, send, dialect):
+    """All events are in the segment that was asked for, of the size asked for."""
+    store = listen("pravega")
+    run = send(
+        "pravega", store.address, "--dialect", dialect, "--generate", 500,
+        "--segment", "a/b/0.#epoch.0", "--size", 300,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert {rows.channel for rows in store.rows if rows.count} == {"a/b/0.#epoch.0"}
+    assert [len(payload) for payload in store.payloads] == [300] * 500
+
+
+def test_not_over_websocket(capsys):
+    """Pravega has none, so there is no such option."""
+    assert cli.main(["send", "pravega", "gw:1", "--websocket", "/"]) == 2
+    assert "--websocket" in capsys.readouterr().err
+
+
+def test_packed(listen, send):
+    """Each element fills its place."""
+    gate = listen("rsio")
+    run = send("rsio", gate.address, "--generate", 500, "--packed", 200)
+    assert run.returncode == 0, run.stderr
+    assert [len(payload) for payload in gate.payloads] == [200] * 500
+
+
+def test_elements_come_at_least_once(listen, send):
+    """… without the extension, nothing is missing."""
+    gate = listen("rsio", window=16, reads=4, offsets=False)
+    run = send("rsio", gate.address, "--generate", "300", "--json")
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout)["resent"] == len(gate.ids) - 300 > 0
+    assert len(set(gate.ids)) == 300
+
+
+def test_another_run_with_the_same_token(listen, send):
+    """What one run has sent is stored beside what another has."""
+    gate = listen("rsio", tokens={"meter": "s3cret"})
+    for line in ("one", "two"):
+        run = send("rsio", gate.address, "--stdin", "--token", "s3cret", stdin=line)
+        assert run.returncode == 0, run.stderr
+    assert [json.loads(one)["message"] for one in gate.payloads] == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--token", "wrong"], "E401"),
+        (["--publisher", "nobody"], "nobody subscribes to 'nobody'"),
+    ],
+)
+def test_trouble(listen, send_until, arguments, complaint):
+    """It says why nothing is acknowledged."""
+    gate = listen("rsio", tokens={"meter": "s3cret"})
+    send_until(complaint, "rsio", gate.address, "--token", "s3cret", *arguments)
+
+
+def test_too_long_for_its_place(listen, send):
+    """An event that does not fit ends the run."""
+    run = send("rsio", listen("rsio").address, "--packed", "20")
+    assert run.returncode == 1
+    assert "does not fit --packed 20" in run.stderr
+
+
+def test_one_token_for_all(listen, send):
+    """Each connection has a name of its own among those with the token."""
+    gate = listen("rsio", tokens={"meter": "s3cret"}, reads=4)
+    run = send(
+        "rsio", gate.address, "--generate", "300", "--token", "s3cret",
+        "--connections", "3",
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert len(gate.ids) == len(set(gate.ids)) == 300
+
+
+def test_another_has_the_name(serve, send):
+    """It stops, and says so once."""
+
+    def fence(peer: socket.socket) -> None:
+        peer.sendall(b"\x02\0\x03\x02\x04\x07")  # hello, with 2, 4 and 7
+        said = b""
+        while b"\x48\x06events" not in said:
+            said += peer.recv(1000) or b"\x48\x06events"
+        peer.sendall(b"\x03\x11E412 another one!")
+
+    run = send("rsio", serve(fence), "--generate", "5000", "--name", "n")
+    assert run.returncode == 1
+    assert run.stderr.count("gateway send: E412 another one!") == 1
+
+
+def test_trouble_is_no_trick_on_a_terminal(serve, send_until):
+    """What the other end says is spelled where it is not printable."""
+
+    def rude(peer: socket.socket) -> None:
+        peer.recv(100)
+        peer.sendall(b"\x02\x00\x00\x03\x07\x1b[2Jbye")  # hello and goodbye
+
+    said = send_until("\\u001b[2Jbye", "rsio", serve(rude))
+    assert "\x1b[2J" not in said

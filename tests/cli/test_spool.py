@@ -31,11 +31,10 @@ def lines(text: str) -> list[dict[str, Any]]:
 # -- ls -------------------------------------------------------------------------------
 
 
-def test_ls_shows_where_every_event_is(system, gateway):
+def test_ls_shows_where_every_event_is(says, system):
     """Archive, spool and what waits in the journal, with lsns and events."""
     system.node().everywhere()
-    status, out, _ = gateway("spool", "ls")
-    assert status == 0
+    out = says(0, "spool", "ls")
     head, *rows, last = out.splitlines()
     assert head.split() == [
         "where",
@@ -75,35 +74,31 @@ def test_ls_for_programs(system, gateway):
     }
 
 
-def test_ls_of_a_directory(system, gateway, tmp_path):
+def test_ls_of_a_directory(says, warns, system, tmp_path):
     """A directory of files needs no gateway around it; hidden names are not there."""
     path = system.spooled(1, 3, directory="elsewhere")
     system.spooled(4, 6, directory="elsewhere", name=".events-gw-1")
-    status, out, _ = gateway("spool", "ls", path.parent, where=False)
-    assert status == 0
+    out = says(0, "spool", "ls", path.parent, where=False)
     assert "elsewhere" in out
     assert "1 file, 3 events" in out
-    status, _, err = gateway("spool", "ls", tmp_path / "none", where=False)
-    assert status == 2
+    err = warns(2, "spool", "ls", tmp_path / "none", where=False)
     assert f"{tmp_path / 'none'}: no such file or directory" in err
 
 
-def test_ls_of_nothing(system, gateway):
+def test_ls_of_nothing(says, system):
     """An idle system has no files, and that is fine."""
     system.node()
-    status, out, _ = gateway("spool", "ls")
-    assert status == 0
+    out = says(0, "spool", "ls")
     assert out.splitlines()[-1] == "0 files, 0 events, 0 B"
 
 
 # -- cat ------------------------------------------------------------------------------
 
 
-def test_cat_prints_events_as_json(system, gateway):
+def test_cat_prints_events_as_json(says, system):
     """A line for each event: the envelope, and the payload as it was written."""
     path = system.node().publish(b'{"n": 1e400,\n "n":2.50}', b"{}")
-    status, out, _ = gateway("spool", "cat", path)
-    assert status == 0
+    out = says(0, "spool", "cat", path)
     first, second = lines(out)
     assert (first["node"], first["lsn"], second["lsn"]) == ("gw-1", 1, 2)
     assert first["received_at"] == "1970-01-01T00:00:05Z"
@@ -111,27 +106,23 @@ def test_cat_prints_events_as_json(system, gateway):
     assert "principal" not in first
 
 
-def test_cat_finds_a_file_by_its_name(system, gateway):
+def test_cat_finds_a_file_by_its_name(warns, node, gateway):
     """The bare name of a file in spool or archive is enough."""
-    node = system.node()
     moved = node.take(node.publish(b'"old"'))
     path = node.publish(b'"new"')
     assert lines(gateway("spool", "cat", moved.name)[1])[0]["payload"] == "old"
     assert lines(gateway("spool", "cat", path.name)[1])[0]["payload"] == "new"
-    status, _, err = gateway("spool", "cat", "events-none.parquet")
-    assert status == 2
+    err = warns(2, "spool", "cat", "events-none.parquet")
     assert "events-none.parquet: not here, nor in " in err
 
 
-def test_cat_by_lsn_crosses_all_places(system, gateway):
+def test_cat_by_lsn_crosses_all_places(says, node, gateway):
     """From the archive through the spool into the journal."""
-    node = system.node()
     node.take(node.publish(b"1", b"2"))
     node.publish(b"3")
     node.publish(b"4", b"5")
     node.store(b"6", b"7")
-    status, out, _ = gateway("spool", "cat", "--lsn", 2, "-n", 5)
-    assert status == 0
+    out = says(0, "spool", "cat", "--lsn", 2, "-n", 5)
     assert [event["lsn"] for event in lines(out)] == [2, 3, 4, 5, 6]
     assert [event["payload"] for event in lines(out)[:4]] == [2, 3, 4, 5]
     assert [e["lsn"] for e in lines(gateway("spool", "cat", "--lsn", 3)[1])] == [3]
@@ -140,13 +131,12 @@ def test_cat_by_lsn_crosses_all_places(system, gateway):
     assert "no event: lsn 8" in err
 
 
-def test_cat_by_lsn_wants_to_know_the_node(system, gateway):
+def test_cat_by_lsn_wants_to_know_the_node(warns, system, gateway):
     """The same lsn of two nodes is two events."""
     system.spooled(1, 5, node="a")
     system.spooled(5, 9, node="b")
     assert lines(gateway("spool", "cat", "--lsn", 2)[1])[0]["node"] == "a"
-    status, _, err = gateway("spool", "cat", "--lsn", 5)
-    assert status == 2
+    err = warns(2, "spool", "cat", "--lsn", 5)
     assert "lsn 5 is there for a, b: say which with --node" in err
     _, out, _ = gateway("spool", "cat", "--lsn", 5, "--node", "b")
     assert lines(out)[0]["node"] == "b"
@@ -188,30 +178,27 @@ def test_payloads_alone_are_spelled_for_a_terminal(system, gateway, monkeypatch)
     assert out.splitlines() == ['{"a":"\\u007f"}', "\\u0000\\xff\\u001b[2J"]
 
 
-def test_cat_of_a_damaged_file_says_so(system, gateway):
+def test_cat_of_a_damaged_file_says_so(warns, system):
     """No stack trace for a file that is none."""
     path = system.spooled(1, 5)
     path.write_bytes(b"nonsense")
-    status, _, err = gateway("spool", "cat", path)
-    assert status == 2
+    err = warns(2, "spool", "cat", path)
     assert f"{path}: no spool file, or a damaged one" in err
 
 
 # -- verify ---------------------------------------------------------------------------
 
 
-def test_good_files_are_fine(system, gateway):
+def test_good_files_are_fine(says, node):
     """What the publisher wrote passes, in spool and archive."""
-    node = system.node()
     node.take(node.publish(count=5))
     node.publish(count=4)
-    status, out, _ = gateway("spool", "verify")
-    assert status == 0
+    out = says(0, "spool", "verify")
     assert out == "fine: 2 files, 9 events, every byte as it should be\n"
 
 
 @pytest.mark.parametrize("column", ["lsn", "payload"])
-def test_a_flipped_bit_is_found(system, gateway, column):
+def test_a_flipped_bit_is_found(says, system, column):
     """One bit in the data of one page of any column: its checksum does not fit."""
     path = system.spooled(1, 1000)
     data = bytearray(path.read_bytes())
@@ -223,8 +210,7 @@ def test_a_flipped_bit_is_found(system, gateway, column):
     )
     data[chunk.data_page_offset + chunk.total_compressed_size - 3] ^= 1
     path.write_bytes(data)
-    status, out, _ = gateway("spool", "verify", path, where=False)
-    assert status == 1
+    out = says(1, "spool", "verify", path, where=False)
     assert f"{path}: it can not be read: " in out
     assert out.splitlines()[-1] == "1 problem in 1 file, 0 events"
 
@@ -233,7 +219,7 @@ def rewritten(path: Path, change: Callable[[pa.Table], pa.Table]) -> None:
     pq.write_table(change(pq.read_table(path)), path, write_page_checksum=True)
 
 
-def test_every_promise_of_a_name_is_checked(system, gateway):
+def test_every_promise_of_a_name_is_checked(says, system):
     """Columns, number of events, lsns, node, size, name, time."""
     good = system.spooled(1, 5).read_bytes()
 
@@ -261,22 +247,20 @@ def test_every_promise_of_a_name_is_checked(system, gateway):
     ):  # fmt: skip
         path = system.spooled(1, 5)
         change(path)
-        status, out, _ = gateway("spool", "verify")
-        assert status == 1
+        out = says(1, "spool", "verify")
         assert why in out
         for left in path.parent.iterdir():
             left.unlink()
 
 
-def test_overlaps_are_found(system, gateway):
+def test_overlaps_are_found(says, system):
     """Between any two files, in any two directories, however far apart in the list."""
     system.spooled(1, 50)
     system.spooled(60, 61)
     inner = system.spooled(5, 6)
     other = system.spooled(40, 55, directory="archive")
     system.spooled(5, 6, node="gw-2")
-    status, out, _ = gateway("spool", "verify", "--json")
-    assert status == 1
+    out = says(1, "spool", "verify", "--json")
     report = json.loads(out)
     assert [problem["file"] for problem in report["problems"]] == [
         str(inner),
@@ -286,7 +270,7 @@ def test_overlaps_are_found(system, gateway):
     assert (report["files"], report["events"]) == (5, 72)
 
 
-def test_a_file_that_moves_while_we_verify(system, gateway, monkeypatch):
+def test_a_file_that_moves_while_we_verify(says, system, monkeypatch):
     """What the Spark job takes away is no problem; it is verified where it goes."""
     path = system.spooled(1, 5)
     (system.root / "archive").mkdir()
@@ -299,8 +283,7 @@ def test_a_file_that_moves_while_we_verify(system, gateway, monkeypatch):
         return iter(found)
 
     monkeypatch.setattr(Path, "iterdir", iterdir)
-    status, out, _ = gateway("spool", "verify")
-    assert status == 0
+    out = says(0, "spool", "verify")
     assert "note: meanwhile the Spark job took 1 file" in out
     assert "fine: 1 file, 5 events" in out
 
@@ -412,3 +395,93 @@ def test_what_can_not_be_done_is_said(configured, capsys, words, told):
     assert cli.main(["spool", "done", "--config", str(configured), *words]) == 2
     assert told in capsys.readouterr().err
     assert not (configured.parent / "data" / "consumers" / "mine").exists()
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def look(gateway: Run) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads(gateway("audit", "--json")[1])
+    return report
+
+
+def test_audit_counts_a_kept_event_where_it_is_going(system, gateway):
+    """An event is in the spool or in the lake, not in the journal and not doubled."""
+    node = system.node(remembers=True)
+    node.remember()
+    path = node.publish(count=3)
+    node.store(count=2)
+    node.remember()
+    report = look(gateway)
+    assert report["complete"]
+    [found] = report["nodes"]
+    assert (found["in_lake"], found["in_spool"], found["in_journal"]) == (0, 3, 2)
+    node.take(path)
+    report = look(gateway)
+    assert report["complete"]
+    [found] = report["nodes"]
+    assert (found["in_lake"], found["in_spool"], found["in_journal"]) == (3, 0, 2)
+
+
+def test_a_kept_segment_does_not_hide_a_lost_file(system, gateway):
+    """Nobody publishes it again, so its events are missing though they lie there."""
+    node = system.node(remembers=True)
+    path = node.publish(count=3)
+    path.unlink()
+    report = look(gateway)
+    assert not report["complete"]
+    [hole] = report["nodes"][0]["holes"]
+    assert (hole["first"], hole["last"]) == (1, 3)
+    assert path.name in hole["note"]
+
+
+def test_a_file_that_a_crash_left_hidden_is_still_to_come(system, gateway):
+    """The next start makes it public; until then the journal has its events."""
+    node = system.node(remembers=True)
+    path = node.publish(count=3)
+    path.rename(path.with_name(f".{path.name}"))
+    report = look(gateway)
+    assert report["complete"]
+    assert report["nodes"][0]["in_journal"] == 3
+
+
+def test_spool_ls_shows_what_waits(system, gateway):
+    """Kept segments and metadata are not waiting; the events of others are."""
+    node = system.node(remembers=True)
+    node.publish(count=3)
+    node.remember()
+    node.seal()
+    assert [e["where"] for e in json.loads(gateway("spool", "ls", "--json")[1])] == [
+        "spool"
+    ]
+    node.remember()
+    node.store(count=2)
+    entries = json.loads(gateway("spool", "ls", "--json")[1])
+    assert [(e["where"], e["first"], e["events"]) for e in entries] == [
+        ("spool", 1, 3),
+        ("journal", 4, 2),
+    ]
+
+
+def test_spool_cat_prints_each_event_once(says, system):
+    """From a lsn on, through files and journal, though a segment has them as well."""
+    node = system.node(remembers=True)
+    node.publish(b"1", b"2")
+    node.remember()
+    node.store(b"3")
+    out = says(0, "spool", "cat", "--lsn", "1", "-n", "9")
+    lsns = [json.loads(line)["lsn"] for line in out.splitlines()]
+    assert lsns == [1, 2, 3]
+
+
+def test_acknowledged_ids_are_searched_past_metadata(system, gateway, tmp_path):
+    """A batch without events is no event with an id."""
+    node = system.node(remembers=True)
+    node.remember(b'{"event":{"id":"x"}}')
+    node.publish(b'{"event":{"id":"a"}}')
+    node.store(b'{"event":{"id":"b"}}')
+    said = tmp_path / "acknowledged"
+    said.write_text("a\nb\n")
+    status, out, _ = gateway("audit", "--acknowledged", str(said), "--json")
+    report = json.loads(out)
+    assert status == 0, report

@@ -1,12 +1,20 @@
-"""What is wrong with a configuration is said, each mistake in its sentence."""
+"""What is wrong with a configuration is said, each mistake in its sentence, also of keys that
+are none where they stand.
+"""
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import pytest
 import yaml
 
+from gateway.config.explain import _unknown
+from gateway.config.listener import Listener, options_of, options_of_all
+from gateway.config.model import Config
 from gateway.plugins import installed
+from gateway.sdk.section import Section
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "config-mistakes.yaml"
 INSTALLED = ", ".join(installed().protocols)
@@ -126,7 +134,7 @@ def test_only_a_port_that_others_know_is_shared(problems):
         (
             "listeners[0].reuse_port: is not for pravega: its streams lie in one data_dir, "
             "and its clients would meet several (line 3)"
-        ),
+        )
     ]
 
 
@@ -417,3 +425,138 @@ def test_outboxes_of_two_listeners(load, problems, one, other, wrong):
 @pytest.mark.parametrize(("text", "problem"), mistakes("forward"))
 def test_what_does_not_go_together(problems, text, problem):
     assert any(problem in one for one in problems(text)), problems(text)
+
+
+PROTOCOLS = [name for name, _ in options_of_all()]
+Where = tuple[str | int, ...]
+
+
+def inner_sections(annotation: Any) -> list[type[Section]]:
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return [annotation]
+    return [each for inner in get_args(annotation) for each in inner_sections(inner)]
+
+
+def sections(
+    of: type[Section], where: Where, protocol: str
+) -> Iterator[tuple[Where, type[Section]]]:
+    """Itself and those in it, of a listener of that protocol."""
+    yield where, of
+    for key, field in of.model_fields.items():
+        inside = inner_sections(field.annotation)
+        if of is Listener and key == "options":
+            kind = options_of(protocol)
+            inside = [] if kind is None else [kind]
+        step: Where = {list: (key, 0), dict: (key, "mine")}.get(
+            get_origin(field.annotation), (key,)
+        )
+        for one in inside:
+            yield from sections(one, (*where, *step), protocol)
+
+
+ALL = {one: dict(sections(Config, (), one)) for one in PROTOCOLS}
+KEYS = {
+    key
+    for found in ALL.values()
+    for where, section in found.items()
+    if where[:1] == ("listeners",)
+    for key in section.model_fields
+}
+
+
+def at(home: str, protocol: str) -> type[Section] | None:
+    """The section of that place, as advice spells it."""
+    text = "" if home == "the top level" else home
+    steps = re.findall(r"[^.\[\]]+|\[\]", text)
+    where = tuple({"[]": 0, "NAME": "mine"}.get(step, step) for step in steps)
+    return ALL[protocol].get(where)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_where_a_key_belongs_is_true(protocol):
+    """Every key of every protocol's listener, in every section that has it not."""
+    file = {"listeners": [{"protocol": protocol}]}
+    for where, section in ALL[protocol].items():
+        for key in KEYS - section.model_fields.keys():
+            said = _unknown((*where, key), file)
+            assert said.startswith("unknown key; "), (where, key)
+            if "here it is" in said:  # a word that others have for it
+                assert re.split(r"\W", said.split("here it is ")[1])[0] in (
+                    *section.model_fields,
+                    *where[-1:],
+                )
+                continue
+            if close := re.search(r"did you mean '(\w+)'", said):
+                assert close[1] in section.model_fields, (where, key, said)
+            for each in said.split("belongs in ")[1].split(" or "):
+                home, _, whose = each.partition(" of ")
+                for one in whose.split(", ") if whose else PROTOCOLS:
+                    found = at(home, one)
+                    assert found is not None, (where, key, said)
+                    assert key in found.model_fields, (where, key, said)
+
+
+def test_a_key_of_another_protocol():
+    """Its place has the same name, but is another one's."""
+    said = _unknown(
+        ("listeners", 0, "options", "rates"),
+        {"listeners": [{"protocol": "lumberjack"}]},
+    )
+    assert said == "unknown key; it belongs in listeners[].options of pomelo"
+
+
+@pytest.mark.parametrize(
+    ("where", "key", "said"),
+    [
+        (("listeners", 0), "port", "here it is listen: tcp:PORT"),
+        (("listeners", 0, "tls"), "ssl_crl", "here it is tls.client_crl"),
+        (("forward",), "host", "allowed: to, next_after"),
+    ],
+)
+def test_what_others_call_it(where, key, said):
+    assert said in _unknown((*where, key), {"listeners": [{"protocol": "lumberjack"}]})
+
+
+FORWARDING = "spool: {after: forward}\nforward: {to: 'https://hub:7410'}"
+
+
+def test_an_address_is_enough(load):
+    """All the rest has its defaults, and there is no job."""
+    loaded = load(FORWARDING)
+    assert loaded.forward is not None
+    assert loaded.forward.to == "https://hub:7410"
+    assert loaded.forward.name is loaded.forward.token is loaded.forward.rate is None
+    assert not loaded.spool.has_job
+    assert load("").forward is None
+    assert load("").spool.has_job
+
+
+@pytest.mark.parametrize(
+    "to",
+    [
+        "http://10.0.0.1:7410",
+        "https://[2001:db8::1]:7410",
+        "http://hub:80",
+        "https://hub.example.org/edges",
+        "unix:/run/hub.sock",
+    ],
+)
+def test_addresses(load, to):
+    """As of any server of HTTP, or a socket of this machine."""
+    loaded = load(f"spool: {{after: forward}}\nforward: {{to: '{to}'}}")
+    assert loaded.forward is not None
+    assert loaded.forward.to == to
+
+
+def test_several_hubs(load):
+    """In order, the first that is preferred; alone it need be no list."""
+    loaded = load(
+        "spool: {after: forward}\n"
+        "forward: {to: ['https://hub:1', 'http://other:2'], next_after: 1m, ca: gateway.yaml}"
+    )
+    assert loaded.forward is not None
+    assert loaded.forward.hubs == ["https://hub:1", "http://other:2"]
+    assert loaded.forward.next_after == 60
+    alone = load(FORWARDING).forward
+    assert alone is not None
+    assert alone.hubs == ["https://hub:7410"]

@@ -22,7 +22,7 @@ def tables(**where: Any) -> dict[str, TableByRule]:
 
 
 def test_rules_take_what_the_vectors_say():
-    """The same vectors hold the job to the same answers, in tests/spark/test_rules.py."""
+    """The same vectors hold the job to the same answers, in tests/spark/test_tables_by_rule.py."""
     rules = tables(**VECTORS["tables"])
     for event in VECTORS["events"]:
         row = {**event, "payload": event["payload"].encode()}

@@ -179,6 +179,13 @@ class Gateway:
             self._insist(lambda: self.publisher.publish(self.sealed[0]))
             self.checkpoint.published(self.sealed.pop(0))
 
+    def to_spool(self, *counts: int, size: int = 20) -> None:
+        """All that is acknowledged, batches of these sizes too: sealed and published."""
+        if counts:
+            self.commit(*counts, size=size)
+        self.roll()
+        self.publish()
+
     def save(self) -> None:
         """A checkpoint, if there is anything to let go of."""
         for _ in range(self.tries):
@@ -370,9 +377,7 @@ def check(disk: RecordingDisk) -> None:
         assert_remembered(remembered, batches, marks)
         assert Gateway(disk).ledger.counts == remembered, "a checkpoint forgets"
 
-    gateway.commit(0, 2)
-    gateway.roll()
-    gateway.publish()
+    gateway.to_spool(0, 2)
     *_, (_, newest) = by_lsn(public(disk))
     assert rows_of(newest).keys() == {next_lsn, next_lsn + 1}
     assert disk.wrong == []

@@ -39,13 +39,9 @@ def each_fault(kind: str, *, least: int) -> Iterator[Fault]:
 
 def work(gateway: Any) -> None:
     gateway.commit(1, 2, size=300)
-    gateway.commit(2)
-    gateway.roll()
-    gateway.publish()
+    gateway.to_spool(2)
     gateway.commit(1)
-    gateway.commit(3, 1)
-    gateway.roll()
-    gateway.publish()
+    gateway.to_spool(3, 1)
 
 
 def work_with_metadata(gateway: Any) -> None:
@@ -56,9 +52,7 @@ def work_with_metadata(gateway: Any) -> None:
     gateway.publish()
     gateway.save()
     gateway.roll()
-    gateway.commit(1, 0)
-    gateway.roll()
-    gateway.publish()
+    gateway.to_spool(1, 0)
     gateway.save()
     gateway.commit(0)
 
@@ -140,13 +134,9 @@ def unfinished(gateway: Any) -> None:
 
 
 def unfinished_with_metadata(gateway: Any) -> None:
-    gateway.commit(1, 0)
-    gateway.roll()
-    gateway.publish()
+    gateway.to_spool(1, 0)
     gateway.save()
-    gateway.commit(0, 2)
-    gateway.roll()
-    gateway.publish()
+    gateway.to_spool(0, 2)
     gateway.commit(0)
     gateway.roll()
     gateway.commit(0, 3)

@@ -17,27 +17,19 @@ Scenario = Callable[[Any], None]
 def keeping_up(gateway: Any) -> None:
     """Each segment is published before the next is begun."""
     gateway.commit(1, 3)
-    gateway.commit(2, size=3000)
-    gateway.roll()
-    gateway.publish()
+    gateway.to_spool(2, size=3000)
     gateway.commit(2)
-    gateway.commit(1, 1)
-    gateway.roll()
-    gateway.publish()
+    gateway.to_spool(1, 1)
     gateway.commit(2)
 
 
 def over_longer_ones(gateway: Any) -> None:
     """New segments are written over the files of old ones, which are longer."""
     gateway.commit(2, 2, size=400)
-    gateway.commit(3, size=400)
-    gateway.roll()
-    gateway.publish()
+    gateway.to_spool(3, size=400)
     gateway.commit(1)
     gateway.commit(1, 2)
-    gateway.commit(1)
-    gateway.roll()
-    gateway.publish()
+    gateway.to_spool(1)
     gateway.log.begin()
     gateway.commit(2)
     gateway.commit(1)
@@ -51,9 +43,7 @@ def falling_behind(gateway: Any) -> None:
         gateway.roll()
     gateway.publish()
     gateway.take(keep=True)
-    gateway.commit(1)
-    gateway.roll()
-    gateway.publish()
+    gateway.to_spool(1)
     gateway.take(keep=False)
 
 
@@ -74,9 +64,7 @@ def a_failed_sync(gateway: Any) -> None:
     for nth in (2, 1, 3):
         gateway.disk.fault = Fault(nth, calls=frozenset({"sync"}))
         gateway.commit(1, 2)
-        gateway.commit(3, 1)
-        gateway.roll()
-        gateway.publish()
+        gateway.to_spool(3, 1)
     gateway.disk.fault = None
     gateway.take(keep=True)
     gateway.commit(1)
@@ -124,9 +112,7 @@ def saving_seldom(gateway: Any) -> None:
     gateway.roll()
     gateway.save()
     gateway.publish()
-    gateway.commit(0)
-    gateway.roll()
-    gateway.publish()
+    gateway.to_spool(0)
     gateway.save()
 
 
@@ -136,8 +122,7 @@ def metadata_and_failed_syncs(gateway: Any) -> None:
         gateway.commit(0)
         gateway.disk.fault = Fault(1, calls=frozenset({"sync"}))
         gateway.commit(*group)
-    gateway.roll()
-    gateway.publish()
+    gateway.to_spool()
     gateway.disk.fault = Fault(1, calls=frozenset({"sync"}))
     gateway.save()
     gateway.disk.fault = None
@@ -146,16 +131,12 @@ def metadata_and_failed_syncs(gateway: Any) -> None:
 
 def metadata_at_one_lsn(gateway: Any) -> None:
     """Segments that all begin with the same lsn, of which the first goes early."""
-    gateway.commit(0)
-    gateway.roll()
-    gateway.publish()
+    gateway.to_spool(0)
     gateway.commit(0)
     gateway.save()
     gateway.commit(0)
     gateway.roll()
-    gateway.commit(0)
-    gateway.roll()
-    gateway.publish()
+    gateway.to_spool(0)
     gateway.save()
     gateway.commit(0, 1)
 
@@ -247,9 +228,7 @@ def test_the_catalog_knows_what_waits_for_a_checkpoint(crash):
 
     def long(gateway: Any) -> None:
         for turn in range(11):
-            gateway.commit(1)
-            gateway.roll()
-            gateway.publish()
+            gateway.to_spool(1)
             if turn == 7:
                 gateway.save()
 

@@ -127,10 +127,7 @@ def test_with_a_job(tmp_path):
     assert (facts.connections, facts.reasons) == (3, {"disk": "full"})
     assert facts.addresses == {"beats": "tcp:1", "games": "tcp:2"}
     assert facts.certificates == {"beats": 3 * 86400, "admin": 9 * 86400}
-    assert facts.crls == {
-        "beats": Crl(2 * 86400),
-        "admin": Crl(0.0, refuses=False),
-    }
+    assert facts.crls == {"beats": Crl(2 * 86400), "admin": Crl(0.0, refuses=False)}
     assert "admin" not in facts.listeners
 
 

@@ -362,8 +362,7 @@ def test_what_is_remembered_is_kept_unserved(load, tmp_path):
     """A protocol with state on disk is opened though no listener serves it."""
     protocols = Protocols(installed(), [load("{}")], lambda name: None)
     memories = protocols.open(
-        ["rsio"],
-        lambda name, own: lend(installed().protocols[name], tmp_path, own),
+        ["rsio"], lambda name, own: lend(installed().protocols[name], tmp_path, own)
     )
     assert set(memories) == {"rsio"}
     assert not protocols.remember

@@ -15,6 +15,12 @@ BEATS = listener("beats", "lumberjack", 5044)
 WINDOW = b"2W\0\0\0\1" + b"2J\0\0\0\1\0\0\0\2{}"
 
 
+@pytest.fixture
+def daemon(start) -> Any:
+    """One with a Lumberjack listener."""
+    return start(BEATS)
+
+
 def test_nothing_changed_nothing_happens(start):
     """Sockets, listeners and connections are the ones they were."""
     daemon = start(BEATS, listener("game", "pomelo", 3010))
@@ -26,9 +32,8 @@ def test_nothing_changed_nothing_happens(start):
     assert not peer.said_goodbye
 
 
-def test_a_listener_is_added(start):
+def test_a_listener_is_added(daemon):
     """Of a protocol that was not served before, with its pages; others notice nothing."""
-    daemon = start(BEATS)
     peer = daemon.reactor.peer(5044)
     daemon.write(BEATS, listener("game", "pomelo", 3010))
     assert daemon.reload().changed == ["listeners: game is new"]
@@ -71,9 +76,8 @@ def test_what_was_submitted_to_a_removed_listener_is_acknowledged(start):
     daemon.reactor.wait(journal.stop())
 
 
-def test_changed_options_are_for_connections_that_come(start):
+def test_changed_options_are_for_connections_that_come(daemon):
     """The socket is handed on; whoever is there keeps what he began with, and counts."""
-    daemon = start(BEATS)
     old = daemon.reactor.peer(5044)
     daemon.write(
         {**BEATS, "limits": {"connections": 2}, "options": {"window_events": 1}}
@@ -121,9 +125,8 @@ def test_options_of_a_plugin_change_as_it_says(start, monkeypatch):
     assert [b"Europe/Oslo" in body for body in stored] == [False, True]
 
 
-def test_limits_of_one_peer_hold_over_reloads(start):
+def test_limits_of_one_peer_hold_over_reloads(daemon):
     """What was accepted under other settings counts."""
-    daemon = start(BEATS)
     daemon.reactor.peer(5044)
     daemon.write({**BEATS, "limits": {"connections_per_peer": 1}})
     daemon.reload()
@@ -132,9 +135,8 @@ def test_limits_of_one_peer_hold_over_reloads(start):
     assert daemon.gateway.status().listeners[0].rejected == {"connections_per_peer": 1}
 
 
-def test_a_listener_that_moves(start):
+def test_a_listener_that_moves(daemon):
     """The new port is open before the old one is closed, whose connections end."""
-    daemon = start(BEATS)
     peer = daemon.reactor.peer(5044)
     daemon.write(listener("beats", "lumberjack", 5045))
     daemon.reload()
@@ -144,9 +146,8 @@ def test_a_listener_that_moves(start):
         daemon.reactor.peer(5044)
 
 
-def test_a_listener_that_moves_to_a_used_port(start):
+def test_a_listener_that_moves_to_a_used_port(daemon):
     """Nothing changes: not even what else the file says."""
-    daemon = start(BEATS)
     peer = daemon.reactor.peer(5044)
     daemon.reactor.listenTCP(5045, None, "127.0.0.1")
     daemon.write(
@@ -179,9 +180,8 @@ def test_two_listeners_change_places(start):
     assert first.connection.origin.listener == "more"
 
 
-def test_a_listener_gets_another_protocol(start):
+def test_a_listener_gets_another_protocol(daemon):
     """On the same socket; connections of the old protocol end as that one does."""
-    daemon = start(BEATS)
     peer = daemon.reactor.peer(5044)
     daemon.write(listener("beats", "pomelo", 5044))
     daemon.reload()
@@ -229,9 +229,8 @@ def test_broken_definitions(start, tmp_path):
     assert str(routes) in problem
 
 
-def test_a_broken_file(start):
+def test_a_broken_file(daemon):
     """Every mistake is told with its place, and nothing changes."""
-    daemon = start(BEATS)
     daemon.file.write_text("listeners: [{name: a, listen: tcp:5044x}]\njurnal: {}\n")
     outcome = daemon.reload()
     assert not outcome.applied
@@ -244,9 +243,8 @@ def test_a_broken_file(start):
     assert daemon.listeners() == [("beats", 5044, 0)]
 
 
-def test_what_needs_a_restart_is_named(start, tmp_path):
+def test_what_needs_a_restart_is_named(daemon, tmp_path):
     """With its reason, until the file says again what is in force; the rest changes."""
-    daemon = start(BEATS)
     changed = {
         "node": "gw-2",
         "journal": {"directory": "elsewhere", "commit_interval": "7ms"},
@@ -271,9 +269,8 @@ def test_what_needs_a_restart_is_named(start, tmp_path):
     assert daemon.gateway.status().reload.restart == []
 
 
-def test_limits_of_the_store_change(start):
+def test_limits_of_the_store_change(daemon):
     """Journal, spool, archive and the memory of connections have the new ones."""
-    daemon = start(BEATS)
     daemon.write(
         BEATS,
         journal={"memory_bytes": "8MiB", "segment_bytes": "1MiB"},
@@ -294,9 +291,8 @@ def test_limits_of_the_store_change(start):
     assert daemon.gateway.status().spool.limit_bytes == 1 << 30
 
 
-def test_log_and_token_change(start):
+def test_log_and_token_change(daemon):
     """At once."""
-    daemon = start(BEATS)
     told: list[Any] = []
     daemon.running.configure_log = told.append
     daemon.write(
@@ -342,9 +338,8 @@ def test_pomelos_replaced_settings_leave_nothing(start, tmp_path):
     assert section.by_name["too_many"] == {"game": 3}
 
 
-def test_whatever_raises_changes_nothing(start, monkeypatch):
+def test_whatever_raises_changes_nothing(daemon, monkeypatch):
     """Code of ours or of a plug-in: the protocols have the listeners they had."""
-    daemon = start(BEATS)
     protocols = daemon.running.opened.protocols
     before = {name: list(each) for name, each in protocols._listeners.items()}
 
@@ -389,9 +384,8 @@ def test_a_port_of_any_number_is_kept(start):
     assert other != number
 
 
-def test_a_thousand_listeners(start):
+def test_a_thousand_listeners(daemon):
     """Are opened, changed in one go without a new socket, and closed again."""
-    daemon = start(BEATS)
     many = [listener(f"l{n}", "lumberjack", 10_000 + n) for n in range(1000)]
     daemon.write(BEATS, *many)
     assert daemon.reload().applied

@@ -12,6 +12,7 @@ from gateway.store.directories import Directories
 from gateway.store.journal import Segment
 from gateway.store.opening import Opened, Start, open_node
 from gateway.store.system.machine import Machine
+from gateway_testkit.bucket import MemoryBucket
 
 Make = Callable[..., Config]
 
@@ -78,3 +79,8 @@ def the(looks: Iterator[Look] | list[Look], what: str) -> Look:
 
 def states(looks: Iterator[Look]) -> set[str]:
     return {look.state for look in looks}
+
+
+@pytest.fixture
+def bucket() -> MemoryBucket:
+    return MemoryBucket()

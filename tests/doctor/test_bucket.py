@@ -31,9 +31,8 @@ def test_a_spool_in_a_directory_needs_no_bucket(make):
     assert list(examine(make())) == []
 
 
-def test_a_bucket_that_does_all_of_it_is_fine(config):
+def test_a_bucket_that_does_all_of_it_is_fine(config, bucket):
     """And is left as it was."""
-    bucket = MemoryBucket()
     state, detail, _ = looked(config, bucket, clock=count().__next__)
     assert state == "ok"
     assert detail == (
@@ -43,16 +42,14 @@ def test_a_bucket_that_does_all_of_it_is_fine(config):
     assert bucket.objects == {}
 
 
-def test_a_server_that_knows_no_tags_is_told(config):
+def test_a_server_that_knows_no_tags_is_told(config, bucket):
     """Two gateways of one name that start at once are told apart later there."""
-    bucket = MemoryBucket()
     bucket.tagged = False
     assert "If-Match is passed over" in looked(config, bucket)[1]
 
 
-def test_what_can_not_be_removed_is_told(config):
+def test_what_can_not_be_removed_is_told(config, bucket):
     """The Spark job takes out of it what is in the tables."""
-    bucket = MemoryBucket()
 
     def fault(request: str, name: str) -> None:
         if request == "remove":
@@ -68,9 +65,8 @@ def test_a_slow_bucket_is_told(config):
     assert looked(config, MemoryBucket(), clock=clock)[0] == "warn"
 
 
-def test_a_right_that_is_missing_is_named(config):
+def test_a_right_that_is_missing_is_named(config, bucket):
     """By the first request that was refused, after those that were not."""
-    bucket = MemoryBucket()
 
     def fault(request: str, name: str) -> None:
         if request == "list":
@@ -83,9 +79,8 @@ def test_a_right_that_is_missing_is_named(config):
     assert "ListBucket" in advice
 
 
-def test_a_server_without_conditional_puts_is_refused(config):
+def test_a_server_without_conditional_puts_is_refused(config, bucket):
     """Two files of one name would be one."""
-    bucket = MemoryBucket()
     bucket.conditional = False
     state, detail, _ = looked(config, bucket)
     assert state == "fail"

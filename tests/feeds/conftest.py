@@ -158,6 +158,24 @@ class World:
         """Time enough for what waits a moment."""
         self.clock.advance(0.02)
 
+    def tell(self, *counts: int) -> None:
+        """Batches of these sizes become durable, and whoever waits has them."""
+        self.commit(*counts)
+        self.settle()
+
+    def to_spool(self, *, keep: bool = False) -> None:
+        """All that is durable is published; the journal has it no longer, unless it keeps it."""
+        self.seal()
+        self.publish()
+        if not keep:
+            self.remove()
+
+    def follow(self, *asked: Any) -> Subscriber:
+        """Like `subscribe`, for one that wants all, and has what there is."""
+        found = self.subscribe(*asked)
+        found.follow()
+        return found
+
     def settle(self) -> None:
         """Until nothing waits."""
         while self.threads.waiting or self.clock.getDelayedCalls():
@@ -180,7 +198,7 @@ class Subscriber:
     ) -> None:
         publisher, _, query = name.partition("?")
         given = dict(pair.split("=", 1) for pair in query.split("&") if pair)
-        self.name = name
+        self.world, self.name = world, name
         self.arrow = given.get("format") == "arrow"
         self.elements: list[bytes] = []
         self.demand = 0
@@ -198,6 +216,11 @@ class Subscriber:
         assert not self._taking, "wake from within take"
         self.woken += 1
         self.take()
+
+    def follow(self) -> None:
+        """Ask for all, and have what there is."""
+        self.want(2**63 - 1)
+        self.world.settle()
 
     def want(self, more: int) -> None:
         """Ask for more."""

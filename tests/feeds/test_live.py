@@ -31,8 +31,7 @@ def test_from_now_on(world):
     tap = world.subscribe("tap")
     tap.want(UNBOUNDED)
     world.commit(2, 0, 1)
-    world.commit(2)
-    world.settle()
+    world.tell(2)
     assert tap.lsns == [4, 5, 6, 7, 8]
     assert tap.gaps == []
 
@@ -45,8 +44,7 @@ def test_one_element_for_all(world):
         each.demand = UNBOUNDED
         take = each.source.take
         each.source.take = lambda most, take=take: kept(found, take(most))
-    world.commit(3, 3, 3)
-    world.settle()
+    world.tell(3, 3, 3)
     assert one.lsns == two.lsns != []
     encoded = [elements.encoded(1, wire.on_next) for elements in found if elements]
     assert len(encoded) == 2
@@ -81,8 +79,7 @@ def test_filters(world, shape):
     }
     for tap in taps.values():
         tap.want(UNBOUNDED)
-    world.commit(4, 3, 5)
-    world.settle()
+    world.tell(4, 3, 5)
     odd, other, none = taps.values()
     assert odd.lsns == [1, 3, 5, 7, 9, 11]
     assert other.lsns
@@ -98,14 +95,11 @@ def test_a_slow_tap(make_world, shape):
     quick.want(UNBOUNDED)
     slow.want(1)
     for _ in range(50):
-        world.commit(10)
-        world.settle()
+        world.tell(10)
         assert world.live.held_bytes <= 30_000
     slow.want(1)
-    world.commit(1)
-    world.settle()
-    slow.want(UNBOUNDED)
-    world.settle()
+    world.tell(1)
+    slow.follow()
     assert quick.lsns == list(range(1, 502))
     assert quick.gaps == []
     [(first, last)] = slow.gaps
@@ -118,13 +112,11 @@ def test_who_stands_still_costs_the_quick_of_the_same_query_nothing(make_world):
     """Also where it came first, and has not taken what was there before the others came."""
     world = make_world(ring_bytes=30_000)
     idle = world.subscribe("tap")
-    world.commit(2)
-    world.settle()
+    world.tell(2)
     quick = world.subscribe("tap")
     quick.want(UNBOUNDED)
     for _ in range(50):
-        world.commit(10)
-        world.settle()
+        world.tell(10)
         assert world.live.held_bytes <= 30_000
     assert (quick.lsns, quick.gaps) == (list(range(3, 503)), [])
     idle.want(UNBOUNDED)
@@ -139,17 +131,14 @@ def test_room_is_made_where_only_the_first_of_two_stands_still(make_world):
     )
     world.origins = repeat(good)
     idle = world.subscribe("tap?protocol=good")
-    world.commit(2)
-    world.settle()
+    world.tell(2)
     quick = world.subscribe("tap?protocol=good")
     quick.want(UNBOUNDED)
-    world.commit(25)
-    world.settle()
+    world.tell(25)
     last = world.subscribe("tap?protocol=other")
     last.want(UNBOUNDED)
     world.origins = repeat(other)
-    world.commit(26)
-    world.settle()
+    world.tell(26)
     assert world.live.held_bytes <= 30_000
     assert (quick.lsns, last.lsns) == (list(range(3, 28)), list(range(28, 54)))
     idle.want(UNBOUNDED)
@@ -165,8 +154,7 @@ def test_many_who_are_quick_lose_nothing(make_world):
     taps = [world.subscribe(f"tap?{query}") for query in queries]
     for tap in taps:
         tap.want(UNBOUNDED)
-    world.commit(*[500] * 8)
-    world.settle()
+    world.tell(*[500] * 8)
     assert [len(tap.elements) for tap in taps] == [4000] * 8
 
 
@@ -181,8 +169,7 @@ def test_one_that_left_out_nothing_it_wanted_goes_on(make_world):
     world.settle()
     tap.want(UNBOUNDED)
     for _ in range(3):
-        world.commit(2)
-        world.settle()
+        world.tell(2)
     assert (tap.lsns, tap.gaps) == ([61, 62, 63, 64, 65, 66], [])
 
 
@@ -198,10 +185,8 @@ def test_what_is_missing_behind_what_is_from_before_it_began(make_world, name):
     late.demand = 0  # nothing leaves its connection for a while
     world.settle()
     for _ in range(20):
-        world.commit(5)
-        world.settle()
-    late.want(UNBOUNDED)
-    world.settle()
+        world.tell(5)
+    late.follow()
     told = [lsn for first, last in late.gaps for lsn in range(first, last + 1)]
     assert [*told, *late.lsns] == list(range(16, 116))
     assert bool(told) == (name == "tap")
@@ -229,8 +214,7 @@ def test_arrow_has_no_more_than_its_events(world):
     world.origins = repeat(Origin("good", "one", "s", "192.0.2.1:1"))
     tap = world.subscribe("tap?format=arrow")
     tap.want(UNBOUNDED)
-    world.commit(20_000)
-    world.settle()
+    world.tell(20_000)
     rows = [columns.read(element).num_rows for element in tap.elements]
     assert sum(rows) == 20_000
     assert len(rows) > 3
@@ -251,8 +235,7 @@ def test_nothing_is_made_of_what_is_left_out(make_world, monkeypatch, demand):
     tap = world.subscribe("tap")
     tap.want(demand)
     for _ in range(500):
-        world.commit(10)
-        world.settle()
+        world.tell(10)
         assert world.live.held_bytes <= 85_000
     assert len(made) < 10
     tap.want(UNBOUNDED)
@@ -279,14 +262,12 @@ def test_one_that_takes_nothing_costs_others_nothing(make_world, monkeypatch):
     quick, idle = world.subscribe("tap"), world.subscribe("tap?format=arrow")
     quick.want(UNBOUNDED)
     for _ in range(500):
-        world.commit(10)
-        world.settle()
+        world.tell(10)
     assert queries.count("json") == 500
     assert queries.count("arrow") < 100
     assert quick.lsns == list(range(1, 5001))
     idle.want(UNBOUNDED)
-    world.commit(10)
-    world.settle()
+    world.tell(10)
     [(first, last)] = idle.gaps
     assert (first, last) == (1, 5000)
     assert idle.lsns == quick.lsns[-10:]
@@ -322,11 +303,8 @@ def test_a_broken_decoder_breaks_nobody_else(world, monkeypatch, broken, shape):
     good = world.subscribe(f"tap?protocol=good&format={shape}")
     for each in (tap, good):
         each.want(UNBOUNDED)
-    world.commit(3, 3, 3)
-    world.settle()
-    events = world.subscribe(f"events?from=1&to=9&format={shape}")
-    events.want(UNBOUNDED)
-    world.settle()
+    world.tell(3, 3, 3)
+    events = world.follow(f"events?from=1&to=9&format={shape}")
     for reader in (tap, events):
         assert reader.lsns == list(range(1, 10))
         flaws = [event.get("flaw") for event in reader.events]

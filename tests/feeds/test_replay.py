@@ -1,5 +1,7 @@
-"""Every event from a given one on, wherever it lies at that moment."""
+"""Every event from a given one on, wherever it lies at that moment, and whose position that is."""
 
+import json
+from types import SimpleNamespace
 from typing import Any
 
 import hypothesis.strategies as st
@@ -7,8 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from gateway.event import Origin
+from gateway.feeds import columns
 from gateway.sdk.publisher import Fault
 from gateway.store.journal import segment
+from gateway.store.node.incarnation import KEY, Incarnation
+from incarnations import A, B
 
 UNBOUNDED = 2**63 - 1
 
@@ -16,36 +21,26 @@ UNBOUNDED = 2**63 - 1
 def test_from_the_first_event_on_then_live(world):
     """Archive, spool, sealed and open journal, then what comes: each lsn once."""
     world.commit(3, 2)
-    world.seal()
-    world.publish()
-    world.remove()
+    world.to_spool()
     world.archive()
     world.commit(4)
-    world.seal()
-    world.publish()
-    world.remove()
+    world.to_spool()
     world.commit(1, 0, 2)
     world.seal()
     world.commit(3)
-    reader = world.subscribe("events")
-    reader.want(UNBOUNDED)
-    world.settle()
+    reader = world.follow("events")
     assert reader.lsns == list(range(1, 16))
-    world.commit(2)
-    world.settle()
+    world.tell(2)
     assert reader.lsns == list(range(1, 18))
     assert reader.events[0]["payload"] == {"n": 1}
 
 
 def test_live_events_are_not_read_from_disk(world, ambush):
     """Who is up to date follows the ring."""
-    reader = world.subscribe("events")
-    reader.want(UNBOUNDED)
-    world.settle()
+    reader = world.follow("events")
     ambush.append(lambda: pytest.fail("looked for a file"))
     for count in (1, 5, 2):
-        world.commit(count)
-        world.settle()
+        world.tell(count)
     assert reader.lsns == list(range(1, 9))
 
 
@@ -53,14 +48,10 @@ def test_live_events_are_not_read_from_disk(world, ambush):
 def test_between_two_lsns(world, shape):
     """`from` and `to` are both included, in the midst of batches too; then it ends."""
     world.commit(5, 5)
-    world.seal()
-    world.publish()
-    world.remove()
+    world.to_spool()
     world.commit(5, 5)
     for first, last in ((1, 1), (3, 8), (9, 12), (12, 18), (20, 20)):
-        reader = world.subscribe(f"events?from={first}&to={last}&format={shape}")
-        reader.want(UNBOUNDED)
-        world.settle()
+        reader = world.follow(f"events?from={first}&to={last}&format={shape}")
         assert reader.lsns == list(range(first, last + 1))
         assert reader.ended
 
@@ -68,15 +59,11 @@ def test_between_two_lsns(world, shape):
 def test_to_an_event_that_is_still_to_come(world):
     """It waits for it, and ends there."""
     world.commit(2)
-    reader = world.subscribe("events?to=5")
-    reader.want(UNBOUNDED)
-    world.settle()
+    reader = world.follow("events?to=5")
     assert reader.lsns == [1, 2]
-    world.commit(2)
-    world.settle()
+    world.tell(2)
     assert reader.lsns == [1, 2, 3, 4]
-    world.commit(4)
-    world.settle()
+    world.tell(4)
     assert reader.lsns == [1, 2, 3, 4, 5]
     assert reader.ended
 
@@ -85,19 +72,12 @@ def test_to_an_event_that_is_still_to_come(world):
 def test_filters(world, shape):
     """Only what was asked for, from files, journal and ring alike."""
     world.commit(4, 3, 2)
-    world.seal()
-    world.publish()
-    world.remove()
+    world.to_spool()
     world.commit(4, 3, 2)
     query = f"events?protocol=good&channel=odd&format={shape}"
-    reader = world.subscribe(query)
-    reader.want(UNBOUNDED)
-    world.settle()
-    world.commit(4, 3, 2)
-    world.settle()
-    everything = world.subscribe("events?format=" + shape)
-    everything.want(UNBOUNDED)
-    world.settle()
+    reader = world.follow(query)
+    world.tell(4, 3, 2)
+    everything = world.follow("events?format=" + shape)
     wanted = [
         event["lsn"]
         for event in everything.events
@@ -137,9 +117,7 @@ def test_replays_leave_threads_to_others(world):
 def test_what_expired(world):
     """An event that is in no file any more: 410, with the first that is."""
     world.commit(3)
-    world.seal()
-    world.publish()
-    world.remove()
+    world.to_spool()
     world.commit(4)
     world.archive()
     world.expire()
@@ -147,9 +125,7 @@ def test_what_expired(world):
     reader.want(1)
     world.settle()
     assert reader.error == "E410 lsn 2 is not there any more; the oldest is 4"
-    oldest = world.subscribe("events")
-    oldest.want(UNBOUNDED)
-    world.settle()
+    oldest = world.follow("events")
     assert oldest.lsns == [4, 5, 6, 7]
 
 
@@ -157,9 +133,7 @@ def test_a_file_expires_between_two_helpings(world):
     """What was asked for too late is told, and not left out."""
     for _ in range(2):
         world.commit(3)
-        world.seal()
-        world.publish()
-        world.remove()
+        world.to_spool()
         world.archive()
     reader = world.subscribe("events")
     reader.want(3)
@@ -178,9 +152,7 @@ def test_files_move_while_they_are_looked_for(world, ambush):
     world.commit(3)
     world.seal()
     ambush += [world.publish, world.remove, world.archive]
-    reader = world.subscribe("events?from=2")
-    reader.want(UNBOUNDED)
-    world.settle()
+    reader = world.follow("events?from=2")
     assert reader.lsns == [2, 3]
 
 
@@ -200,16 +172,12 @@ def test_a_hole_is_passed_over(world):
     at = data.index(bytes([0x93, 3, 4, 5]))
     data[at] ^= 0xFF
     sealed.path.write_bytes(data)
-    reader = world.subscribe("events?from=2")
-    reader.want(UNBOUNDED)
-    world.settle()
+    reader = world.follow("events?from=2")
     assert reader.lsns == [2, 6, 7]
     world.publish()
     world.remove()
     for query, lsns in (("from=2", [2, 6, 7]), ("from=4", [6, 7]), ("to=4", [1, 2])):
-        again = world.subscribe(f"events?{query}")
-        again.want(UNBOUNDED)
-        world.settle()
+        again = world.follow(f"events?{query}")
         assert again.lsns == lsns
     assert world.subscribe("events", offset=2).source.lsn == 3
     with pytest.raises(Fault, match="say from=LSN"):
@@ -228,9 +196,7 @@ def test_a_tail_that_was_written_again(world):
     world.sealed.append(left)
     world.commit(2)
     world.commit(2)
-    reader = world.subscribe("events")
-    reader.want(UNBOUNDED)
-    world.settle()
+    reader = world.follow("events")
     assert reader.lsns == list(range(1, 10))
     assert [event["payload"]["n"] for event in reader.events] == reader.lsns
 
@@ -239,9 +205,7 @@ def test_offsets(world):
     """An offset counts events from `from` on; where it can not, that is said."""
     world.commit(9)
     for name, first in (("events", 5), ("events?from=3", 7)):
-        reader = world.subscribe(name, 4)
-        reader.want(UNBOUNDED)
-        world.settle()
+        reader = world.follow(name, 4)
         assert reader.lsns == list(range(first, 10))
     for query in ("channel=odd", "format=arrow"):
         with pytest.raises(Fault, match=r"^E416 "):
@@ -300,25 +264,18 @@ def test_a_replay_that_can_not_follow(world):
     taps = [
         world.subscribe(f"tap?channel={n}", origin=clients[n % 4]) for n in range(64)
     ]
-    reader = world.subscribe("events?from=1&channel=other")
-    reader.want(UNBOUNDED)
-    world.settle()
+    reader = world.follow("events?from=1&channel=other")
     assert (reader.error or "").startswith("E429 more than 64 different queries")
     taps[0].close()
-    reader = world.subscribe("events?from=1&channel=other")
-    reader.want(UNBOUNDED)
-    world.settle()
+    reader = world.follow("events?from=1&channel=other")
     assert reader.error is None
 
 
 def test_from_the_latest(world):
     """`from=latest` begins with the next event."""
     world.commit(5)
-    reader = world.subscribe("events?from=latest")
-    reader.want(UNBOUNDED)
-    world.settle()
-    world.commit(2)
-    world.settle()
+    reader = world.follow("events?from=latest")
+    world.tell(2)
     assert reader.lsns == [6, 7]
 
 
@@ -342,15 +299,13 @@ def test_a_slow_reader_goes_back_to_the_files(make_world):
     quick.want(UNBOUNDED)
     slow.want(1)
     for round_ in range(60):
-        world.commit(5)
-        world.settle()
+        world.tell(5)
         assert world.live.held_bytes <= 4000
         if round_ % 4 == 0:
             slow.want(3)
             world.settle()
     assert quick.lsns == list(range(1, 301))
-    slow.want(UNBOUNDED)
-    world.settle()
+    slow.follow()
     assert slow.lsns == list(range(1, 301))
 
 
@@ -496,3 +451,97 @@ def world_is_empty(world: Any) -> bool:
     """No event is anywhere."""
     there = [*world.directories.spool.iterdir(), *world.directories.archive.iterdir()]
     return not there and not list(world.journal.glob("*.journal"))
+
+
+C = "c" * 10
+
+
+@pytest.fixture
+def moved(make_world) -> Any:
+    """A node of three incarnations: lsns 1 to 3 in a file, 4 to 6 and 7 on in the journal."""
+    own = Incarnation(C, 7, 0, (A, B), begins=(1, 4))
+    world = make_world(lineage=SimpleNamespace(now=own, holes={}))
+    world.log.incarnation = A
+    world.commit(3)
+    world.to_spool(keep=True)
+    world.log.incarnation = B
+    world.commit(3)
+    world.seal()
+    world.log.incarnation = C
+    world.commit(3)
+    return world
+
+
+@pytest.mark.parametrize("shape", ["json", "arrow"])
+def test_events_say_which_incarnation_gave_them(moved, shape):
+    """From files, of the journal and live."""
+    reader = moved.subscribe(f"events?format={shape}")
+    tap = moved.subscribe(f"tap?format={shape}")
+    for one in (reader, tap):
+        one.want(UNBOUNDED)
+    moved.settle()
+    moved.commit(1)
+    moved.settle()
+    given: dict[int, str] = {}
+    for element in [*reader.elements, *tap.elements]:
+        if shape == "json":
+            event = json.loads(element)
+            assert [*event][:3] == ["node", "incarnation", "lsn"]
+            given[event["lsn"]] = event["incarnation"]
+            continue
+        batch = columns.read(element)
+        for lsn in batch.column("lsn").to_pylist():
+            given[lsn] = batch.schema.metadata[KEY].decode()
+    assert [given[lsn] for lsn in range(1, 11)] == [A] * 3 + [B] * 3 + [C] * 4
+
+
+@pytest.mark.parametrize(
+    ("incarnation", "first"), [(A, 1), (A, 4), (B, 4), (B, 7), (C, 8), (C, 10)]
+)
+def test_a_position_says_whose_lsn_it_is(moved, incarnation, first):
+    """It goes on with what was given behind that, by whoever goes on."""
+    reader = moved.subscribe(f"events?incarnation={incarnation}&from={first}")
+    reader.want(UNBOUNDED)
+    moved.settle()
+    assert reader.lsns == list(range(first, 10))
+
+
+@pytest.mark.parametrize(
+    ("query", "number", "told"),
+    [
+        ("incarnation=f00d&from=5", 409, ["f00d", f"{C} since lsn 7", "from=1 "]),
+        (f"incarnation={A}&from=5", 409, ["lsn 4", A, C, "up to 3", "from=4"]),
+        (f"incarnation={B}&from=3", 409, ["lsn 2", B, "from 4 on", "from=7"]),
+        (f"incarnation={C}&from=5", 409, ["lsn 4", "from 7 on", "from=7"]),
+        (f"incarnation={C}", 400, ["from=LSN"]),
+        (f"incarnation={C}&from=earliest", 400, ["from=LSN"]),
+        (f"incarnation={C}&from=11", 416, ["still to come"]),
+    ],
+)
+def test_a_position_that_is_not_ours_is_refused(moved, query, number, told):
+    """Never other events under the same number: both incarnations are named, and from
+    where to go on."""
+    with pytest.raises(Fault) as caught:
+        moved.subscribe(f"events?{query}")
+    assert caught.value.number == number
+    for words in told:
+        assert words in caught.value.text
+
+
+def test_an_offset_is_a_position_too(moved):
+    """As extension 2 counts, from lsn 1 on."""
+    with pytest.raises(Fault, match="E409"):
+        moved.subscribe(f"events?incarnation={A}", offset=5)
+    reader = moved.subscribe(f"events?incarnation={A}", offset=3)
+    reader.want(UNBOUNDED)
+    moved.settle()
+    assert reader.lsns == list(range(4, 10))
+
+
+def test_without_an_incarnation_all_is_as_before(world):
+    """Whoever does not know of them, on either side."""
+    world.commit(3)
+    reader = world.follow("events?from=2")
+    assert reader.lsns == [2, 3]
+    assert "incarnation" not in reader.events[0]
+    world.subscribe("events?from=2&incarnation=f00d")

@@ -55,9 +55,7 @@ def test_files_go_to_the_hub_in_order(pair):
 def test_a_hub_that_is_away(pair):
     """It is asked again, with pauses that grow; how long it is away, and why, is known."""
     pair.away = True
-    pair.publish(*FILES)
-    pair.forwarder.start(0)
-    pair.run(60)
+    pair.forward(*FILES, seconds=60)
     hub = pair.forwarder.hub
     assert not hub.connected
     assert hub.seconds == pytest.approx(60)
@@ -72,9 +70,7 @@ def test_a_hub_that_is_away(pair):
 def test_a_hub_without_room(pair):
     """Its reason is known here; nothing is sent again, and nothing leaves."""
     pair.hub.full = "the spool holds 20 GiB"
-    pair.publish(*FILES)
-    pair.forwarder.start(0)
-    pair.run(70)
+    pair.forward(*FILES, seconds=70)
     assert pair.forwarder.hub.why == "the spool holds 20 GiB"
     assert pair.forwarder.why_waiting == (
         "the hub, http://hub:7410, is behind: the spool holds 20 GiB"
@@ -98,8 +94,7 @@ def test_a_file_that_is_refused_is_not_sent_without_end(pair, monkeypatch):
     pair.publish(*FILES)
     with monkeypatch.context() as patched:
         patched.setattr("gateway.store.hub.arrivals.why_no_spool_file", older)
-        pair.forwarder.start(0)
-        pair.run(60)
+        pair.forward(seconds=60)
     assert pair.forwarder.hub.refused == 422
     assert "upgraded first" in pair.forwarder.hub.why
     assert len(pair.lines) < 20
@@ -111,9 +106,7 @@ def test_a_file_that_is_refused_is_not_sent_without_end(pair, monkeypatch):
 def test_an_archive_that_takes_no_file(pair):
     """What the hub has stays in the spool meanwhile; it is not asked ten times a second."""
     pair.disk.full = True
-    pair.publish(*FILES[:2])
-    pair.forwarder.start(0)
-    pair.run(60)
+    pair.forward(*FILES[:2], seconds=60)
     assert pair.waiting() == [*ALL][:2]
     assert "No space left" in pair.forwarder.hub.why
     assert len(pair.lines) < 20
@@ -127,8 +120,7 @@ def test_a_file_that_is_none(pair):
     """Its hub says so: if it is that, it is set aside, and those behind it go on."""
     pair.publish(*FILES)
     (pair.edge.spool / FILES[0].name).write_bytes(Sent(1, 200, node="other").data)
-    pair.forwarder.start(0)
-    pair.run()
+    pair.forward()
     assert [*pair.hub.files()] == pair.archived() == [*ALL][1:]
     assert pair.forwarder.set_aside == 1
     reason = pair.edge.root / "poison" / f"{FILES[0].name}.json"
@@ -140,8 +132,7 @@ def test_a_file_that_is_damaged(pair):
     broken = pair.edge.spool / FILES[0].name
     pair.publish(FILES[0], FILES[1])
     broken.write_bytes(b"no Parquet")
-    pair.forwarder.start(0)
-    pair.run()
+    pair.forward()
     assert [*pair.hub.files()] == [FILES[1].name]
     aside = pair.edge.root / "poison"
     assert sorted(path.name for path in aside.iterdir()) == [
@@ -161,8 +152,7 @@ def test_a_file_that_can_not_be_read_now(pair, monkeypatch, why):
     pair.publish(FILES[0], FILES[1])
     with monkeypatch.context() as patched:
         patched.setattr("gateway.forward.hub.pq.read_metadata", failing)
-        pair.forwarder.start(0)
-        pair.run()
+        pair.forward()
     assert pair.waiting() == [FILES[0].name, FILES[1].name]
     pair.run(70)
     assert [*pair.hub.files()] == [FILES[0].name, FILES[1].name]
@@ -177,16 +167,14 @@ def test_what_can_not_be_brought_is_told(pair):
         Sent(1, 3, node="other"), Sent(4, 2, node="other"), Sent(1, node="held")
     )
     pair.forwarder.configure(options_of(Forward, to="http://hub:7410", token="secret"))
-    pair.forwarder.start(0)
-    pair.run(70)
+    pair.forward(seconds=70)
     left = {life: list(lsns) for life, lsns in pair.forwarder.left.items()}
     assert left == {f"other_{A}": [(1, 5)], f"held_{A}": [(1, 3)]}
 
 
 def test_a_clock_that_is_set(pair):
     """The hub says that it is off as long as that is so: each request says what it shows."""
-    pair.forwarder.start(0)
-    pair.run(20)
+    pair.forward(seconds=20)
     assert pair.hub.troubles == []
     pair.ahead = -3600.0
     pair.run(40)
@@ -200,8 +188,7 @@ def test_a_clock_that_is_set(pair):
 
 def test_nothing_leaves_before_it_is_told(pair):
     """A hub that has it and could not say so: it stays, and is not sent again."""
-    pair.forwarder.start(0)
-    pair.run(1)
+    pair.forward(seconds=1)
     pair.lines[0].down = 0
     pair.publish(FILES[0])
     pair.step()
@@ -218,8 +205,7 @@ def test_a_hub_that_hangs_up_on_all(pair):
     """It says who it is each time, and then nothing more: the pauses grow nevertheless."""
     pair.cuts = itertools.repeat((2000, float("inf")))
     pair.publish(Sent(1, 1000))
-    pair.forwarder.start(0)
-    pair.run(60)
+    pair.forward(seconds=60)
     assert len(pair.lines) < 60
     pair.cuts = iter([])
     pair.cut()
@@ -241,9 +227,7 @@ def test_the_line_is_cut_in_every_place(tmp_path):
     for number, place in enumerate(places):
         pair = Pair(tmp_path / str(number))
         pair.cuts = iter([place])
-        pair.publish(*FILES[1:3])
-        pair.forwarder.start(0)
-        pair.run(3)
+        pair.forward(*FILES[1:3], seconds=3)
         assert pair.hub.files() == {one.name: one.data for one in FILES[1:3]}, place
         assert pair.waiting() == [], place
         assert pair.hub.taker.files == 2, place
@@ -332,8 +316,7 @@ def test_a_line_that_is_bad(tmp_path, seed):
 
 def test_a_hub_that_says_nothing(pair):
     """A line that is dead and not closed is given up after a minute."""
-    pair.forwarder.start(0)
-    pair.run(1)
+    pair.forward(seconds=1)
     [line] = pair.lines
     line.dead = True
     pair.publish(FILES[0])
@@ -364,9 +347,7 @@ def test_a_hub_that_was_put_back(pair, lost, *, running):
     """It is sent again what it lacks, also in the middle, out of the archive; and nothing
     else is.
     """
-    pair.publish(*FILES)
-    pair.forwarder.start(0)
-    pair.run()
+    pair.forward(*FILES)
     pair.hub.forget(*lost)
     if running:
         pair.cut()
@@ -381,9 +362,7 @@ def test_a_hub_that_was_put_back(pair, lost, *, running):
 
 def test_an_archive_that_can_not_be_listed_once(pair, monkeypatch):
     """A hub that was put back is sent what it lacks as soon as it can be."""
-    pair.publish(*FILES)
-    pair.forwarder.start(0)
-    pair.run()
+    pair.forward(*FILES)
     pair.hub.forget(*FILES[1:3])
     failed: list[Path] = []
     names = pair.disk.names
@@ -415,9 +394,7 @@ def test_a_hub_that_is_put_back_right_after_an_answer(pair, monkeypatch):
         return there
 
     monkeypatch.setattr(module.Hub, "_put", slow)
-    pair.publish(*FILES)
-    pair.forwarder.start(0)
-    pair.run(120)
+    pair.forward(*FILES, seconds=120)
     assert pair.hub.files() == ALL
 
 
@@ -451,9 +428,7 @@ def test_an_answer_without_end():
 
 def test_a_hub_whose_records_were_removed(pair):
     """All that is still here is offered to it, and what is there is not taken again."""
-    pair.publish(*FILES)
-    pair.forwarder.start(0)
-    pair.run()
+    pair.forward(*FILES)
     (pair.hub.directories.arrivals / "edge").unlink()
     pair.hub.restart()
     pair.cut()
@@ -465,9 +440,7 @@ def test_a_hub_whose_records_were_removed(pair):
 
 def test_what_is_here_no_more_is_told(pair):
     """A hub that lacks what has left the archive has a hole, which the log names."""
-    pair.publish(*FILES)
-    pair.forwarder.start(0)
-    pair.run()
+    pair.forward(*FILES)
     (pair.edge.archive / FILES[1].name).unlink()
     pair.hub.forget(*FILES[1:])
     told: list[str] = []
@@ -488,15 +461,13 @@ def test_what_is_here_no_more_is_told(pair):
 def test_an_edge_that_was_restored_from_a_copy(pair):
     """What is left of its earlier incarnation comes, what is there does not come again."""
     pair.publish(FILES[0])
-    pair.forwarder.start(0)
-    pair.run()
+    pair.forward()
     pair.forwarder.stop()
     pair.incarnation = Incarnation(B, 204, 0, (A,), begins=(1,))
     pair.begin()
     new = Sent(204, 2, by=B)
     pair.publish(FILES[0], FILES[1], new)
-    pair.forwarder.start(0)
-    pair.run()
+    pair.forward()
     assert [*pair.hub.files()] == [FILES[0].name, FILES[1].name, new.name]
     assert pair.waiting() == []
     assert pair.hub.lsns() == {A: [(1, 203)], B: [(204, 205)]}
@@ -508,8 +479,7 @@ def test_another_past_of_one_incarnation(pair):
     hub takes what comes, and its job compares.
     """
     pair.publish(FILES[0], FILES[1])
-    pair.forwarder.start(0)
-    pair.run()
+    pair.forward()
     same, other = Sent(201, text="other"), Sent(202, 3, text="other")
     pair.publish(same, other)
     pair.run()
@@ -525,8 +495,7 @@ def test_another_past_of_one_incarnation(pair):
 def test_two_gateways_of_one_name(pair, tmp_path):
     """Each brings its own events, and nothing is refused for good or lost."""
     pair.publish(FILES[0])
-    pair.forwarder.start(0)
-    pair.run()
+    pair.forward()
     other = Pair(tmp_path / "other")
     other.hub, other.incarnation = pair.hub, Incarnation(B, 1, 0)
     other.begin()
@@ -543,8 +512,7 @@ def test_two_gateways_of_one_name(pair, tmp_path):
 
 def test_another_configuration(pair):
     """It goes on with that, on a new connection; with the same one it does not."""
-    pair.forwarder.start(0)
-    pair.run(1)
+    pair.forward(seconds=1)
     pair.forwarder.configure(options_of(Forward, to="http://hub:7410"))
     assert not pair.lines[0].cut_off
     pair.forwarder.configure(options_of(Forward, to="http://hub:7410", rate=1 << 20))
@@ -577,8 +545,7 @@ def test_what_a_gateway_says_of_itself_comes_to_the_hub(pair):
         11.0,
         RealDisk(),
     )
-    pair.forwarder.start(0)
-    pair.run()
+    pair.forward()
     hub = pair.hub.directories.arrivals
 
     def heard() -> dict[str, tuple[int, float]]:
@@ -620,9 +587,7 @@ def test_a_word_that_the_hub_can_not_keep(pair, monkeypatch):
 
     monkeypatch.setattr(pair.hub.taker, "hear", fails)
     pair.begin(words=lambda: lambda _: words)
-    pair.publish(*FILES)
-    pair.forwarder.start(0)
-    pair.run(20)
+    pair.forward(*FILES, seconds=20)
     assert pair.hub.files() == ALL
     assert [one.node for one in at_hub(pair.hub.directories.arrivals)] == ["b"]
 

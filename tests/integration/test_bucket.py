@@ -38,11 +38,7 @@ def _ids(path: Path) -> list[str]:
 
 
 def in_bucket(
-    prepare: Make[Daemon],
-    free_port: Callable[[], int],
-    url: str,
-    roll: str,
-    *name: str,
+    prepare: Make[Daemon], free_port: Callable[[], int], url: str, roll: str, *name: str
 ) -> tuple[Daemon, int]:
     """A daemon without a disk of its own, started, and its port."""
     port = free_port()

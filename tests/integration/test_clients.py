@@ -50,8 +50,7 @@ def test_what_pylogbeat_sends_arrives(start):
         for window in range(5):
             client.send(messages(10, first=window * 10))
         peer = "{}:{}".format(*client._socket.getsockname())
-    daemon.settled()
-    rows = daemon.rows()
+    rows = daemon.settled_rows()
     assert payloads(rows) == messages(50)
     assert [row["seq"] for row in rows] == list(range(1, 51))
     assert {row["peer"] for row in rows} == {peer}
@@ -81,8 +80,7 @@ def test_events_that_are_no_json_are_acknowledged_and_kept(start):
     daemon = start()
     with PyLogBeatClient(*daemon.address()) as client:
         client.send(sent)
-    daemon.settled()
-    rows = daemon.rows()
+    rows = daemon.settled_rows()
     assert [row["payload"] for row in rows] == sent
     assert [row["flaw"] for row in rows] == [
         "invalid-json", "empty", "invalid-utf8", None
@@ -104,8 +102,7 @@ def test_a_client_certificate_names_the_principal(start, authority):
     with pytest.raises((ssl.SSLError, ConnectionException, ConnectionError)):
         nobody.send(messages(1, first=10))
     nobody.close()
-    daemon.settled()
-    rows = daemon.rows()
+    rows = daemon.settled_rows()
     assert payloads(rows) == messages(10)
     assert {row["principal"] for row in rows} == {"CN=web-1"}
     eventually(lambda: "TLS handshake failed" in daemon.log, "a line about nobody")
@@ -121,8 +118,7 @@ def test_records_of_python_logging_arrive(start, tmp_path):
     program.write_text(LOGGING_PROGRAM)
     done = run(sys.executable, program, daemon.address()[1], 300)
     assert (done.returncode, done.stderr) == (0, "")
-    daemon.settled()
-    rows = daemon.rows()
+    rows = daemon.settled_rows()
     events = payloads(rows)
     assert sorted(event["message"] for event in events) == sorted(
         f"order {number} taken" for number in range(300)

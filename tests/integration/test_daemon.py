@@ -1,11 +1,13 @@
 """How the daemon starts, refuses to start, and takes new certificates."""
 
+import contextlib
 import json
 import os
 import signal
 import socket
 import ssl
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -224,8 +226,7 @@ def test_sighup_takes_a_new_certificate(start, authority):
         daemon.hang_up()
         eventually(lambda: served(address) == "CN=new", "the new certificate")
         client.send([event(2)])
-    daemon.settled()
-    rows = daemon.rows()
+    rows = daemon.settled_rows()
     assert [json.loads(row["payload"]) for row in rows] == [event(1), event(2)]
     assert len({row["session"] for row in rows}) == 1
 
@@ -234,3 +235,45 @@ def served(address: tuple[str, int]) -> str:
     """The subject of the certificate that a new connection is shown."""
     pem = ssl.get_server_certificate(address)
     return x509.load_pem_x509_certificate(pem.encode()).subject.rfc4514_string()
+
+
+FEW = 256
+
+
+@pytest.fixture
+def daemon(prepare, monkeypatch) -> Daemon:
+    """One that may open few files."""
+    made = prepare()
+    command = ["sh", "-c", f'ulimit -n {FEW}; exec "$@"', "sh", *made.command]
+    monkeypatch.setattr(Daemon, "command", property(lambda _: command))
+    return made
+
+
+@contextlib.contextmanager
+def drips(address: tuple[str, int], count: int) -> Iterator[list[socket.socket]]:
+    """Connections that say a byte and no more."""
+    with contextlib.ExitStack() as stack:
+        made = []
+        for _ in range(count):
+            made.append(stack.enter_context(socket.create_connection(address, 60)))
+            with contextlib.suppress(OSError):
+                made[-1].send(b"G")
+        yield made
+
+
+def test_nobody_takes_the_last_ones(daemon):
+    """400 sockets at either port: health answers, windows become files, the log is short."""
+    daemon = daemon.start()
+    host, port = daemon.admin.rsplit(":", 1)
+    with (
+        PyLogBeatClient(*daemon.address()) as client,
+        drips((host, int(port)), 400),
+        drips(daemon.address(), 400),
+    ):
+        assert daemon.get("/healthz") == b"ok\n"
+        for number in range(5):
+            client.send([{"number": number}])
+        eventually(lambda: len(daemon.rows()) == 5, "all are published")
+        assert daemon.get("/readyz") == b"ready\n"
+    assert len(daemon.log.splitlines()) < 200
+    assert "can not be published" not in daemon.log

@@ -47,8 +47,7 @@ def test_a_link_that_was_kept_is_in_the_chain_for_ever(start, gateway_command):
     send(daemon, range(10))
     kept = [chain(daemon, 10)]
     send(daemon, range(10, 15))
-    daemon.kill()
-    daemon.start()
+    daemon.restart()
     kept.append(chain(daemon, 15))
     send(daemon, range(15, 20))
     kept.append(chain(daemon, 20))

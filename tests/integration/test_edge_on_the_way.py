@@ -292,8 +292,7 @@ def test_the_clock_of_an_edge_is_a_month_off(tmp_path, days, way):
                 "it is fresh",
             )
         edge.set_clock(timedelta())
-        edge.kill()
-        edge.start()
+        edge.restart()
         sends(edge, 4)
         arrives(hub, 4)
         eventually(

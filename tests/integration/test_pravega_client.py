@@ -433,8 +433,7 @@ def test_a_group_that_pauses_longer_than_the_archive(serve, pravega_client, even
     daemon = streams.daemon
     daemon.settled()
     eventually(lambda: nothing_is_kept(daemon), "every file leaves the archive")
-    daemon.kill()
-    daemon.start()
+    daemon.restart()
     third = numbered("third", 20)
     client.whole.write(writer, keyed(third))
     assert Counter(client.whole.read(reader, 40)) == Counter(second + third)
@@ -489,8 +488,7 @@ def test_what_streams_let_go_of_leaves_the_disk(serve, pravega_client, eventuall
     eventually(lambda: on_disk() < least + MiB, "the disk is freed", 180)
     daemon.settled()
     assert on_disk() > least
-    daemon.kill()
-    daemon.start()
+    daemon.restart()
 
     def reader_of(name: str) -> Any:
         return manager.create_reader_group(f"of-{name}", "s", name).create_reader("r")

@@ -337,8 +337,7 @@ def test_killed_in_between(serve, eventually):
             lambda: daemon.status()["journal"]["durable_lsn"] > before + 500,  # noqa: B023
             "events come",
         )
-        daemon.kill()
-        daemon.start()
+        daemon.restart()
         # One that waits for an answer gives up after 30 s: not both kills are for one.
         streams.tell(program, "read?")
         streams.hear(program, "read")
@@ -363,8 +362,7 @@ def test_many_at_one_stream(serve, eventually):
             lambda: daemon.status()["journal"]["durable_lsn"] > before + 500,  # noqa: B023
             "events come",
         )
-        daemon.kill()
-        daemon.start()
+        daemon.restart()
         streams.tell(program, word)
         streams.hear(program, word)
     stored = streams.finished(program, "enough")
@@ -407,8 +405,7 @@ def test_a_group_that_is_never_empty(serve, eventually):
         streams.hear(program, f"read {20 * (round_ + 1)}")
         daemon.settled()
         eventually(lambda: nothing_is_kept(daemon), "every file leaves the archive")
-        daemon.kill()
-        daemon.start()
+        daemon.restart()
     said = streams.said(program, "enough")
     assert (program.returncode, said) == (0, f"events {20 * rounds}\n"), streams.log()
 
@@ -479,11 +476,7 @@ def test_retention_by_consumption(serve):
 
 
 @pytest.mark.parametrize(
-    ("size", "limit"),
-    [
-        (40, 16 * MiB),
-        pytest.param(300, 256 * MiB, id="300 MiB"),
-    ],
+    ("size", "limit"), [(40, 16 * MiB), pytest.param(300, 256 * MiB, id="300 MiB")]
 )
 def test_an_event_that_is_too_large(serve, size, limit):
     """The client fails at once, with the reason in its log, and goes on with others; so

@@ -17,9 +17,7 @@ from wheels import Environment, clean, wheel
 
 PORTS = (5044, 8080)
 README = (ROOT / "README.md").read_text()
-PROGRAMS = {
-    "twistd": "from twisted.scripts.twistd import run; run()",
-}
+PROGRAMS = {"twistd": "from twisted.scripts.twistd import run; run()"}
 
 
 def free(port: int) -> bool:

@@ -123,8 +123,7 @@ def test_it_sends_and_reads_over_a_kill(clone, install, prepare, free_port):
         sender = start(*command, "send", f"tcp://{where}", **pipes)
         durable = lambda: daemon.status()["journal"]["durable_lsn"]  # noqa: E731
         eventually(lambda: durable() > 500, "it sends")
-        daemon.kill()
-        daemon.start()
+        daemon.restart()
         _, errors = finish(sender)
         assert sender.returncode == 0, errors
         reader = start(*command, "receive", f"tcp://{where}", **pipes)

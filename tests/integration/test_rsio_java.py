@@ -89,8 +89,7 @@ def test_with_a_daemon_that_is_killed(prepare, free_port, program):
         return int(daemon.status()["journal"]["durable_lsn"])
 
     eventually(lambda: stored() > 300, "it sends")
-    daemon.kill()
-    daemon.start()
+    daemon.restart()
     output, errors = finish(first)
     assert first.returncode == 0, errors
     assert output == f"{COUNT} acknowledged\n"

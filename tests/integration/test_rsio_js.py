@@ -75,8 +75,7 @@ def test_with_a_daemon_that_is_killed(prepare, free_port, program):
         return int(daemon.status()["journal"]["durable_lsn"])
 
     eventually(lambda: stored() > 300, "it sends")
-    daemon.kill()
-    daemon.start()
+    daemon.restart()
     eventually(lambda: stored() > 1000, "it goes on")
     second = program("tool.js", "send", f"tcp://{where}", "meter-17", COUNT)
     _, errors = finish(first)
@@ -114,10 +113,7 @@ def test_over_every_transport(start, authority, node, program):
     has that, is stored once and in order; a server whose certificate nobody signed gets
     nothing.
     """
-    sealed = {
-        "tls": tls(authority.issue("localhost")),
-        "websocket": {"path": "/rsio"},
-    }
+    sealed = {"tls": tls(authority.issue("localhost")), "websocket": {"path": "/rsio"}}
     daemon = start(
         listeners=[
             listener("plain", "rsio", options={"publish": ["events"]}),

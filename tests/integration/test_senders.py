@@ -75,8 +75,7 @@ def test_exactly_once_through_a_kill(prepare, free_port, tmp_path, gateway_comma
         eventually(
             lambda: daemon.status()["journal"]["durable_lsn"] > 9000, "they send"
         )
-        daemon.kill()
-        daemon.start()
+        daemon.restart()
         totals = [json.loads(finish(each)[0]) for each in running]
     finally:
         for each in running:
@@ -122,8 +121,7 @@ def test_a_program_that_connects_again(prepare, free_port):
     thread.start()
     for heard in (1000, 2000):
         eventually(lambda heard=heard: outbox.confirmed > heard, "it is heard")
-        daemon.kill()
-        daemon.start()
+        daemon.restart()
     thread.join()
     assert connections > 2
     daemon.settled()

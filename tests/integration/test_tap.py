@@ -24,9 +24,7 @@ from gateway.cli import main
 sys.exit(main())
 """
 _READERS = listener(
-    "readers",
-    "rsio",
-    options={"subscribe": ["events"], "publish": ["tap", "events"]},
+    "readers", "rsio", options={"subscribe": ["events"], "publish": ["tap", "events"]}
 )
 
 
@@ -104,8 +102,7 @@ def test_all_events_where_the_spool_is_a_bucket(start, gateway_command):
         assert not list(daemon.spool.glob("events-*"))
         for name in [name for name in server.objects if "/events-" in name]:
             del server.objects[name]
-        daemon.kill()
-        daemon.start()
+        daemon.restart()
         gate = Gate(daemon, gateway_command)
         gate.send(1000)
         tap = gate.tap("--from", 1, "--count", 4000)

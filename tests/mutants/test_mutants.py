@@ -1,4 +1,4 @@
-"""The list of mutants fits the code: `make mutants` tries each of them."""
+"""The mutants of `make mutants`, and the faults that are planted for `rsio_check`, fit the code."""
 
 import ast
 import json
@@ -6,6 +6,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
+from planted import FAULTS, changed
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
@@ -43,3 +45,17 @@ def test_who_noticed_is_still_there():
                 file, known, *_ = test.partition("[")[0].split("::")
                 there = (ROOT / file).exists() and known in (ROOT / file).read_text()
                 assert there, f"{name}: {test}"
+
+
+ENOUGH = 33
+
+
+@pytest.mark.parametrize("language", FAULTS)
+def test_each_is_there_once(language):
+    """Whoever changes a line that is quoted in tests/rsio_check/planted.toml changes it
+    there; and each language has enough of them.
+    """
+    faults = FAULTS[language]
+    assert len({fault.wire for fault in faults}) == len(faults) >= ENOUGH
+    for fault in faults:
+        assert changed(fault, language), fault.wire

@@ -406,9 +406,7 @@ def mutual(make_net, make_tls, authority) -> Make:
 
     def make(client_auth: str, *allowed: str) -> Any:
         tls = make_tls(
-            client_auth=client_auth,
-            client_ca=authority.ca,
-            allowed_names=list(allowed),
+            client_auth=client_auth, client_ca=authority.ca, allowed_names=list(allowed)
         )
         return make_net(tls=tls)
 
@@ -475,6 +473,24 @@ def in_reactor(do, *arguments):
     from twisted.internet.threads import blockingCallFromThread
     return blockingCallFromThread(reactor, do, *arguments)
 
+from collections import Counter
+asked = Counter()
+
+def count(owner, name):
+    real = getattr(owner, name)
+    def counted(*given):
+        asked[name] += 1
+        return real(*given)
+    setattr(owner, name, counted)
+
+def received(client, size):
+    got = bytearray()
+    while len(got) < size:
+        piece = client.recv(1 << 16)
+        assert piece, len(got)
+        got += piece
+    return bytes(got)
+
 result = {}
 def run(talk):
     "Run talk() in a thread beside the reactor; print what it left in `result`."
@@ -493,11 +509,12 @@ def run(talk):
 
 @pytest.fixture
 def with_reactor(tmp_path) -> Make[dict[str, Any]]:
-    """Run a script that has a reactor; returns its `result`."""
+    """Run a script that has a reactor, and its `talk`; returns its `result`."""
 
     def run_script(script: str, **more: str) -> dict[str, Any]:
         done = run(
-            *(sys.executable, script_file.__file__, _PRELUDE + textwrap.dedent(script)),
+            *(sys.executable, script_file.__file__),
+            f"{_PRELUDE}{textwrap.dedent(script)}\nrun(talk)\n",
             env={**environment(), "SCRATCH": str(tmp_path), **more},
         )
         assert done.returncode == 0, done.stderr

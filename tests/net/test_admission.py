@@ -1,4 +1,4 @@
-"""Which connections are accepted: limits by number, by peer, by file descriptors."""
+"""Which connections are accepted: limits by number, by peer, by file descriptors, by guesses."""
 
 import resource
 import socket
@@ -7,9 +7,16 @@ from typing import Any
 
 import pytest
 from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.internet.task import Clock
 
 from gateway.config.listener import ProxyProtocol
+from gateway.event import network_of
+from gateway.net import descriptors, penalties
+from gateway.net.descriptors import descriptor_ceiling
+from gateway.net.penalties import Penalties
 from gateway.net.proxy import SIGNATURE_V2
+from gateway.net.traffic import ConnectionCounts
+from gateway.sdk.interfaces import Connection, Refusal
 from making import Make
 
 
@@ -255,8 +262,160 @@ def test_it_survives_running_out_of_descriptors(with_reactor):
 
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
-        run(talk)
     """)
     assert 100 < result["held"] <= 193
     assert result["rejected"] >= 200
     assert result["echo"] == "still alive"
+
+
+_WRONG = Refusal("wrong password", key="options.users", wrong_credentials=True)
+
+
+def deny(connection: Connection, data: bytes) -> None:
+    raise Refusal(
+        "wrong token", key="options.token", reply=b"no", wrong_credentials=True
+    )
+
+
+def test_each_guess_waits_longer():
+    """Up to a limit; after a quiet minute the next one is a mistake again."""
+    clock = Clock()
+    waits = Penalties(clock)
+    found = [waits.add("192.0.2.1") for _ in range(8)]
+    assert found == [0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
+    assert waits.add("192.0.2.2") == 0.0
+    clock.advance(60)
+    assert waits.add("192.0.2.1") == 5.0
+    clock.advance(61)
+    assert waits.add("192.0.2.1") == 0.0
+
+
+def test_it_forgets_the_oldest_host():
+    """A million hosts do not fill the memory."""
+    waits = Penalties(Clock())
+    for number in range(penalties._MOST_HOSTS + 100):
+        waits.add(f"host-{number}")
+    assert len(waits._hosts) == penalties._MOST_HOSTS
+
+
+def test_the_answer_to_a_guess_waits(make_net, warnings):
+    """All are counted, one is logged; what is sent meanwhile is not looked at."""
+    told: list[str] = []
+    net = make_net(deny, keywords={"on_wrong_credentials": told.append})
+    first, second = net.peer(), net.peer()
+    first.send(b"guess")
+    assert first.got() == b"no"
+    assert first.transport.finished
+    second.send(b"guess")
+    second.send(b"another")
+    assert net.server.data == b"guess"
+    assert second.transport.producerState == "paused"
+    assert not second.transport.finished
+    net.pass_time(0.25)
+    assert second.got() == b"no"
+    assert second.transport.finished
+    assert told == ["beats", "beats"]
+    assert net.listener.rejected == {"protocol": 2}
+    assert len(warnings()) == 1
+
+
+def test_who_leaves_before_the_answer_is_gone(make_net):
+    """Nothing is written to a connection that is over."""
+    net = make_net(deny)
+    net.peer().send(b"guess")
+    peer = net.peer()
+    peer.send(b"guess")
+    peer.lose()
+    net.pass_time(1)
+    assert peer.got() == b""
+    assert net.listener.connections == 1
+
+
+def test_a_report_ends_nothing(make_net, warnings):
+    """It is logged within the same quota as refusals are, and not counted as one."""
+    told: list[str] = []
+
+    def report(connection: Connection, data: bytes) -> None:
+        connection.report(_WRONG)
+
+    net = make_net(report, keywords={"on_wrong_credentials": told.append})
+    peer = net.peer()
+    for _ in range(500):
+        peer.send(b"x")
+    assert warnings() == ["beats: 192.0.2.1:4000: wrong password (options.users)"]
+    assert not peer.transport.finished
+    assert net.listener.rejected == {}
+    assert len(told) == 500
+
+
+def test_a_report_says_how_long_the_answer_is_to_wait(make_net):
+    """On any connection of the address; what are no credentials costs nothing."""
+    waits: list[float] = []
+
+    def report(connection: Connection, data: bytes) -> None:
+        waits.append(connection.report(_WRONG if data == b"guess" else Refusal("odd")))
+
+    net = make_net(report)
+    for data in (b"guess", b"odd", b"guess", b"guess"):
+        net.peer().send(data)
+    net.peer("192.0.2.2").send(b"guess")
+    assert waits == [0.0, 0.0, 0.25, 0.5, 0.0]
+
+
+def test_counts_forget_hosts_without_connections():
+    """They cost no memory."""
+    counts = ConnectionCounts()
+    counts.add("a")
+    counts.add("a")
+    counts.remove("a")
+    assert counts["a"] == 1
+    counts.remove("a")
+    assert counts["a"] == 0
+    assert not counts
+
+
+@pytest.mark.parametrize(
+    ("host", "network"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("2001:db8:0:1:2::3", "2001:db8:0:1::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("unix", "unix"),
+    ],
+)
+def test_whom_a_host_is_counted_with(host, network):
+    """An IPv4 address that a PROXY header maps to IPv6 is itself."""
+    assert network_of(host) == network
+
+
+@pytest.mark.parametrize(
+    ("soft", "ceiling"),
+    [(100, 50), (256, 192), (1024, 922), (65_536, 64_512), (-1, 1 << 20)],
+)
+def test_some_descriptors_are_left(soft, ceiling, monkeypatch):
+    """A tenth, at least 64, at most 1024, and never more than half."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, soft))
+    assert descriptor_ceiling() == ceiling
+
+
+@pytest.mark.parametrize(
+    ("soft", "most"), [(100, 16), (256, 21), (1024, 34), (65_536, 341), (-1, 341)]
+)
+def test_the_admin_port_takes_a_part_of_them(soft, most, monkeypatch):
+    """The disk has the rest, even while half as many more are being closed."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, soft))
+    assert descriptors.admin_connections() == most
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [((1024, 4096), 4096), ((1024, -1), 1 << 20), ((4096, 4096), 4096), ((-1, -1), -1)],
+)
+def test_the_soft_limit_is_lifted_to_the_hard_one(before, after, monkeypatch):
+    """As far as it goes, and never down."""
+    now = [before]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: now[0])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, pair: now.append(pair))
+    assert descriptors.raise_descriptor_limit() == after
+    assert now[-1][0] == after

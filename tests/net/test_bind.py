@@ -17,7 +17,6 @@ def test_it_listens_and_says_where(with_reactor):
             in_reactor(listener.start)
             result["echo"] = client.recv(99).decode()
             result["after"] = listener.traffic.accepted
-        run(talk)
     """)
     assert result["address"].startswith("127.0.0.1:")
     assert result["address"] != "127.0.0.1:0"
@@ -41,7 +40,6 @@ def test_a_port_that_is_taken_is_an_error_with_its_address(with_reactor):
                     in_reactor(listener.bind)
                 except CannotListen as why:
                     result["errors"].append(str(why))
-        run(talk)
     """)
     taken, foreign, systemd, unix = result["errors"]
     where = f"tcp:127.0.0.1:{result['port']}"
@@ -73,7 +71,6 @@ def test_of_many_who_come_at_once_some_are_accepted_in_each_turn(with_reactor):
             until(lambda: counts and counts[-1] == 300)
             steps = [after - before for before, after in zip(counts, counts[1:])]
             result["most"], result["all"] = max(steps), counts[-1]
-        run(talk)
     """)
     assert result["all"] == 300
     assert result["most"] == 32
@@ -108,7 +105,6 @@ def test_who_shares_a_port_takes_connections_once_it_has_started(with_reactor):
                 in_reactor(make(listen=listen).bind)
             except CannotListen as why:
                 result["why"] = str(why)
-        run(talk)
     """)
     assert result["echo"] == "hello"
     assert result["why"].endswith("Address already in use")
@@ -141,7 +137,6 @@ def test_an_open_port_is_shared_when_a_reload_says_so(with_reactor):
                 clients.append(connect(after))
                 time.sleep(0.01)
             result["before"] = one.traffic.accepted
-        run(talk)
     """)
     assert result["why"].endswith("Address already in use")
     assert result["before"] == 0
@@ -157,7 +152,6 @@ def test_a_bad_certificate_is_an_error_with_its_file(with_reactor):
                 in_reactor(make(tls=tls).bind)
             except CannotListen as why:
                 result["why"] = str(why)
-        run(talk)
     """)
     assert result["why"].startswith("listener beats: tls: /no/cert.pem: ")
 
@@ -198,7 +192,6 @@ def test_unix_sockets(with_reactor):
             in_reactor(replaced.stop)
             result["file"] = fails(make(listen=f"unix:{path}"))
             result["kept"] = os.path.exists(path)
-        run(talk)
     """)
     assert result["mode"] == "0o660"
     assert result["address"]
@@ -255,7 +248,6 @@ def test_systemd_hands_over_a_socket(with_reactor):
                                   (socket.socket(fileno=os.dup(3)).getsockname(), socket.AF_INET)):
                 with socket.socket(family) as later:
                     later.connect(where)
-        run(talk)
     """)
     assert result["echo"] == ["hello", "hello"]
     most = int(Path("/proc/sys/net/core/somaxconn").read_text())
@@ -279,6 +271,5 @@ def test_accepted_sockets_are_tuned(with_reactor):
                 skt.getsockopt(tcp, socket.TCP_USER_TIMEOUT),
                 skt.getsockopt(tcp, socket.TCP_NOTSENT_LOWAT),
             ]
-        run(talk)
     """)
     assert result["options"] == [True, True, 60, 60_000, 1 << 17]

@@ -278,7 +278,6 @@ def test_real_sockets_are_closed(with_reactor):
             result["ended"].append(ended(good))
             result["left"] = listener.connections
             result["rejected"] = dict(listener.rejected)
-        run(talk)
     """)
     assert result == {
         "ended": [True, True, True],

@@ -1,4 +1,4 @@
-"""Who reads on while memory is tight: in an order, so that nobody is let go."""
+"""Why a connection is not read, and who reads on while memory is tight."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from budgets import Budget, keep
 from gateway.net.holding import PROGRESS_SECONDS
-from gateway.net.reading import READ_BYTES
+from gateway.net.memory import MemoryBudget
+from gateway.net.read_ahead import ReadAhead
+from gateway.net.reading import READ_BYTES, Input, Unread
 from gateway.sdk.interfaces import Refusal
 
 MakeNet = Callable[..., Any]
@@ -341,3 +343,60 @@ def test_senders_that_go_on_are_never_let_go(data):
                     del todo[number]
     assert budget.gone == []
     assert budget.held == 0
+
+
+REASONS = {
+    name: reason
+    for name, reason in vars(Unread).items()
+    if isinstance(reason, int) and reason.bit_count() == 1
+}
+
+
+def with_room() -> ReadAhead:
+    """There is room to read ahead."""
+    budget = MemoryBudget(lambda _: True)
+    ahead = ReadAhead(budget.account(None, "192.0.2.1"), 1 << 20)  # type: ignore[arg-type]
+    assert ahead.take_room()
+    return ahead
+
+
+def test_it_is_read_without_a_reason_against_it():
+    """At first there is none, and no two are the same."""
+    assert Input().is_read()
+    assert len(set(REASONS.values())) == len(REASONS) == 10
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_each_reason_is_enough(name):
+    """And when it is gone, the connection is read again."""
+    input_ = Input()
+    input_.unread |= REASONS[name]
+    assert not input_.is_read()
+    input_.unread &= ~REASONS[name]
+    assert input_.is_read()
+
+
+@pytest.mark.parametrize("name", sorted(REASONS.keys() - {"PAUSED", "AHEAD"}))
+def test_what_is_paused_is_read_ahead_unless_there_is_another_reason(name):
+    """Then the room that it had goes back, for others."""
+    input_, ahead = Input(), with_room()
+    input_.unread |= Unread.PAUSED
+    input_.keep(ahead)
+    assert input_.is_read()
+    input_.unread |= REASONS[name]
+    assert not input_.is_read()
+    assert not ahead.has_room
+    input_.unread &= ~REASONS[name]
+    assert not input_.is_read()
+
+
+def test_what_was_read_ahead_is_delivered_before_more_is_read():
+    """The server goes on: first what waits, then the end behind it, if there was one."""
+    input_ = Input()
+    input_.keep(with_room())
+    input_.unread |= Unread.END
+    assert not input_.is_read()
+    assert input_.delivered()
+    assert input_.is_read()
+    input_.keep(with_room())
+    assert not input_.delivered()

@@ -118,7 +118,6 @@ def test_curl_speaks_it_over_http2(with_reactor):
             result["heard"] = heard.hex(" ")
             until(lambda: not listener.connections)
             in_reactor(listener.stop)
-        run(talk)
         """,
         CURL=programs.program("curl"),
     )

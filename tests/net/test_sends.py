@@ -11,33 +11,11 @@ from twisted.internet.task import Clock
 from gateway.net import twisted_internals
 from gateway.net.sends import Sends
 
-COUNTS = """
-        from collections import Counter
-        asked = Counter()
-
-        def count(owner, name):
-            real = getattr(owner, name)
-            def counted(*given):
-                asked[name] += 1
-                return real(*given)
-            setattr(owner, name, counted)
-
-        def received(client, size):
-            got = bytearray()
-            while len(got) < size:
-                piece = client.recv(1 << 16)
-                assert piece, len(got)
-                got += piece
-            return bytes(got)
-"""
-
 
 @pytest.mark.parametrize("listen", ["tcp:127.0.0.1:0", "unix:SCRATCH/s"])
 def test_an_answer_is_sent_without_asking_whether_it_can_be(with_reactor, listen):
     """No change of the epoll set for any of them."""
-    result = with_reactor(
-        COUNTS
-        + f"""
+    result = with_reactor(f"""
         LISTEN = {listen!r}.replace("SCRATCH", os.environ["SCRATCH"])
 
         def talk():
@@ -54,17 +32,13 @@ def test_an_answer_is_sent_without_asking_whether_it_can_be(with_reactor, listen
                 client.sendall(b"?")
                 result["echo"] += received(client, 1).decode()
             result["asked"] = dict(asked)
-        run(talk)
-    """
-    )
+    """)
     assert result == {"echo": "?" * 20, "asked": {}}
 
 
 def test_what_is_written_in_one_turn_is_sent_in_one_go(with_reactor):
     """Fifty acknowledgements of a commit are one segment, not fifty."""
-    result = with_reactor(
-        COUNTS
-        + """
+    result = with_reactor("""
         class Many(Echo):
             def received(self, data):
                 count(self.connection.transport, "_send_all")
@@ -76,18 +50,14 @@ def test_what_is_written_in_one_turn_is_sent_in_one_go(with_reactor):
             client.sendall(b"?")
             result["got"] = received(client, 100).decode()
             result["sent"] = asked["_send_all"]
-        run(talk)
-    """
-    )
+    """)
     assert result == {"got": "".join(f"{n:02}" for n in range(50)), "sent": 1}
 
 
 def test_much_in_pieces_is_sent_at_once(with_reactor):
     """With what was written before it, and nobody is told to write or read less; also
     where the kernel takes fewer pieces in one call."""
-    result = with_reactor(
-        COUNTS
-        + """
+    result = with_reactor("""
         LARGE = os.urandom(100 * 1024)
 
         class Pieces(Echo):
@@ -108,9 +78,7 @@ def test_much_in_pieces_is_sent_at_once(with_reactor):
                 client.sendall(b"?")
                 result["whole"].append(received(client, len(whole)) == whole)
             result["asked"] = dict(asked)
-        run(talk)
-    """
-    )
+    """)
     assert result == {"whole": [True] * 3, "asked": {}}
 
 
@@ -120,12 +88,11 @@ def test_much_in_pieces_is_sent_at_once(with_reactor):
 def test_what_the_kernel_does_not_take_waits_and_arrives(with_reactor, write):
     """Megabytes to a slow reader, then a little more: whole, and in their order."""
     result = with_reactor(
-        COUNTS
-        + f"""
+        f"""
         def write(connection):
             connection.{write}
         """
-        + """
+        """
         from hashlib import sha256
         LARGE = os.urandom(1 << 18)
 
@@ -150,7 +117,6 @@ def test_what_the_kernel_does_not_take_waits_and_arrives(with_reactor, write):
             result["whole"] = got == 40 * LARGE + b"end"
             client.sendall(b"?")
             result["again"] = received(client, len(LARGE)) == LARGE
-        run(talk)
     """
     )
     assert result == {"whole": True, "again": True}
@@ -159,9 +125,7 @@ def test_what_the_kernel_does_not_take_waits_and_arrives(with_reactor, write):
 @pytest.mark.parametrize("sizes", [[1 << 20, 7], [1 << 17, 1, 1 << 17], [3, 4, 5]])
 def test_pieces_of_any_size_arrive_in_their_order(with_reactor, sizes):
     """In one turn, and again when the kernel took the last of them; nothing is left."""
-    result = with_reactor(
-        COUNTS
-        + f"""
+    result = with_reactor(f"""
         SIZES = {sizes!r}
         PIECES = [os.urandom(size) for size in SIZES]
 
@@ -182,18 +146,14 @@ def test_pieces_of_any_size_arrive_in_their_order(with_reactor, sizes):
             transport = Pieces.made[0].connection.transport
             until(lambda: transport.unsent_bytes == 0)
             result["peer"] = transport.getPeer().port == client.getsockname()[1]
-        run(talk)
-    """
-    )
+    """)
     assert result == {"got": [True] * 3, "peer": True}
 
 
 @pytest.mark.parametrize("end", ["close", "abort"])
 def test_the_end_comes_after_what_was_written(with_reactor, end):
     """`close` in the turn of the last words: they arrive, then FIN.  `abort`: RST."""
-    result = with_reactor(
-        COUNTS
-        + f"""
+    result = with_reactor(f"""
         class Ends(Echo):
             def received(self, data):
                 self.connection.write(b"last ")
@@ -213,17 +173,13 @@ def test_the_end_comes_after_what_was_written(with_reactor, end):
                 result["end"] = "reset"
             client.close()
             until(lambda: listener.connections == 0 and Ends.made[0].gone)
-        run(talk)
-    """
-    )
+    """)
     assert result["end"] == {"close": "last words", "abort": "reset"}[end]
 
 
 def test_a_peer_that_is_gone_does_not_disturb_the_others(with_reactor):
     """Written to in one turn with somebody else: it is lost, the other is answered."""
-    result = with_reactor(
-        COUNTS
-        + """
+    result = with_reactor("""
         class Waits(Echo):
             def received(self, data):
                 self.connection.pause()
@@ -247,9 +203,7 @@ def test_a_peer_that_is_gone_does_not_disturb_the_others(with_reactor):
             result["got"] = received(stays, 12).decode()
             until(lambda: listener.connections == 1)
             result["gone"] = sorted(one.gone for one in Echo.made)
-        run(talk)
-    """
-    )
+    """)
     assert result == {"got": "answeranswer", "gone": [False, True]}
 
 

@@ -20,7 +20,6 @@ def test_the_last_words_arrive_though_we_did_not_read_all(with_reactor):
             result["got"] = got.decode()
             client.close()
             until(lambda: listener.connections == 0)
-        run(talk)
     """)
     assert result["got"] == "sorry"
 
@@ -47,7 +46,6 @@ def test_a_read_is_no_larger_than_its_turn(with_reactor):
             client.sendall(struct.pack("!BBQ4x", 0x82, 0xff, size) + bytes(size))
             until(lambda: Sizes.made and len(Sizes.made[0].data) == size)
             result["most"] = max(Sizes.sizes)
-        run(talk)
     """)
     assert 0 < result["most"] <= 1 << 15
 
@@ -79,7 +77,6 @@ def test_a_reset_with_data_in_flight_is_reported(with_reactor):
                 client.close()
                 until(lambda: Echo.made[0].gone and listener.connections == 0)
                 result["gone"].append(True)
-        run(talk)
     """)
     assert result["gone"] == [True, True]
 
@@ -105,7 +102,6 @@ def test_a_peer_that_half_closes_gets_its_ack(with_reactor):
                 got += piece
             result["got"] = got.decode()
             until(lambda: listener.connections == 0)
-        run(talk)
     """)
     assert result["got"] == "ack"
 
@@ -142,6 +138,5 @@ def test_idle_connections_are_cheap(with_reactor):
             used = sum(each.size for each in tracemalloc.take_snapshot().statistics(
                 "filename") if "socket.py" not in each.traceback[0].filename)
             result["bytes"] = used / count
-        run(talk)
     """)
     assert result["bytes"] < 8192

@@ -91,10 +91,7 @@ class Chromium:
             "Emulation.setDeviceMetricsOverride",
             width=width, height=height, deviceScaleFactor=1, mobile=width < 600,
         )  # fmt: skip
-        scheme = {
-            "name": "prefers-color-scheme",
-            "value": "dark" if dark else "light",
-        }
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._call("Emulation.setEmulatedMedia", features=[scheme])
 
     def press(self, key: str) -> None:

@@ -109,6 +109,16 @@ class Daemon(daemon.Daemon):
             self.command, self._log, self.environment, fresh=self.fresh
         )
 
+    def restart(self) -> None:
+        """It is killed, and starts."""
+        self.kill()
+        self.start()
+
+    def settled_rows(self) -> list[dict[str, Any]]:
+        """Its rows, once all that it took is published."""
+        self.settled()
+        return self.rows()
+
     def eventually(self, look: Callable[[], T], what: str) -> T:
         return deadlines.eventually(look, what)
 
@@ -117,10 +127,7 @@ class Daemon(daemon.Daemon):
         return deadlines.run(*self.command, *options, cwd=self._home)
 
     def kill_again_and_again(
-        self,
-        times: int,
-        chance: random.Random,
-        heard: Callable[[], object],
+        self, times: int, chance: random.Random, heard: Callable[[], object]
     ) -> None:
         """So many lives; one in five ends before it is ready, the others under load.
 

@@ -163,9 +163,7 @@ def rest(seconds: float) -> None:
 
 
 def finish(
-    process: subprocess.Popen[Text],
-    seconds: float = PATIENCE,
-    log: Path | None = None,
+    process: subprocess.Popen[Text], seconds: float = PATIENCE, log: Path | None = None
 ) -> tuple[Text, Text]:
     """The rest of a program's output and errors, once it has ended by itself.
 
@@ -181,9 +179,7 @@ def finish(
 
 
 def next_line(
-    process: subprocess.Popen[Text],
-    seconds: float = PATIENCE,
-    log: Path | None = None,
+    process: subprocess.Popen[Text], seconds: float = PATIENCE, log: Path | None = None
 ) -> str:
     """The next line that a program says, with its end; "" once it says no more."""
     assert process.stdout is not None

@@ -334,6 +334,12 @@ class Pair:
             (self.edge.spool / one.name).write_bytes(one.data)
             self.forwarder.uploads.add(one.name)
 
+    def forward(self, *files: Sent, seconds: float = 5.0) -> None:
+        """The forwarder starts, with these files too, and time goes by."""
+        self.publish(*files)
+        self.forwarder.start(0)
+        self.run(seconds)
+
     def run(self, seconds: float = 5.0) -> None:
         """Time goes by."""
         for _ in range(int(seconds * 10)):

@@ -52,12 +52,19 @@ class World:
         self.bucket.objects[name] = b"x" * 100
         return name
 
-    def commit(self, name: str) -> None:
+    def looked(self) -> Inbox:
+        """An inbox that has looked once."""
+        found = self.inbox()
+        found.look()
+        return found
+
+    def commit(self, *names: str) -> None:
         """As the job does: into the tables, and out of its directory."""
-        file = parse_file_name(name)
-        assert file is not None
-        self.committed.add(file.life, file.first, file.last)
-        (self.folder / name).unlink(missing_ok=True)
+        for name in names:
+            file = parse_file_name(name)
+            assert file is not None
+            self.committed.add(file.life, file.first, file.last)
+            (self.folder / name).unlink(missing_ok=True)
 
     def here(self) -> list[str]:
         return sorted(path.name for path in self.folder.iterdir())

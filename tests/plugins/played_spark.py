@@ -80,6 +80,12 @@ class Stream:
         """A new one, as each start makes."""
         raise NotImplementedError
 
+    def started(self) -> Any:
+        """A sink that has recovered."""
+        sink = self.sink()
+        sink.recover()
+        return sink
+
     @property
     def checkpoint(self) -> Checkpoint:
         """What the sink reads of the logs."""
@@ -93,8 +99,7 @@ class Stream:
     def run(self, batches: int, files: int = 1, sink: Any = None) -> None:
         """Start, go on after the last commit; a batch takes *files* files."""
         if sink is None:
-            sink = self.sink()
-            sink.recover()
+            sink = self.started()
         self.logs.begin()
         for batch in range(self.checkpoint.committed + 1, batches):
             there = self.spool.names()[batch * files : (batch + 1) * files]

@@ -72,9 +72,13 @@ class Port:
         return [stored.batch.body for stored in self.journal.stored]
 
 
-def test_kept_alive_and_in_order():
+@pytest.fixture
+def port() -> Port:
+    return Port()
+
+
+def test_kept_alive_and_in_order(port):
     """Requests that come in one piece are answered one after the other, once durable."""
-    port = Port()
     port.connection.deliver(
         post(b"a") + b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n" + post(b"b")
     )
@@ -100,9 +104,8 @@ def test_the_client_ends_it():
         assert port.connection.refused is None
 
 
-def test_chunks():
+def test_chunks(port):
     """A body without a length."""
-    port = Port()
     body = b"1\r\na\r\n3;x=y\r\n\nbc\r\n0\r\n\r\n"
     assert port.codes(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + body + post()) == [
         200,
@@ -120,9 +123,8 @@ def test_leave_to_send():
     assert port.codes(head.replace(b": 3", b": 30") + b"\r\n\r\n") == [100, 200, 413]
 
 
-def test_a_refused_header():
+def test_a_refused_header(port):
     """Its body is not read, so the connection ends with the answer."""
-    port = Port()
     assert port.codes(post(b"").replace(b"POST /", b"POST /x") + post()) == [404, 200]
     assert port.codes(post(b"abc").replace(b"POST /", b"POST /x") + post()) == [
         404,
@@ -155,9 +157,8 @@ def test_codings(coding):
         (gzip.compress(b"a", mtime=0), b"gzip, gzip", 415),
     ],
 )
-def test_a_coding_that_is_none(body, coding, code):
+def test_a_coding_that_is_none(body, coding, code, port):
     """It is answered, and logged; nothing is stored."""
-    port = Port()
     assert port.codes(post(body, b"Content-Encoding: " + coding)) == [code]
     assert len(port.connection.reported) == 1
     assert port.bodies == []
@@ -195,9 +196,8 @@ def test_a_bomb():
 
 
 @pytest.mark.parametrize("lengths", UNCLEAR_LENGTHS)
-def test_lengths_that_two_could_read_in_two_ways(lengths):
+def test_lengths_that_two_could_read_in_two_ways(lengths, port):
     """What is behind such a body is no request."""
-    port = Port()
     chunks = b"3\r\nabc\r\n0\r\n\r\n"
     port.connection.deliver(HEAD + lengths + b"\r\n" + chunks + post())
     port.journal.store_all()
@@ -211,9 +211,8 @@ def test_lengths_that_two_could_read_in_two_ways(lengths):
     [b"3\r\nabcd\r\n0\r\n\r\n", b"-1\r\n", b"g\r\n", b"0x3\r\nabc\r\n", b"1" * 99 + b"\r\n",
      b"3\nabc\n0\n\n"],
 )  # fmt: skip
-def test_chunks_that_lie(chunks):
+def test_chunks_that_lie(chunks, port):
     """They are refused, and what they have brought is not stored."""
-    port = Port()
     port.said(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + post())
     assert port.bodies == []
     assert port.connection.refused is not None
@@ -229,9 +228,8 @@ def test_chunks_that_lie(chunks):
     ],
     ids=["fields", "a field", "no host", "no field"],
 )
-def test_headers(head, code):
+def test_headers(head, code, port):
     """They are bounded in number and size, and nothing of them is kept."""
-    port = Port()
     line = b"POST / HTTP/1.1\r\n" + (b"" if code == b"400" else b"Host: a\r\n")
     assert port.said(line + head)[9:12] == code
     assert port.connection.held_bytes == 0
@@ -315,9 +313,8 @@ def test_no_token(shown):
 # What can not be stored
 
 
-def test_what_can_not_be_stored():
+def test_what_can_not_be_stored(port):
     """503, when to come again, and the connection goes on."""
-    port = Port()
     port.connection.deliver(post())
     port.journal.refuse()
     assert port.connection.sent.startswith(b"HTTP/1.1 503 ")
@@ -325,9 +322,8 @@ def test_what_can_not_be_stored():
     assert port.codes(post()) == [503, 200]
 
 
-def test_a_disk_that_hangs():
+def test_a_disk_that_hangs(port):
     """A client waits some seconds, and what it sends again is stored once."""
-    port = Port()
     port.connection.deliver(post(b"a"))
     port.clock.advance(5)
     assert port.connection.sent.startswith(b"HTTP/1.1 503 ")
@@ -352,9 +348,8 @@ def test_a_disk_that_hangs_at_the_limit():
 
 
 @pytest.mark.parametrize("part", [20, -1], ids=["header", "body"])
-def test_a_request_that_does_not_come_on(part):
+def test_a_request_that_does_not_come_on(part, port):
     """It is held, and so must make progress: `limits.minimum_rate`."""
-    port = Port()
     port.connection.deliver(post(b"x" * 100)[:part])
     assert port.connection.held_bytes >= 20
     assert not port.connection.waiting
@@ -363,9 +358,8 @@ def test_a_request_that_does_not_come_on(part):
 
 
 @pytest.mark.parametrize(("own", "code"), [(False, b"503"), (True, b"429")])
-def test_no_room(own, code):
+def test_no_room(own, code, port):
     """A request that is not read is answered all the same; 429 if others' would be."""
-    port = Port()
     if own:
         port.journal.over.add("192.0.2.1")
     else:

@@ -1,9 +1,13 @@
 """Sizes and times as people write them."""
 
+from dataclasses import dataclass
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.protocols.lumberjack.options import Options
+from gateway.sdk.limits import Limits, limits_of
 from gateway.sdk.units import (
     Size,
     Time,
@@ -13,6 +17,7 @@ from gateway.sdk.units import (
     parse_size,
     parse_time,
 )
+from gateway_testkit.settings import settings
 
 
 @given(st.integers(min_value=0, max_value=2**50))
@@ -114,3 +119,20 @@ def test_a_long_value_is_cut_in_the_message():
     with pytest.raises(ValueError, match="must be a size") as caught:
         parse_size("9" * 1_000_000)
     assert len(str(caught.value)) < 200
+
+
+@dataclass
+class Own:
+    """Of limits, of options, of neither."""
+
+    message_bytes: int = 1
+    pairs: int = 2
+    depth: int = 3
+
+
+def test_limits_are_found_by_name():
+    """A field is the option or the key of that name; what is neither stays."""
+    found = limits_of(Own, settings(Options, message_bytes=10, pairs=20))
+    assert found == Own(10, 20, 3)
+    usual = limits_of(Own, settings(Options))
+    assert usual == Own(Limits().message_bytes, Options().pairs, 3)

@@ -53,14 +53,7 @@ def stored(spool, run_once, config) -> Callable[..., None]:
         nonlocal first
         for day in range(days):
             at = int((DAY + dt.timedelta(day)).timestamp() * 1e6)
-            spool.put(
-                "gw",
-                first,
-                PAYLOADS,
-                received_at=at,
-                flaws=flaws,
-                incarnation=A,
-            )
+            spool.put("gw", first, PAYLOADS, received_at=at, flaws=flaws, incarnation=A)
             first += len(PAYLOADS)
         run_once()
 

@@ -39,12 +39,7 @@ class Spool:
             self.query.source(entry, [name(entry)])
             self.query.offset(entry, entry)
 
-    def cleaner(
-        self,
-        *,
-        archive: bool = True,
-        disk: Lake | None = None,
-    ) -> Cleaner:
+    def cleaner(self, *, archive: bool = True, disk: Lake | None = None) -> Cleaner:
         """As a job makes it when it starts."""
         return Cleaner(
             self.path,

@@ -119,8 +119,7 @@ def world(tmp_path, logs, spool, monkeypatch) -> World:
     monkeypatch.setattr("os.fdatasync", lambda fd: None)
     monkeypatch.setattr("os.fsync", lambda fd: None)
     monkeypatch.setattr(
-        "gateway.spark.rows.tables.within",
-        lambda rows, wanted: rows.common(wanted),
+        "gateway.spark.rows.tables.within", lambda rows, wanted: rows.common(wanted)
     )
     monkeypatch.setattr("gateway.spark.rows.tables.ranges", lambda rows: rows)
     for batch in range(3):
@@ -167,8 +166,7 @@ def test_no_day_is_said_before_its_events_are_counted(world):
 def test_a_file_that_vanished_stops_it(world):
     """Its events are promised by its name; nothing is committed without them."""
     (world.spool.path / world.spool.names()[0]).unlink()
-    sink = world.sink()
-    sink.recover()
+    sink = world.started()
     world.logs.source(0, [f"events-gw_aaaaaaaaaa-{1:020d}-{SIZE:020d}.parquet"])
     world.logs.offset(0, 0)
     with pytest.raises(Broken, match="promise 10 events, Spark made 0 rows"):
@@ -196,8 +194,7 @@ def test_what_was_deleted_on_purpose_stays_so_where_a_ledger_is_lost(tmp_path):
 
 def test_what_was_deleted_on_purpose_is_left_out(world):
     """Also where its file comes again, from an archive."""
-    sink = world.sink()
-    sink.recover()
+    sink = world.started()
     sink.deleted = lambda: Ranges({"gw": {A: [(3, 4)]}})
     world.run(1, sink=sink)
     assert world.events.rows() == Ranges({"gw": {A: [(1, 2), (5, SIZE)]}})
@@ -207,8 +204,7 @@ def test_what_was_deleted_on_purpose_is_left_out(world):
 def test_what_comes_late_is_taken_back_in_a_commit_before_its_rows(world):
     """So no version of the table has them while its day is said to be complete."""
     world.run(2)
-    sink = world.sink()
-    sink.recover()
+    sink = world.started()
     today = datetime.now(UTC).date().toordinal()
     sink.through = Completeness().saying([today - 1, today, today + 1])
     sink.ledger = replace(sink.ledger, complete=sink.through)
@@ -222,8 +218,7 @@ def test_what_other_jobs_say_is_heard_without_a_commit(world):
     """Of a table that others write, too: how far their rows are complete."""
     told: list[dict[str, str]] = []
     world.run(3)
-    sink = world.sink()
-    sink.recover()
+    sink = world.started()
     sink._settle = told.append
     sink.say_complete()
     assert told == []

@@ -137,6 +137,13 @@ class Playing:
         record = replace(record, **more)
         self.words[node, by] = record, self.now
 
+    def day_is_over(self) -> None:
+        """Two events came a minute before midnight, and the gateway says so behind it."""
+        self.says("gw", 0)
+        self.take("gw", 1, 2, MIDNIGHT - 60)
+        self.now = MIDNIGHT + 20
+        self.says("gw", 2)
+
     def look(self) -> dict[str, Any]:
         found = self.completing.look(now=True)
         assert found is not None
@@ -226,10 +233,7 @@ def test_a_gateway_that_was_cut_off_over_midnight_holds_it(playing):
 
 def test_what_comes_late_takes_the_mark_back(playing, caplog):
     """Before its rows are there; it is told, and the mark comes again when nothing else is to."""
-    playing.says("gw", 0)
-    playing.take("gw", 1, 2, MIDNIGHT - 60)
-    playing.now = MIDNIGHT + 20
-    playing.says("gw", 2)
+    playing.day_is_over()
     playing.look()
     assert playing.marks == ["_COMPLETE-2026-11-28"]
     playing.cut = "named"
@@ -252,10 +256,7 @@ def test_what_comes_late_takes_the_mark_back(playing, caplog):
 
 def test_a_day_that_is_said_while_a_batch_is_broken_off_is_taken_back(playing):
     """It was decided on before, and its rows come behind it."""
-    playing.says("gw", 0)
-    playing.take("gw", 1, 2, MIDNIGHT - 60)
-    playing.now = MIDNIGHT + 20
-    playing.says("gw", 2)
+    playing.day_is_over()
     playing.cut = "decided"
     with pytest.raises(PowerCut):
         playing.take("edge", 1, 3, MIDNIGHT - 5, B)
@@ -270,10 +271,7 @@ def test_a_day_that_is_said_while_a_batch_is_broken_off_is_taken_back(playing):
 def test_late_events_for_a_function_of_ones_own_are_told_too(tmp_path):
     """Before it gets them, and once, also where it gets them twice."""
     playing = Playing(tmp_path, own=True)
-    playing.says("gw", 0)
-    playing.take("gw", 1, 2, MIDNIGHT - 60)
-    playing.now = MIDNIGHT + 20
-    playing.says("gw", 2)
+    playing.day_is_over()
     playing.look()
     assert playing.kept.complete.has(YESTERDAY)
     playing.cut = "called"
@@ -330,10 +328,7 @@ def test_a_file_that_waits_holds_it(playing):
 
 def test_a_crash_keeps_no_mark_back(playing):
     """The ledger has said it."""
-    playing.says("gw", 0)
-    playing.take("gw", 1, 2, MIDNIGHT - 60)
-    playing.now = MIDNIGHT + 20
-    playing.says("gw", 2)
+    playing.day_is_over()
     playing.cut = "said complete"
     with pytest.raises(PowerCut):
         playing.look()
@@ -363,10 +358,7 @@ def test_a_job_that_was_down_at_midnight_says_it_later(playing):
 
 def test_retention_takes_none_back(playing):
     """A file of that day that is fetched again brings nothing."""
-    playing.says("gw", 0)
-    playing.take("gw", 1, 2, MIDNIGHT - 60)
-    playing.now = MIDNIGHT + 20
-    playing.says("gw", 2)
+    playing.day_is_over()
     playing.look()
     for path in (playing.lake / "events").rglob("*.parquet"):
         path.unlink()
@@ -417,10 +409,7 @@ def test_a_mended_file_takes_an_accepted_day_back(playing):
 
 def test_rows_that_leave_quarantine_take_their_day_back(playing, caplog):
     """From before they go until the job has seen it; a kill in between keeps nothing back."""
-    playing.says("gw", 0)
-    playing.take("gw", 1, 2, MIDNIGHT - 60)
-    playing.now = MIDNIGHT + 20
-    playing.says("gw", 2)
+    playing.day_is_over()
     playing.look()
     with partition.alone(playing.lake):
         went = [*requeue.take_back(playing.lake, Lake(), YESTERDAY)]
@@ -457,10 +446,7 @@ def test_since_when_it_is_not_known(playing):
 
 def test_a_mark_that_can_not_be_written_is_told_once(playing, caplog, monkeypatch):
     """And written later; the ledger says it, and batches go on."""
-    playing.says("gw", 0)
-    playing.take("gw", 1, 2, MIDNIGHT - 60)
-    playing.now = MIDNIGHT + 20
-    playing.says("gw", 2)
+    playing.day_is_over()
     with monkeypatch.context() as patch:
         patch.setattr(Folder, "put", _denied)
         for _ in range(2):

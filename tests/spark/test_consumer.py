@@ -55,8 +55,7 @@ def expire(file: Path, archive: SpoolFolder) -> Consumers:
     """As the gateway does, when every file's time is over."""
     settings = config.load(file)
     consumers = Consumers(
-        lambda name: marks_of(settings, name),
-        settings.spool.consumers,
+        lambda name: marks_of(settings, name), settings.spool.consumers
     )
     Expiry(archive.path, RealDisk(), -1.0, None, lambda: None, consumers=consumers).run(
         0

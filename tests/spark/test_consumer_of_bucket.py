@@ -66,10 +66,7 @@ class Gateway:
         self.made = SpoolFolder(home / "made")
         self.made.path.mkdir()
         settings = config.load(self.file)
-        self.consumers = Consumers(
-            lambda name: marks_of(settings, name),
-            ["mine"],
-        )
+        self.consumers = Consumers(lambda name: marks_of(settings, name), ["mine"])
         self._expiry = BucketExpiry(
             self.bucket, lambda: ["gw"], self.consumers, -1.0, time.time
         )

@@ -37,12 +37,7 @@ from gateway.spark.jvm import java
 from gateway.spark.later import deletion
 from gateway.spark.later.compact import compact
 from gateway.spark.later.deleted_ranges import DeletedRanges
-from gateway.spark.later.deletion import (
-    Asked,
-    Found,
-    delete,
-    write_down,
-)
+from gateway.spark.later.deletion import Asked, Found, delete, write_down
 from gateway.spark.later.erasure import Locations, as_sql, carry_out
 from gateway.spark.later.redact import redacted
 from gateway.store import digests

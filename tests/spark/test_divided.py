@@ -291,8 +291,7 @@ def test_a_batch_whose_files_are_elsewhere_comes_again(world):
     world.cut, world.by = None, AFTER
     away = world.spool.path.rename(world.spool.path.with_name("away"))
     world.spool.path.mkdir()
-    sink = world.sink()
-    sink.recover()
+    sink = world.started()
     for path in away.iterdir():
         path.rename(world.spool.path / path.name)
     world.run(3, sink=sink)

@@ -28,11 +28,7 @@ from gateway.spark import reading
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Ledger, Ranges
 from gateway.spark.commit.partition import Busy
-from gateway.spark.later.deleted_ranges import (
-    DeletedRanges,
-    add_lsns,
-    mask_of,
-)
+from gateway.spark.later.deleted_ranges import DeletedRanges, add_lsns, mask_of
 from gateway.spark.later.expiry import Expiry, expire, limits
 from gateway.store.directories import Directories
 from gateway.store.names import Life

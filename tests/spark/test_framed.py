@@ -272,7 +272,7 @@ def registry():
             "type": "M",
             "serializationFormat": {"serializationFormat": "Protobuf"},
             "schemaData": base64.b64encode(described).decode(),
-        },
+        }
     }
     answers = {
         "/v1/groups/shop%2Fproto/encodings/0": of_protobuf,

@@ -153,8 +153,7 @@ def test_a_file_that_the_function_could_not_read_is_not_waited_for(world, size):
         real(batch, context)
 
     world.take = take  # type: ignore[method-assign]
-    sink = world.sink()
-    sink.recover()
+    sink = world.started()
     with pytest.raises(HandOverFailed):
         world.run(1, files=size, sink=sink)
     file = moved_aside(world, sink, 0)
@@ -266,8 +265,7 @@ def test_a_file_that_vanished_stops_it(world):
     """Its events are promised by its name; nothing is handed over without them."""
     (world.spool.path / world.spool.names()[0]).unlink()
     world.spool.events("gw", 1, 1)
-    sink = world.sink()
-    sink.recover()
+    sink = world.started()
     world.logs.source(0, [f"events-gw_aaaaaaaaaa-{1:020d}-{SIZE:020d}.parquet"])
     world.logs.offset(0, 0)
     with pytest.raises(Broken, match="promise 10 events, Spark made 0 rows"):

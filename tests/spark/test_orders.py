@@ -10,10 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pyspark.errors import (
-    NumberFormatException,
-    SparkRuntimeException,
-)
+from pyspark.errors import NumberFormatException, SparkRuntimeException
 
 from gateway.cli import spark
 from gateway.sdk.command import WrongUse

@@ -148,11 +148,16 @@ class World:
             **options,
         )
 
+    def started(self) -> ParquetSink:
+        """A sink that has recovered."""
+        sink = self.sink()
+        sink.recover()
+        return sink
+
     def without_checkpoint(self) -> ParquetSink:
         """The sink after its checkpoint was lost: Spark begins a new query."""
         self.logs.lose()
-        sink = self.sink()
-        sink.recover()
+        sink = self.started()
         # Spark makes the new id when the query starts, after `recover`.
         self.logs.begin()
         return sink
@@ -349,8 +354,7 @@ def test_a_crash_while_spark_writes_leaves_nothing(world, lake_events, monkeypat
         write(batch, folder)
         raise PowerCut
 
-    sink = world.sink()
-    sink.recover()
+    sink = world.started()
     monkeypatch.setattr(sink, "_write", dies)
     world.logs.source(0, [name(0)])
     world.logs.offset(0, 0)
@@ -443,8 +447,7 @@ def test_a_manifest_outlives_its_checkpoint(world, lake_events):
         world.run(Fuse(left=decided), 1)
     assert lake_events() == Counter()
     shutil.rmtree(world.logs.path)
-    sink = world.sink()
-    sink.recover()
+    sink = world.started()
     assert lake_events() == whole(1)
     assert sink.ledger.committed == Ranges({"gw": {A: [(1, SIZE)]}})
 
@@ -453,8 +456,7 @@ def test_a_manifest_outlives_its_checkpoint(world, lake_events):
 def test_a_checkpoint_from_a_backup_is_refused(world, other):
     """It would take other files for a batch that the tables have: better stop."""
     world.run(Fuse(), 2)
-    sink = world.sink()
-    sink.recover()
+    sink = world.started()
     batch = 0 if other == "older" else 1
     if other != "older":
         world.logs.source(1, [name(7)])
@@ -465,8 +467,7 @@ def test_a_checkpoint_from_a_backup_is_refused(world, other):
 
 def test_a_batch_that_lost_a_file_is_refused(world, lake_events):
     """Spark says nothing of a spool file that vanished; counting does."""
-    sink = world.sink()
-    sink.recover()
+    sink = world.started()
     world.logs.source(0, [name(0), name(1)])
     world.logs.offset(0, 0)
     with pytest.raises(Broken, match="promise 20 events, Spark made 10 rows"):
@@ -476,8 +477,7 @@ def test_a_batch_that_lost_a_file_is_refused(world, lake_events):
 
 def test_a_batch_without_files_counts_too(world):
     """Spark may run one; it has no rows then."""
-    sink = world.sink()
-    sink.recover()
+    sink = world.started()
     world.logs.offset(0, -1)
     sink._write = lambda rows, folder, plan: None
     sink(0, 0)
@@ -510,8 +510,7 @@ def test_tables_behind_their_checkpoint_are_refused(world, lost):
 
 def test_a_hole_is_noted_once(world):
     """It survives, and a file that fails again does not make a second one."""
-    sink = world.sink()
-    sink.recover()
+    sink = world.started()
     for why in ("it is empty", "it is still empty"):
         sink.note(Hole("gw", 1, SIZE, name(0), why, 1.0, A))
     again = world.sink()
@@ -521,8 +520,7 @@ def test_a_hole_is_noted_once(world):
 
 def test_what_could_not_be_written_down_is_not_known(world):
     """The disk is full: the word of who accepted a loss stays until it is in the ledger."""
-    sink = world.sink()
-    sink.recover()
+    sink = world.started()
     full = Fuse(left=0, full=True)
     sink._disk = full
     one = Accepted("gw", "", 1, SIZE, "gone", "me", 1.0)

@@ -1,11 +1,14 @@
-"""Counts of a batch's files for `stats`."""
+"""Counts and times of a batch's files, for `stats`."""
 
+import math
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from gateway.spark.files import footers
 from gateway.spark.rows import stats
+from gateway.store.names import parse_file_name
 
 MINUTE = timedelta(minutes=1)
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -42,3 +45,19 @@ def test_events_are_counted_by_window_listener_and_channel(tmp_path):
     assert (second["window_start"], second["events"]) == (NOON + MINUTE, 1)
     assert (second["flawed"], second["payload_bytes"]) == (0, 7)
     assert counted.tables[tomorrow].to_pylist()[0]["channel"] is None
+
+
+_DAY = 86_400_000_000
+
+
+def test_the_days_on_which_events_came_are_counted(spool):
+    """By which a batch may have a file open for each; where statistics lack, they may be
+    any."""
+    for number, day in enumerate((0, 0, 5, 400)):
+        spool.put("gw", 1 + number, [b"{}"], received_at=day * _DAY + number)
+    files = list(map(parse_file_name, spool.names()))
+    assert footers.read(spool.path, files).days == 3
+    assert footers.read(spool.path, files[:2]).days == 1
+    path = spool.path / spool.names()[0]
+    pq.write_table(pq.ParquetFile(path).read(), path, write_statistics=False)
+    assert footers.read(spool.path, files).days == math.inf

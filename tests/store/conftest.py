@@ -56,6 +56,12 @@ def start(directories) -> Make[Opened]:
     return start
 
 
+@pytest.fixture
+def opened(start) -> Opened:
+    """The node, of one protocol."""
+    return start("plain")
+
+
 def store(opened: Opened, protocol: str, *bodies: bytes, count: int = 1) -> None:
     """Make batches durable, in a segment of their own."""
     origin = Origin(protocol, "l", "s-1", "[::1]:9")

@@ -57,6 +57,11 @@ class Played:
         """A batch has these."""
         self.committed.setdefault(life, Lsns()).add(first, last)
 
+    def complete(self, now: int = NOW) -> int | None:
+        """A look: the moment through which it is."""
+        self.look(now)
+        return self.through
+
     def look(self, now: int = NOW) -> Found:
         nodes: dict[str, tuple[Lives, Sequence[Heard]]] = {}
         for node in sorted({one.node for one in (*self.words, *self.committed)}):
@@ -111,17 +116,13 @@ def test_it_is_the_least_of_all():
     one, other = Life("gw-1", A), Life("gw-2", B)
     played.says(one, Through(500 * S, 0))
     played.says(other, Through(510 * S, 0))
-    played.look()
-    assert played.through == 500 * S
+    assert played.complete() == 500 * S
     played.says(one, Through(600 * S, 9))
-    played.look()
-    assert played.through == 500 * S
+    assert played.complete() == 500 * S
     played.take(one, 1, 8)
-    played.look()
-    assert played.through == 500 * S
+    assert played.complete() == 500 * S
     played.take(one, 9, 9)
-    played.look()
-    assert played.through == 510 * S
+    assert played.complete() == 510 * S
 
 
 def test_one_that_always_goes_on_is_not_waited_for_in_vain():
@@ -142,15 +143,13 @@ def test_who_goes_on_takes_its_place():
     played.says(one, Through(500 * S, 0))
     played.look()
     played.says(other, Through(700 * S, 20), since=21, earlier=(A,), begins=(1,))
-    played.look()
-    assert played.through == 500 * S
+    assert played.complete() == 500 * S
     played.look(now=701 * S)
     assert played.why == {}
     played.look()
     assert "lsn 1 to 20 in no table" in played.why["gw"]
     played.take(one, 1, 20)
-    played.look()
-    assert played.through == 700 * S
+    assert played.complete() == 700 * S
     assert not [*filter(lambda one: one == A, played.found.completeness.of_lives)]
 
 
@@ -161,12 +160,10 @@ def test_a_silent_one_is_named_until_it_is_decommissioned():
     played.says(life, Through(500 * S, 3))
     played.take(life, 1, 3)
     played.silent = {life}
-    played.look()
-    assert played.through == 500 * S
+    assert played.complete() == 500 * S
     assert played.why == {"shop-17": "is silent since 1970-01-01 00:08:20 UTC"}
     played.words[life] = replace_field(played.words[life], "decommissioned", "closed")
-    played.look()
-    assert played.through == NOW - S
+    assert played.complete() == NOW - S
     assert played.why == {}
 
 
@@ -179,12 +176,10 @@ def test_a_lost_disk_holds_until_it_is_accepted():
     played.look()
     played.silent = {lost}
     played.says(new, Through(NOW - S, 0), began=600.0)
-    played.look()
-    assert played.through == 500 * S
+    assert played.complete() == 500 * S
     assert "nobody knows, behind lsn 7" in played.why["gw"]
     played.accepted = [Accepted("gw", A, 8, None, "the disk", "ann", 1.0)]
-    played.look()
-    assert played.through == NOW - S
+    assert played.complete() == NOW - S
 
 
 def test_a_lost_disk_without_anything_acknowledged_holds_nothing():
@@ -193,11 +188,9 @@ def test_a_lost_disk_without_anything_acknowledged_holds_nothing():
     played.says(lost, Through(500 * S, 7), ack="spool")
     played.take(lost, 1, 7)
     played.silent = {lost}
-    played.look()
-    assert played.through == 500 * S
+    assert played.complete() == 500 * S
     played.says(Life("gw", C), Through(NOW - S, 0), began=600.0, ack="spool")
-    played.look()
-    assert played.through == NOW - S
+    assert played.complete() == NOW - S
 
 
 def test_a_file_that_can_not_be_read_holds_until_it_is_accepted():
@@ -209,12 +202,10 @@ def test_a_file_that_can_not_be_read_holds_until_it_is_accepted():
     played.take(life, 1, 4)
     played.take(life, 7, 9)
     played.aside = {life: Lsns([(5, 6)])}
-    played.look()
-    assert played.through == 500 * S
+    assert played.complete() == 500 * S
     assert "lsn 5 to 6 in a file that could not be read" in played.why["gw"]
     played.accepted = [Accepted("gw", A, 5, 6, "damaged", "ann", 1.0)]
-    played.look()
-    assert played.through == NOW - S
+    assert played.complete() == NOW - S
 
 
 def test_one_that_comes_back_is_waited_for_though_its_end_was_accepted():
@@ -225,11 +216,9 @@ def test_one_that_comes_back_is_waited_for_though_its_end_was_accepted():
     played.look()
     played.accepted = [Accepted("shop", A, 8, None, "the disk", "ann", 1.0)]
     played.says(shop, Through(NOW - S, 20))
-    played.look()
-    assert played.through == 500 * S
+    assert played.complete() == 500 * S
     played.take(shop, 8, 20)
-    played.look()
-    assert played.through == NOW - S
+    assert played.complete() == NOW - S
 
 
 def test_one_that_began_before_holds_from_there():
@@ -243,11 +232,9 @@ def test_one_that_began_before_holds_from_there():
         other, Through(650 * S, 9), since=1, earlier=(A,), begins=(1,), began=600.0
     )
     played.says(far, Through(NOW - S, 0))
-    played.look()
-    assert played.through == 600 * S - 1
+    assert played.complete() == 600 * S - 1
     played.take(other, 1, 9)
-    played.look()
-    assert played.through == 650 * S
+    assert played.complete() == 650 * S
 
 
 def test_a_clock_that_is_behind_is_the_reason():
@@ -264,22 +251,18 @@ def test_files_that_wait_are_to_come() -> None:
     played.says(Life("gw", B), Through(500 * S, 0))
     played.says(shop, Through(500 * S, 3), decommissioned="closed")
     played.take(shop, 1, 3)
-    played.look()
-    assert played.through == 500 * S
+    assert played.complete() == 500 * S
     played.silent = {shop}
     played.waiting = {shop: Lsns([(4, 6)])}
     played.says(Life("gw", B), Through(NOW - S, 0))
-    played.look()
-    assert played.through == 500 * S
+    assert played.complete() == 500 * S
     assert played.why == {"shop": "has lsn 4 to 6 in no table"}
     played.take(shop, 4, 6)
     played.waiting = {new: Lsns([(1, 9)])}
-    played.look()
-    assert played.through == 500 * S
+    assert played.complete() == 500 * S
     assert played.why == {"new": "has lsn 1 to 9 in a file that waits"}
     played.waiting = {}
-    played.look()
-    assert played.through == NOW - S
+    assert played.complete() == NOW - S
 
 
 def test_one_that_says_nothing_holds():

@@ -53,9 +53,8 @@ def link(path: Path) -> str:
     return str(blake3(both.encode()).hexdigest())
 
 
-def test_a_file_says_the_digest_of_its_events(start):
+def test_a_file_says_the_digest_of_its_events(opened):
     """Empty payloads count, and so does where one ends and the next begins."""
-    opened = start("plain")
     one = publish(opened, b"a,bc,,d", b"e" * 5000)
     two = publish(opened, b"ab,c,,d", b"e" * 5000)
     for path in (one, two):
@@ -104,9 +103,8 @@ def test_the_same_events_are_the_same_whatever_their_bytes(start, tmp_path, how)
     assert not are_same(one, other)
 
 
-def test_each_file_has_the_link_of_the_one_before(start, directories):
+def test_each_file_has_the_link_of_the_one_before(opened, start, directories):
     """The catalog has it too, and a restart goes on."""
-    opened = start("plain")
     paths = [publish(opened, b"a"), publish(opened, b"b,c")]
     opened = start("plain")
     assert opened.publisher.link == (3, link(paths[1]))
@@ -121,9 +119,8 @@ def test_each_file_has_the_link_of_the_one_before(start, directories):
 
 
 @pytest.mark.parametrize("where", ["spool", "archive", "poison"])
-def test_a_catalog_that_is_gone_breaks_no_chain(start, directories, where):
+def test_a_catalog_that_is_gone_breaks_no_chain(opened, start, directories, where):
     """The newest file is read for its link."""
-    opened = start("plain")
     path = publish(opened, b"a,b")
     opened.marker.write(opened.mark(2), now=True)
     (directories.root / where).mkdir(exist_ok=True)
@@ -140,10 +137,9 @@ def test_a_catalog_that_is_gone_breaks_no_chain(start, directories, where):
 
 @pytest.mark.parametrize("known", [True, False])
 def test_the_mark_has_the_link_when_catalog_and_file_are_gone(
-    start, directories, known
+    opened, start, directories, known
 ):
     """A file whose predecessor nobody knows says nothing of it."""
-    opened = start("plain")
     path = publish(opened, b"a,b")
     newest = link(path) if known else ""
     opened.marker.write(Mark(2, 2, 2, newest), now=True)
@@ -154,9 +150,10 @@ def test_the_mark_has_the_link_when_catalog_and_file_are_gone(
 
 
 @pytest.mark.parametrize("where", ["spool", "poison"])
-def test_the_mark_knows_better_than_a_file_that_was_damaged(start, directories, where):
+def test_the_mark_knows_better_than_a_file_that_was_damaged(
+    opened, start, directories, where
+):
     """The next file names what was published, so that the damage shows."""
-    opened = start("plain")
     path = publish(opened, b"a,b")
     newest = link(path)
     opened.marker.write(Mark(2, 2, 2, newest), now=True)

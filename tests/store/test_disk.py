@@ -1,13 +1,18 @@
-"""The operating system behind the door: what the doubles can not show."""
+"""The operating system behind the door: files, small states, and a directory's lock."""
 
 import errno
 import os
+import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gateway.store.system import disk
+from gateway.store.system import lock as module
 from gateway.store.system.disk import RealDisk, read_patiently
+from gateway.store.system.lock import lock, wait_for
+from gateway.store.system.statefile import StateFile
 
 
 def test_rewriting_changes_nothing_and_appending_goes_on(tmp_path):
@@ -127,9 +132,7 @@ def test_a_file_that_will_be_read_is_fetched(tmp_path):
     asked: list[tuple[int, int]] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            os,
-            "posix_fadvise",
-            lambda _, at, size, what: asked.append((at, size)),
+            os, "posix_fadvise", lambda _, at, size, what: asked.append((at, size))
         )
         assert RealDisk().fetch(path) == 300_000
     ends = [at + size for at, size in asked]
@@ -153,3 +156,70 @@ def test_a_system_that_fetches_nothing_is_let_be(tmp_path, monkeypatch):
     assert RealDisk().fetch(path) == 0
     monkeypatch.delattr(os, "posix_fadvise")
     assert RealDisk().fetch(path) == 5
+
+
+def test_nobody_has_it(tmp_path):
+    """There is nothing to wait for, also before the first start."""
+    assert wait_for(tmp_path / "new", 0.0)
+    assert wait_for(tmp_path, 0.0)
+
+
+def test_it_is_given_up_after_a_while(tmp_path):
+    """Whoever waits no longer is told by `lock` who has it."""
+    held = lock(tmp_path / "lock", "gateway gw")
+    assert not wait_for(tmp_path, 0.0)
+    held.release()
+    assert wait_for(tmp_path, 0.0)
+
+
+def test_it_becomes_free(tmp_path):
+    """Then the wait is over."""
+    held = lock(tmp_path / "lock", "gateway gw")
+    looked = threading.Event()
+    found: list[bool] = []
+
+    def wait() -> None:
+        looked.set()
+        found.append(wait_for(tmp_path, 600.0))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    looked.wait()
+    held.release()
+    thread.join()
+    assert found == [True]
+    lock(tmp_path / "lock", "the next").release()
+    assert module.is_locked(tmp_path) is False
+
+
+class Far(msgspec.Struct, frozen=True):
+    """How far something is."""
+
+    lsn: int = 0
+
+
+def test_what_is_written_is_read(tmp_path):
+    """In one file, whose hidden name is gone."""
+    file = StateFile(tmp_path / "far", Far, RealDisk())
+    assert file.read() == (None, None)
+    for lsn in (1, 2):
+        file.write(Far(lsn))
+        assert StateFile(tmp_path / "far", Far, RealDisk()).read() == (Far(lsn), None)
+    assert [path.name for path in tmp_path.iterdir()] == ["far"]
+
+
+def test_damage_is_told_and_says_nothing(tmp_path):
+    """Of a file that is cut, or whose bits have changed; what is written anew is fine."""
+    file = StateFile(tmp_path / "far", Far, RealDisk())
+    file.write(Far(7))
+    whole = file.path.read_bytes()
+    for at in range(len(whole) - 1):
+        file.path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        assert file.read()[0] is None, at
+    for size in range(len(whole) - 1):
+        file.path.write_bytes(whole[:size])
+        found, told = file.read()
+        assert found is None
+        assert str(file.path) in str(told)
+    file.write(Far(8))
+    assert file.read() == (Far(8), None)

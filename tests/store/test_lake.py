@@ -93,13 +93,7 @@ def test_a_newer_ledger_is_not_guessed_at(tmp_path, read):
 
 
 @pytest.mark.parametrize(
-    "damage",
-    [
-        {"first": 0},
-        {"last": 4},
-        {"last": "x"},
-        {"reason": None, "at": None},
-    ],
+    "damage", [{"first": 0}, {"last": 4}, {"last": "x"}, {"reason": None, "at": None}]
 )
 def test_a_damaged_file_of_an_accepted_hole_is_named(tmp_path, damage):
     """It is not passed over, and its path is said."""

@@ -18,12 +18,7 @@ from gateway.store.directories import Directories
 from gateway.store.journal import Loss
 from gateway.store.names import file_name, parse_file_name
 from gateway.store.node.catalog import look
-from gateway.store.node.incarnation import (
-    CONTINUES_KEY,
-    FIRST_KEY,
-    KEY,
-    Incarnation,
-)
+from gateway.store.node.incarnation import CONTINUES_KEY, FIRST_KEY, KEY, Incarnation
 from gateway.store.node.lives import Heard, Lives, Reason
 from gateway.store.node.mark import Marker
 from gateway.store.objects.node_record import Speaker, read_all

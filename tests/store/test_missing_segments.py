@@ -75,9 +75,8 @@ def test_what_is_a_hole_and_comes_back_is_kept(
     assert (opened.losses, opened.first_lsn) == ([], 4)
 
 
-def test_a_segment_that_is_missing_between_others_is_a_hole(start, directories):
+def test_a_segment_that_is_missing_between_others_is_a_hole(opened, start, directories):
     """Its events are in no file; put back, it is kept and not published again."""
-    opened = start("plain")
     for bodies in ((b"a",), (b"b", b"c"), (b"d",)):
         store(opened, "plain", *bodies)
     path = directories.journal_of("gw") / segment_name(2)
@@ -102,11 +101,10 @@ def test_a_segment_that_is_missing_between_others_is_a_hole(start, directories):
 
 @pytest.mark.parametrize("durable", [0, 2])
 @pytest.mark.parametrize("starts", [1, 3])
-def test_what_nobody_was_given_is_no_hole(start, directories, durable, starts):
+def test_what_nobody_was_given_is_no_hole(opened, start, directories, durable, starts):
     """A damaged segment kept a lsn for each of its bytes, was removed by hand, and the
     daemon killed before what lies behind it was published: a hole is what the mark called
     durable."""
-    opened = start("plain")
     store(opened, "plain", b"a", b"b")
     opened.marker.write(Mark(durable, durable), now=True)
     [path] = directories.journal_of("gw").glob("*.journal")
@@ -133,10 +131,9 @@ def test_what_nobody_was_given_is_no_hole(start, directories, durable, starts):
 
 
 @pytest.mark.parametrize("fault", ["damaged", "cut"])
-def test_a_damaged_segment_is_kept_after_a_crash_too(start, directories, fault):
+def test_a_damaged_segment_is_kept_after_a_crash_too(opened, start, directories, fault):
     """The power went when its file was public, and it was not set aside; of one that is
     cut nothing is left to keep."""
-    opened = start("plain")
     opened.log.commit([Batch(Origin("plain", "l", "s", "p"), 1, 1, b"a" * 40, 40)])
     whole = opened.log.bytes
     store(opened, "plain", b"b" * 40)

@@ -18,12 +18,7 @@ from gateway.store.checkpoint import Unreadable
 from gateway.store.finder import Finder
 from gateway.store.journal import Loss
 from gateway.store.node.mark import Mark
-from gateway.store.opening import (
-    MissingJournal,
-    MissingProtocol,
-    Start,
-    open_node,
-)
+from gateway.store.opening import MissingJournal, MissingProtocol, Start, open_node
 from gateway.store.spool import file_name
 from gateway.store.storage import OpenedStorage, StorageCallbacks
 from gateway.store.system.disk import RealDisk
@@ -55,11 +50,10 @@ def test_file_names_outlive_the_journal(start, directories, where):
 
 @pytest.mark.parametrize("count", [1, 0])
 def test_batches_of_a_protocol_that_is_not_installed_stop_the_start(
-    start, directories, count
+    opened, start, directories, count
 ):
     """With events or with metadata alone.  The sentence says which protocol, where, and
     what to do; with the package installed everything is still there."""
-    opened = start("plain")
     store(opened, "syslog", b"a", b"b", count=count)
     store(opened, "mqtt", b"c", count=count)
     store(opened, "plain", b"d")
@@ -79,9 +73,8 @@ def test_batches_of_a_protocol_that_is_not_installed_stop_the_start(
     assert start("plain").segments == []
 
 
-def test_losses_are_told_even_if_the_start_fails(start, directories):
+def test_losses_are_told_even_if_the_start_fails(opened, directories):
     """Before anything is changed; and the next start tells them again."""
-    opened = start("plain")
     store(opened, "syslog", b"a")
     store(opened, "plain", b"b")
     opened.log.commit([Batch(Origin("plain", "l", "s", "p"), 1, 1, b"c", 1)])
@@ -130,9 +123,8 @@ def test_metadata_goes_behind_the_events_before_it(start):
     assert again.unpublished == again.segments[3:]
 
 
-def test_damage_is_no_protocol(start, directories):
+def test_damage_is_no_protocol(opened, start, directories):
     """Batches whose origin the disk did not give back stop nothing."""
-    opened = start("plain")
     store(opened, "plain", b"a")
     [path] = directories.journal_of("gw").glob("*.journal")
     path.write_bytes(path.read_bytes().replace(b"plain", b"plaim"))
@@ -140,9 +132,8 @@ def test_damage_is_no_protocol(start, directories):
     assert start().log.next_lsn == 2
 
 
-def test_the_mark_knows_how_far_the_journal_went(start, directories):
+def test_the_mark_knows_how_far_the_journal_went(opened, start, directories):
     """Its end is cut, or all of it is gone: that is told, and no lsn is given twice."""
-    opened = start("plain")
     store(opened, "plain", b"a", b"b")
     opened.log.commit([Batch(Origin("plain", "l", "s", "p"), 1, 3, b"c,d,e", 5)])
     opened.marker.write(Mark(given=5, durable=5))
@@ -170,9 +161,8 @@ class Forbidden(RealDisk):
         return super().read(path)
 
 
-def test_poison_that_may_not_be_searched_refuses_no_start(start, directories):
+def test_poison_that_may_not_be_searched_refuses_no_start(opened, start, directories):
     """The newest file's link is unknown then."""
-    opened = start("plain")
     store(opened, "plain", b"a")
     publish_all(start("plain"))
     (directories.journal_of("gw") / "catalog").unlink()
@@ -186,11 +176,12 @@ def test_poison_that_may_not_be_searched_refuses_no_start(start, directories):
     assert opened.publisher.link.digest == ""
 
 
-def test_what_may_have_been_given_is_not_what_was_acknowledged(start, directories):
+def test_what_may_have_been_given_is_not_what_was_acknowledged(
+    opened, start, directories
+):
     """A segment that is no segment any more keeps as many lsns as it has bytes; whoever
     puts it back misses nothing.
     """
-    opened = start("plain")
     store(opened, "plain", b"a", b"b")
     [path] = directories.journal_of("gw").glob("*.journal")
     whole = path.read_bytes()
@@ -274,9 +265,8 @@ class Listed(RealDisk):
         return super().names(directory)
 
 
-def test_the_archive_is_listed_once(directories, start):
+def test_the_archive_is_listed_once(directories, opened, start):
     """It may have millions of files."""
-    opened = start("plain")
     store(opened, "plain", b"a")
     publish_all(start("plain"))
     disk = Listed()

@@ -18,6 +18,7 @@ from gateway.store.storage import OpenedStorage, Settings, Storage, StorageCallb
 from gateway.store.system import statefile
 from gateway.store.system.disk import RealDisk
 from gateway.store.system.machine import Machine
+from gateway.store.system.shared import SharedDeque, SharedDict
 from gateway_testkit.reactor import QueuedReactor
 
 
@@ -180,3 +181,15 @@ def test_files_of_nodes_that_have_a_daemon_are_not_ours(tmp_path):
     owners = Owners("gw", Directories.under(tmp_path), RealDisk(), is_live)
     nodes = ("gw", "old", "live", "unreadable", "elsewhere")
     assert [node for node in nodes if owners.is_ours(node)] == ["gw", "old"]
+
+
+def test_a_snapshot_stays_as_it_was():
+    """Whoever goes through one sees neither what comes nor what goes meanwhile."""
+    there, queue = SharedDict({1: "a", 2: "b"}), SharedDeque(["a", "b"], 3)
+    for key in there.snapshot():
+        del there[key]
+        there[key + 10] = "c"
+    for one in queue.snapshot():
+        queue.append(one * 2)
+    assert there.snapshot() == {11: "c", 12: "c"}
+    assert queue.snapshot() == ["b", "aa", "bb"]

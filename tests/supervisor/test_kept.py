@@ -97,9 +97,13 @@ def groups(monkeypatch) -> list[tuple[int, int]]:
     return found
 
 
-def test_each_pause_is_longer_and_none_longer_than_a_minute():
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_each_pause_is_longer_and_none_longer_than_a_minute(world):
     """A sentence each time says how it ended, and when it is started again."""
-    world = World()
     for wanted in (1, 2, 4, 8, 16, 32, 60, 60):
         count = len(world.children)
         world.children[-1].says(2, b"no room\n\tat some line\n")
@@ -115,9 +119,8 @@ def test_each_pause_is_longer_and_none_longer_than_a_minute():
     assert not world.ended
 
 
-def test_who_was_up_for_a_minute_begins_anew():
+def test_who_was_up_for_a_minute_begins_anew(world):
     """One that dies once a day does not wait a minute for its next start."""
-    world = World()
     world.children[-1].ends(status=1)
     world.advance(1)
     world.kept.up()
@@ -133,9 +136,8 @@ def test_who_was_up_for_a_minute_begins_anew():
     assert world.sentences[-1].endswith("started again in 1 s")
 
 
-def test_one_that_ends_as_if_all_were_done():
+def test_one_that_ends_as_if_all_were_done(world):
     """Nobody here asked it to: it is started again."""
-    world = World()
     world.kept.up()
     world.children[-1].ends()
     assert "exit status 0, though nobody here asked" in world.sentences[-1]
@@ -204,9 +206,8 @@ def test_no_memory_for_another_process(vital):
     assert world.ended == [world.kept]
 
 
-def test_stopped_while_it_waits():
+def test_stopped_while_it_waits(world):
     """It is not started any more."""
-    world = World()
     world.children[-1].ends(status=1)
     world.kept.stop()
     assert world.ended == [world.kept]
@@ -215,10 +216,9 @@ def test_stopped_while_it_waits():
 
 
 @pytest.mark.parametrize("up", [False, True])
-def test_one_that_hangs(up):
+def test_one_that_hangs(up, world):
     """Who was heard, and is not for 60 looks, is killed once, which is said, and started
     again; who has not been heard yet in this life may take its time."""
-    world = World()
     for life in (1, 2):
         for _ in range(100):
             world.kept.look()
@@ -245,9 +245,8 @@ def test_one_that_hangs(up):
         assert len(world.children) == life + 1
 
 
-def test_what_hangs_goes_with_all_that_it_has_started(groups):
+def test_what_hangs_goes_with_all_that_it_has_started(groups, world):
     """The Java of a job that hangs may be what does, and would keep the next one waiting."""
-    world = World()
     world.kept.heard()
     for _ in range(59):
         world.kept.look()
@@ -257,9 +256,8 @@ def test_what_hangs_goes_with_all_that_it_has_started(groups):
     assert world.children[-1].signals == ["KILL"]  # and if it leads no group yet
 
 
-def test_one_that_is_stopping_has_its_own_time():
+def test_one_that_is_stopping_has_its_own_time(world):
     """It may be silent while it publishes what it took."""
-    world = World()
     world.kept.heard()
     world.kept.stop()
     for _ in range(100):
@@ -267,9 +265,8 @@ def test_one_that_is_stopping_has_its_own_time():
     assert world.children[-1].signals == ["TERM"]
 
 
-def test_one_that_does_not_stop():
+def test_one_that_does_not_stop(world):
     """It is killed after a while, which is said, and counts as a failure."""
-    world = World()
     world.kept.stop()
     world.advance(kept._STOP_SECONDS)
     assert world.children[-1].signals == ["TERM", "KILL"]
@@ -279,9 +276,8 @@ def test_one_that_does_not_stop():
     assert world.kept.failed
 
 
-def test_killed_at_once():
+def test_killed_at_once(world):
     """Whoever is in a hurry waits for nothing."""
-    world = World()
     world.kept.stop()
     world.kept.kill()
     assert world.children[-1].signals == ["TERM", "KILL"]
@@ -289,10 +285,9 @@ def test_killed_at_once():
     assert not world.getDelayedCalls()
 
 
-def test_its_last_words():
+def test_its_last_words(world):
     """What it wrote before it ended is read, though what it started holds its pipes open;
     a line without an end counts, and one without any end is cut."""
-    world = World()
     child = world.children[-1]
     child.says(1, b"one\ntw")
     child.says(1, b"o\n" + b"x" * (kept._MOST_LINE_BYTES + 1))

@@ -114,14 +114,8 @@ ATTACKS = [
     _attack("a C for each window", repeated(lambda: _squeezed(_one(b"{}")))),
     _attack("bare W 0", repeated(wire.window(V2, 0)), endless=True),
     _attack("a C of nothing", repeated(lambda: _squeezed(b"")), endless=True),
-    _attack(
-        "a C of 60 KB of tables",
-        repeated(lambda: _tables(60_000)),
-    ),
-    _attack(
-        "a C of 200 KB of tables",
-        repeated(lambda: _tables(200_000)),
-    ),
+    _attack("a C of 60 KB of tables", repeated(lambda: _tables(60_000))),
+    _attack("a C of 200 KB of tables", repeated(lambda: _tables(200_000))),
     _attack("a C that is cut into batches", repeated(_large), most=KiB),
     _attack(
         "windows of which one event comes",

@@ -23,13 +23,7 @@ class Threads:
         self.running[do.__doc__ or ""] = do, done
         return done
 
-    def take(
-        self,
-        whom: str,
-        node: str,
-        name: str,
-        then: Any = lambda: None,
-    ) -> None:
+    def take(self, whom: str, node: str, name: str, then: Any = lambda: None) -> None:
         def do() -> None:
             if "fails" in name:
                 raise OSError(name)

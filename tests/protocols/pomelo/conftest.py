@@ -206,6 +206,13 @@ def make_reader() -> Callable[..., Reader]:
     return Reader
 
 
+@pytest.fixture
+def greeted(reader) -> Reader:
+    """A server whose client has shaken hands."""
+    reader.greet()
+    return reader
+
+
 @pytest.fixture(scope="session")
 def pomelo() -> SimpleNamespace:
     """Everything above, for tests: fixtures are how they share it."""

@@ -69,6 +69,12 @@ class Net:
             self.gateways[address] = made
         return made
 
+    def pair(self) -> tuple[Gateway, Gateway]:
+        """Two that are one lobby."""
+        found = self.gateway("gw-1"), self.gateway("gw-2")
+        self.connect()
+        return found
+
     def connect(self, **options: Any) -> None:
         """All are one lobby."""
         everybody = list(self.gateways)
@@ -243,8 +249,7 @@ def test_nothing_is_passed_on_twice(net):
 
 def test_a_session_that_is_here_concerns_nobody_else(net):
     """One that is elsewhere is found there."""
-    one, two = net.gateway("gw-1"), net.gateway("gw-2")
-    net.connect()
+    one, two = net.pair()
     here, there = one.client("alice", "s-1"), two.client("bob", "s-2")
     told = one.ask("push", **PUSH, session="s-1")
     assert told["gateways"] == [{"gateway": "gw-1", "sent": 1, "dropped": 0}]
@@ -255,8 +260,7 @@ def test_a_session_that_is_here_concerns_nobody_else(net):
 
 def test_groups_and_kicks(net):
     """A group has members on all gateways; a kick finds a user wherever he is."""
-    one, two = net.gateway("gw-1"), net.gateway("gw-2")
-    net.connect()
+    one, two = net.pair()
     clients = [one.client("alice"), two.client("alice"), two.client("bob", "s-bob")]
     assert one.ask("group", join="room", uid="alice")["changed"] == 2
     assert one.ask("group", join="room", session="s-bob")["changed"] == 1
@@ -271,8 +275,7 @@ def test_groups_and_kicks(net):
 
 def test_a_backend_changes_groups_everywhere(net):
     """By uid; who is away is not waited for."""
-    one, two = net.gateway("gw-1"), net.gateway("gw-2")
-    net.connect()
+    one, two = net.pair()
     net.faults["http://gw-2:8080"] = ["lost"]
     two.client("alice")
     one.lobby.change(Membership("room", True, Addressee(uid="alice")))
@@ -304,8 +307,7 @@ def result(coroutine: Any) -> Any:
 
 def test_a_lost_answer_is_asked_for_again(net):
     """The push was sent, and is not sent again; its figures arrive."""
-    one, two = net.gateway("gw-1"), net.gateway("gw-2")
-    net.connect()
+    one, two = net.pair()
     client = two.client("alice")
     net.faults["http://gw-2:8080"] = ["lost"]
     assert one.ask("push", **PUSH, uid="alice")["sent"] == 1
@@ -315,8 +317,7 @@ def test_a_lost_answer_is_asked_for_again(net):
 
 def test_who_loses_every_answer(net):
     """… is told as one of whom nobody knows; its clients hear it once."""
-    one, two = net.gateway("gw-1"), net.gateway("gw-2")
-    net.connect()
+    one, two = net.pair()
     client = two.client("alice")
     net.faults["http://gw-2:8080"] = ["lost", "lost"]
     told = one.ask("push", **PUSH, uid="alice")
@@ -371,8 +372,7 @@ def test_who_is_away_or_has_another_token(net):
 )
 def test_an_answer_of_no_use(net, code, body, why):
     """From what is no gateway, or will not be one of the lobby: it is told, and why."""
-    one, two = net.gateway("gw-1"), net.gateway("gw-2")
-    net.connect()
+    one, two = net.pair()
     two.taken.page = lambda _: Answer(body, code=code)  # type: ignore[method-assign]
     told = one.ask("push", **PUSH, uid="alice")
     error = told["gateways"][-1]["error"]
@@ -624,8 +624,7 @@ def test_who_is_connected_anywhere(net):
 
 def test_the_groups_of_all(net):
     """How many are in each, where; without `everywhere` this gateway's own alone."""
-    one, two = net.gateway("gw-1"), net.gateway("gw-2")
-    net.connect()
+    one, two = net.pair()
     for gateway in (one, two):
         gateway.client("alice")
     one.ask("group", uid="alice", join="room")
@@ -640,8 +639,7 @@ def test_the_groups_of_all(net):
 
 def test_a_gateway_that_lists_nobody(net):
     """One of before answers, and has no list: it is named as too old."""
-    one, two = net.gateway("gw-1"), net.gateway("gw-2")
-    net.connect()
+    one, two = net.pair()
     two.taken._show = lambda _: Done("gw-2", two.lobby.run)
     found = listed(one, "sessions")
     assert "too old" in found["gateways"][1]["error"]

@@ -24,20 +24,19 @@ def _kick(reason: str) -> bytes:
 # Durability
 
 
-def test_answers_follow_durability(reader):
+def test_answers_follow_durability(greeted, reader):
     """No response before the journal says that the batch is on disk."""
-    reader.greet()
-    reader.deliver(STREAM)
-    [batch] = reader.journal.pending
+    greeted.deliver(STREAM)
+    [batch] = greeted.journal.pending
     assert batch.count == 3
-    assert batch.origin is reader.connection.origin
+    assert batch.origin is greeted.connection.origin
     assert batch.payload_bytes == 6
-    assert reader.sent == b""
-    assert reader.connection.waiting
-    reader.journal.store()
-    assert reader.sent == wire.response(1, OK) + wire.response(2, OK)
-    assert reader.connection.counted == 3
-    assert not reader.connection.waiting
+    assert greeted.sent == b""
+    assert greeted.connection.waiting
+    greeted.journal.store()
+    assert greeted.sent == wire.response(1, OK) + wire.response(2, OK)
+    assert greeted.connection.counted == 3
+    assert not greeted.connection.waiting
 
 
 def test_one_message_per_package(make_reader):
@@ -53,24 +52,23 @@ def test_one_message_per_package(make_reader):
         assert connection.sent == wire.response(1, OK) + wire.response(2, OK)
 
 
-def test_what_can_not_be_stored(reader):
+def test_what_can_not_be_stored(greeted, reader):
     """Requests are answered 500; a client whose notify is lost is kicked."""
-    reader.greet()
-    reader.deliver(wire.request(1, "a", b"{}"))
-    reader.journal.refuse()
+    greeted.deliver(wire.request(1, "a", b"{}"))
+    greeted.journal.refuse()
     failed = wire.response(1, b'{"code":500,"msg":"not stored"}')
-    assert reader.sent == failed
-    assert not reader.connection.closed
-    reader.connection.clear()
-    reader.deliver(STREAM)
-    reader.deliver(wire.request(3, "a", b"{}"))
-    reader.journal.refuse()
-    assert not reader.connection.closed
-    reader.journal.store()
+    assert greeted.sent == failed
+    assert not greeted.connection.closed
+    greeted.connection.clear()
+    greeted.deliver(STREAM)
+    greeted.deliver(wire.request(3, "a", b"{}"))
+    greeted.journal.refuse()
+    assert not greeted.connection.closed
+    greeted.journal.store()
     failures = failed + wire.response(2, b'{"code":500,"msg":"not stored"}')
-    assert reader.sent == failures + wire.response(3, OK) + _kick("not stored")
-    assert reader.connection.closed
-    assert reader.connection.counted == 1
+    assert greeted.sent == failures + wire.response(3, OK) + _kick("not stored")
+    assert greeted.connection.closed
+    assert greeted.connection.counted == 1
 
 
 def test_an_answer_that_can_not_say_so(make_reader):
@@ -101,91 +99,84 @@ def test_a_journal_that_stores_at_once(reader, store_at_once):
     assert not reader.connection.waiting
 
 
-def test_requests_of_a_client_that_has_left(reader):
+def test_requests_of_a_client_that_has_left(greeted, reader):
     """What the journal has not taken is forgotten: the client sends it again."""
-    reader.greet()
-    reader.deliver(STREAM)
-    reader.connection.lose()
-    assert reader.journal.pending == []
-    assert len(reader.journal.withdrawn) == 1
-    assert reader.server.unacknowledged_bytes == 0
-    assert not reader.connection.waiting
-    reader.deliver(STREAM)
-    assert len(reader.journal.submitted) == 1
+    greeted.deliver(STREAM)
+    greeted.connection.lose()
+    assert greeted.journal.pending == []
+    assert len(greeted.journal.withdrawn) == 1
+    assert greeted.server.unacknowledged_bytes == 0
+    assert not greeted.connection.waiting
+    greeted.deliver(STREAM)
+    assert len(greeted.journal.submitted) == 1
 
 
-def test_a_request_that_is_asked_again_is_stored_again(reader):
+def test_a_request_that_is_asked_again_is_stored_again(greeted, reader):
     """Ids mean nothing on another connection: docs/guarantees.md."""
-    reader.greet()
     ask = wire.request(1, "a", b"{}")
-    reader.deliver(ask)
-    reader.journal.store()
-    reader.connection.lose()  # The answer was heard by nobody.
-    again, server = reader.connect()
+    greeted.deliver(ask)
+    greeted.journal.store()
+    greeted.connection.lose()  # The answer was heard by nobody.
+    again, server = greeted.connect()
     server.received(wire.package(1, b'{"sys":{}}') + wire.package(wire.ACK))
     again.clear()
     server.received(ask)
-    reader.journal.store()
+    greeted.journal.store()
     assert again.sent == wire.response(1, OK)
-    assert sum(batch.count for batch in reader.journal.submitted) == 2
+    assert sum(batch.count for batch in greeted.journal.submitted) == 2
 
 
-def test_notifies_of_a_client_that_has_left(reader):
+def test_notifies_of_a_client_that_has_left(greeted, reader):
     """Nobody sends them again: they are stored and counted; nothing is written."""
-    reader.greet()
-    reader.deliver(wire.notify("a", b"{}") * 3)
-    reader.connection.lose()
-    reader.journal.store_all()
-    assert reader.sent == b""
-    assert reader.connection.counted == 3
+    greeted.deliver(wire.notify("a", b"{}") * 3)
+    greeted.connection.lose()
+    greeted.journal.store_all()
+    assert greeted.sent == b""
+    assert greeted.connection.counted == 3
 
 
-def test_what_is_lost_after_the_client_has_left(reader):
+def test_what_is_lost_after_the_client_has_left(greeted, reader):
     """Nobody is there to be told; nothing is counted."""
-    reader.greet()
-    reader.deliver(wire.notify("a", b"{}"))
-    reader.connection.lose()
-    reader.journal.refuse()
-    assert reader.sent == b""
-    assert reader.connection.counted == 0
-    assert reader.server.unacknowledged_bytes == 0
+    greeted.deliver(wire.notify("a", b"{}"))
+    greeted.connection.lose()
+    greeted.journal.refuse()
+    assert greeted.sent == b""
+    assert greeted.connection.counted == 0
+    assert greeted.server.unacknowledged_bytes == 0
 
 
-def test_what_is_held(reader):
+def test_what_is_held(greeted, reader):
     """Half a message is held until the rest of it comes, or the client goes."""
-    reader.greet()
     package = wire.notify("a", b"x" * 1000)
-    reader.deliver(package[:500])
-    assert reader.server.held_bytes == 500
-    reader.deliver(package[500:])
-    assert reader.server.held_bytes == 0
-    assert len(reader.journal.submitted) == 1
+    greeted.deliver(package[:500])
+    assert greeted.server.held_bytes == 500
+    greeted.deliver(package[500:])
+    assert greeted.server.held_bytes == 0
+    assert len(greeted.journal.submitted) == 1
 
 
-def test_nothing_is_taken_after_the_end(reader):
+def test_nothing_is_taken_after_the_end(greeted, reader):
     """Bytes and ticks that come too late change nothing."""
-    reader.greet()
-    reader.server.kick("bye")
-    reader.server.received(STREAM)
-    reader.server.tick()
-    reader.connection.lose()
-    assert not reader.journal.submitted
-    assert reader.sent == _kick("bye")
+    greeted.server.kick("bye")
+    greeted.server.received(STREAM)
+    greeted.server.tick()
+    greeted.connection.lose()
+    assert not greeted.journal.submitted
+    assert greeted.sent == _kick("bye")
 
 
 # Refusals
 
 
-def test_pending_answers_come_before_a_refusal(reader):
+def test_pending_answers_come_before_a_refusal(greeted, reader):
     """Good messages before a bad one are stored and answered, then comes the kick."""
-    reader.greet()
-    reader.deliver(wire.request(1, "a", b"{}") + b"\x04\x00\x00\x00")
-    reader.deliver(wire.request(2, "a", b"{}"))
-    assert reader.connection.refused is None
-    reader.journal.store_all()
-    assert reader.sent == wire.response(1, OK) + _kick("message without a flag")
-    assert reader.connection.refused.rule == "message without a flag"
-    assert len(reader.journal.submitted) == 1
+    greeted.deliver(wire.request(1, "a", b"{}") + b"\x04\x00\x00\x00")
+    greeted.deliver(wire.request(2, "a", b"{}"))
+    assert greeted.connection.refused is None
+    greeted.journal.store_all()
+    assert greeted.sent == wire.response(1, OK) + _kick("message without a flag")
+    assert greeted.connection.refused.rule == "message without a flag"
+    assert len(greeted.journal.submitted) == 1
 
 
 @pytest.mark.parametrize(
@@ -208,15 +199,14 @@ def test_a_refused_handshake(make_reader, pomelo):
     assert len(reader.listener.registry) == 0
 
 
-def test_a_farewell(reader):
+def test_a_farewell(greeted, reader):
     """A client that says that it goes gets its answers and a FIN."""
-    reader.greet()
-    reader.deliver(wire.request(1, "a", b"{}") + wire.kick("bye"))
-    assert not reader.connection.closed
-    reader.journal.store_all()
-    assert reader.sent == wire.response(1, OK)
-    assert reader.connection.closed
-    assert reader.connection.refused is None
+    greeted.deliver(wire.request(1, "a", b"{}") + wire.kick("bye"))
+    assert not greeted.connection.closed
+    greeted.journal.store_all()
+    assert greeted.sent == wire.response(1, OK)
+    assert greeted.connection.closed
+    assert greeted.connection.refused is None
 
 
 # Who it is
@@ -238,20 +228,19 @@ def test_the_origin_knows_the_client(reader):
 # Flow
 
 
-def test_a_full_journal_stops_reading(reader):
+def test_a_full_journal_stops_reading(greeted, reader):
     """What was read is answered, nothing more is read until there is room."""
-    reader.greet()
-    reader.journal.full = True
-    reader.deliver(wire.request(1, "a", b"{}"))
-    assert reader.connection.paused
-    reader.deliver(wire.request(2, "a", b"{}"))
-    assert len(reader.journal.submitted) == 1
-    reader.journal.store()
-    assert reader.sent == wire.response(1, OK)
-    assert reader.connection.paused
-    reader.journal.full = False
-    assert not reader.connection.paused
-    assert len(reader.journal.submitted) == 2
+    greeted.journal.full = True
+    greeted.deliver(wire.request(1, "a", b"{}"))
+    assert greeted.connection.paused
+    greeted.deliver(wire.request(2, "a", b"{}"))
+    assert len(greeted.journal.submitted) == 1
+    greeted.journal.store()
+    assert greeted.sent == wire.response(1, OK)
+    assert greeted.connection.paused
+    greeted.journal.full = False
+    assert not greeted.connection.paused
+    assert len(greeted.journal.submitted) == 2
 
 
 def test_debt_stops_reading(make_reader):
@@ -268,53 +257,50 @@ def test_debt_stops_reading(make_reader):
     assert len(reader.journal.stored) == 9
 
 
-def test_a_paused_client_is_kept_alive(reader):
+def test_a_paused_client_is_kept_alive(greeted, reader):
     """While we do not read, heartbeats go on and nobody is cut off."""
-    reader.greet()
-    reader.journal.full = True
-    reader.deliver(wire.notify("a", b"{}"))
+    greeted.journal.full = True
+    greeted.deliver(wire.notify("a", b"{}"))
     for _ in range(100):
-        reader.clock.advance(0.75)
-    assert not reader.connection.closed
-    beats = reader.sent.count(HEARTBEAT)
-    assert reader.sent == HEARTBEAT * beats
+        greeted.clock.advance(0.75)
+    assert not greeted.connection.closed
+    beats = greeted.sent.count(HEARTBEAT)
+    assert greeted.sent == HEARTBEAT * beats
     assert beats >= 75 // 5
-    reader.journal.full = False
+    greeted.journal.full = False
     for _ in range(8):
-        reader.clock.advance(0.75)
-    assert not reader.connection.closed
+        greeted.clock.advance(0.75)
+    assert not greeted.connection.closed
 
 
 # Time
 
 
-def test_who_is_not_read_is_not_silent(reader):
+def test_who_is_not_read_is_not_silent(greeted, reader):
     """While others go first, its heartbeats lie in the kernel; ours are sent."""
-    reader.greet()
-    reader.connection.has_room = False
-    reader.wait(30.0)
-    assert not reader.connection.closed
-    assert HEARTBEAT in reader.sent
-    reader.connection.has_room = True
-    reader.wait(7.0)
-    assert reader.connection.closed
+    greeted.connection.has_room = False
+    greeted.wait(30.0)
+    assert not greeted.connection.closed
+    assert HEARTBEAT in greeted.sent
+    greeted.connection.has_room = True
+    greeted.wait(7.0)
+    assert greeted.connection.closed
 
 
-def test_heartbeats_and_their_end(reader):
+def test_heartbeats_and_their_end(greeted, reader):
     """Each is answered; without one the client is cut off at twice the interval."""
-    reader.greet()
     for _ in range(5):
-        reader.wait(2.9)
-        reader.deliver(HEARTBEAT)
-    assert not reader.connection.closed
-    assert reader.sent.count(HEARTBEAT) >= 5
+        greeted.wait(2.9)
+        greeted.deliver(HEARTBEAT)
+    assert not greeted.connection.closed
+    assert greeted.sent.count(HEARTBEAT) >= 5
     silence = 0.0
-    while not reader.connection.closed:
-        reader.wait(0.05)
+    while not greeted.connection.closed:
+        greeted.wait(0.05)
         silence += 0.05
     assert 6.0 <= silence <= 6.0 + 0.75 + 0.05
-    assert reader.sent.endswith(_kick("no sign of life"))
-    assert reader.connection.refused is None
+    assert greeted.sent.endswith(_kick("no sign of life"))
+    assert greeted.connection.refused is None
 
 
 def test_the_timer_rests_while_nobody_is_here(reader):
@@ -364,56 +350,52 @@ def test_who_does_not_get_to_work(make_reader, pomelo):
 # Drain
 
 
-def test_drain(reader):
+def test_drain(greeted, reader):
     """Pending requests are answered, then comes the kick, then FIN."""
-    reader.greet()
-    reader.deliver(wire.request(1, "a", b"{}"))
-    reader.server.drain()
-    reader.deliver(wire.request(2, "a", b"{}"))
-    assert not reader.connection.closed
-    assert len(reader.listener.registry) == 0
-    reader.clock.advance(10)
-    reader.journal.store_all()
-    assert reader.sent.replace(HEARTBEAT, b"") == wire.response(1, OK) + _kick(
+    greeted.deliver(wire.request(1, "a", b"{}"))
+    greeted.server.drain()
+    greeted.deliver(wire.request(2, "a", b"{}"))
+    assert not greeted.connection.closed
+    assert len(greeted.listener.registry) == 0
+    greeted.clock.advance(10)
+    greeted.journal.store_all()
+    assert greeted.sent.replace(HEARTBEAT, b"") == wire.response(1, OK) + _kick(
         "shutdown"
     )
-    assert reader.connection.closed
-    assert len(reader.journal.submitted) == 1
+    assert greeted.connection.closed
+    assert len(greeted.journal.submitted) == 1
 
 
-def test_drain_of_an_idle_client(reader):
+def test_drain_of_an_idle_client(greeted, reader):
     """At once; a second time it is nothing."""
-    reader.greet()
-    reader.server.drain()
-    reader.server.drain()
-    assert reader.sent == _kick("shutdown")
-    assert reader.connection.closed
+    greeted.server.drain()
+    greeted.server.drain()
+    assert greeted.sent == _kick("shutdown")
+    assert greeted.connection.closed
 
 
-def test_drain_while_the_journal_is_full(reader):
+def test_drain_while_the_journal_is_full(greeted, reader):
     """Before the daemon hangs up, clients learn what is not stored; it never is."""
-    reader.greet()
-    reader.deliver(wire.request(1, "a", b"{}"))
-    reader.journal.full = True
-    reader.server.drain()
-    reader.clock.advance(6.9)
-    assert not reader.connection.closed
-    reader.clock.advance(0.1)
+    greeted.deliver(wire.request(1, "a", b"{}"))
+    greeted.journal.full = True
+    greeted.server.drain()
+    greeted.clock.advance(6.9)
+    assert not greeted.connection.closed
+    greeted.clock.advance(0.1)
     failed = wire.response(1, b'{"code":500,"msg":"not stored"}')
-    assert reader.sent.replace(HEARTBEAT, b"") == failed + _kick("shutdown")
-    assert reader.connection.closed
-    assert len(reader.journal.withdrawn) == 1
+    assert greeted.sent.replace(HEARTBEAT, b"") == failed + _kick("shutdown")
+    assert greeted.connection.closed
+    assert len(greeted.journal.withdrawn) == 1
 
 
-def test_drain_of_a_notify_that_is_not_stored(reader):
+def test_drain_of_a_notify_that_is_not_stored(greeted, reader):
     """The kick says so."""
-    reader.greet()
-    reader.deliver(wire.notify("a", b"{}"))
-    reader.journal.full = True
-    reader.server.drain()
-    reader.clock.advance(7)
-    assert reader.sent.replace(HEARTBEAT, b"") == _kick("not stored")
-    assert reader.connection.closed
+    greeted.deliver(wire.notify("a", b"{}"))
+    greeted.journal.full = True
+    greeted.server.drain()
+    greeted.clock.advance(7)
+    assert greeted.sent.replace(HEARTBEAT, b"") == _kick("not stored")
+    assert greeted.connection.closed
 
 
 # Pushes
@@ -435,13 +417,12 @@ def test_only_who_works_is_reached(reader, pomelo):
     assert registry.push([member], "onX", b"{}").dropped == 1
 
 
-def test_a_push_counts_as_word_from_us(reader):
+def test_a_push_counts_as_word_from_us(greeted, reader):
     """Who is pushed to needs no heartbeat besides."""
-    reader.greet()
     for _ in range(4):
-        reader.listener.registry.push([reader.server], "x", b"{}")
-        reader.clock.advance(0.75)
-    assert HEARTBEAT not in reader.connection.written
+        greeted.listener.registry.push([greeted.server], "x", b"{}")
+        greeted.clock.advance(0.75)
+    assert HEARTBEAT not in greeted.connection.written
 
 
 def test_slow_clients_lose_pushes(make_reader):

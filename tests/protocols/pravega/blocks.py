@@ -3,10 +3,7 @@
 from typing import Any
 
 from gateway.protocols.pravega.frames import frame
-from gateway.protocols.pravega.wire import (
-    AppendBlock,
-    AppendBlockEnd,
-)
+from gateway.protocols.pravega.wire import AppendBlock, AppendBlockEnd
 
 from .conftest import W
 

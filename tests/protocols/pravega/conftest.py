@@ -210,6 +210,19 @@ def store() -> Store:
     return Store()
 
 
+@pytest.fixture
+def peer(store) -> Peer:
+    """A client that has said hello."""
+    return store.peer()
+
+
+@pytest.fixture
+def writer(peer) -> Peer:
+    """A client whose writer is set up on `s`."""
+    peer.setup()
+    return peer
+
+
 @pytest.fixture(scope="session")
 def make_store() -> Make[Store]:
     """Makes a container with other limits, a state, a reader."""

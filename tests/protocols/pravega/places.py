@@ -81,10 +81,7 @@ class Places:
 
     def retained(self) -> Retained:
         made = Retained(
-            "n",
-            self.directories.retained_of("n"),
-            self.directories.archive,
-            self.disk,
+            "n", self.directories.retained_of("n"), self.directories.archive, self.disk
         )
         made.needed = {"pravega": self.state.needed}
         return made
@@ -97,6 +94,11 @@ class Places:
 
     def kept(self) -> list[Path]:
         return sorted(self.directories.retained_of("n").iterdir())
+
+    def published(self, **more: Any) -> Any:
+        """All that is committed is in the spool: a look at it."""
+        self.publish()
+        return self.history(**more)
 
     def history(self) -> History:
         self.threads = AtOnce()
@@ -123,7 +125,9 @@ def events(*payloads: bytes) -> bytes:
     return b"".join(len(each).to_bytes(8) + each for each in payloads)
 
 
-def fill(places: Places) -> None:
+def fill(places: Places, *, archive: bool = False) -> None:
     for n in range(20):
         places.append(events(b"%d" % n * n, b"", b"x"))
         places.append(b"raw bytes %d" % n if n % 3 == 0 else events(b"t"), "t")
+    if archive:
+        places.archive()

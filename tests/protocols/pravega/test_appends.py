@@ -11,11 +11,19 @@ from hypothesis import strategies as st
 
 from gateway.protocols.pravega import wire
 from gateway.protocols.pravega import wire_segments as ws
-from gateway.protocols.pravega.codec import encode
+from gateway.protocols.pravega.appends import LARGE
+from gateway.protocols.pravega.codec import _VIEWED, decode, encode
 from gateway.protocols.pravega.errors import Need
+from gateway.protocols.pravega.frames import HEADER_BYTES, frame
+from gateway.protocols.pravega.wire import (
+    NEVER,
+    AppendBlock,
+    AppendBlockEnd,
+    DataAppended,
+)
 
 from .blocks import bare, blocked, content, padding, partial
-from .conftest import W, X
+from .conftest import Block, W, X
 
 
 @pytest.mark.parametrize("versions", [(17, 5), (15, 5), (99, 17), (5, 1)])
@@ -36,9 +44,8 @@ def test_hello_of_another_age(store, versions):
     assert "limit 5 to 17" in peer.refused
 
 
-def test_5_bad_frames_close(store):
+def test_5_bad_frames_close(peer):
     """An unknown type closes the connection, and nothing is said."""
-    peer = store.peer()
     peer.connection.deliver(struct.pack(">ii", 6, 0))
     assert "unknown message type 6" in peer.refused
     assert peer.got == []
@@ -57,9 +64,8 @@ def test_9_append_without_setup(store, block):
     assert store.rows == []
 
 
-def test_10_bare_end(store, block):
+def test_10_bare_end(peer, store, block):
     """An end without a block carries everything (Rust and Python clients)."""
-    peer = store.peer()
     assert peer.setup() == wire.NEVER
     data = block(b"hello", b"", b"world")
     assert peer.ask(bare(data, 3, 3)) == [
@@ -69,64 +75,52 @@ def test_10_bare_end(store, block):
     assert store.rows == [("s", b"hello"), ("s", b""), ("s", b"world")]
 
 
-def test_11_end_for_another_writer(store, block):
+def test_11_end_for_another_writer(writer, block):
     """It closes."""
-    peer = store.peer()
-    peer.setup()
-    peer.setup(writer=X)
-    peer.send(wire.AppendBlock(W, block(b"a")), bare(b"", 1, writer=X))
-    assert "another writer's block" in peer.refused
+    writer.setup(writer=X)
+    writer.send(wire.AppendBlock(W, block(b"a")), bare(b"", 1, writer=X))
+    assert "another writer's block" in writer.refused
 
 
 @pytest.mark.parametrize("events", [0, -1])
-def test_12_no_events(store, block, events):
+def test_12_no_events(writer, block, events):
     """Their number must be positive."""
-    peer = store.peer()
-    peer.setup()
-    peer.send(bare(block(b"a"), 1, events))
-    assert f"append of {events} events" in peer.refused
+    writer.send(bare(block(b"a"), 1, events))
+    assert f"append of {events} events" in writer.refused
 
 
-def test_12_empty_data_is_acknowledged(store):
+def test_12_empty_data_is_acknowledged(writer, store):
     """An append of no bytes counts."""
-    peer = store.peer()
-    peer.setup()
-    assert peer.ask(bare(b"", 1)) == [wire.DataAppended(W, 1, wire.NEVER, 9, 0)]
+    assert writer.ask(bare(b"", 1)) == [wire.DataAppended(W, 1, wire.NEVER, 9, 0)]
     assert store.rows == []
 
 
-def test_13_numbers_go_forward(store, block):
+def test_13_numbers_go_forward(writer, store, block):
     """A number below one that this connection sent closes it; so does a negative."""
-    peer = store.peer()
-    peer.setup()
-    peer.send(bare(block(b"a"), 5), bare(block(b"b"), 4))
+    writer.send(bare(block(b"a"), 5), bare(block(b"b"), 4))
     store.store()
-    assert peer.got == [wire.DataAppended(W, 5, wire.NEVER, 9, 9)]
-    assert "event number 4 after 5" in peer.refused
-    peer = store.peer()
-    peer.setup(writer=X)
-    peer.send(bare(block(b"a"), -3, writer=X))
-    assert "event number -3" in peer.refused
+    assert writer.got == [wire.DataAppended(W, 5, wire.NEVER, 9, 9)]
+    assert "event number 4 after 5" in writer.refused
+    writer = store.peer()
+    writer.setup(writer=X)
+    writer.send(bare(block(b"a"), -3, writer=X))
+    assert "event number -3" in writer.refused
 
 
 @pytest.mark.parametrize("size", [-1, 10])
-def test_14_whole_events_are_in_the_block(store, block, size):
+def test_14_whole_events_are_in_the_block(writer, store, block, size):
     """Their size is neither negative nor beyond the block."""
-    peer = store.peer()
-    peer.setup()
-    peer.send(*blocked(block(b"a"), b"", size, 1, 1))
-    assert "bytes of events in a block of 9" in peer.refused
+    writer.send(*blocked(block(b"a"), b"", size, 1, 1))
+    assert "bytes of events in a block of 9" in writer.refused
     assert store.rows == []
 
 
-def test_15_event_exactly_filling_the_block(store, block):
+def test_15_event_exactly_filling_the_block(writer, store, block):
     """Java then sends a part with nothing of it missing, or no part at all."""
-    peer = store.peer()
-    peer.setup()
     first, second = block(b"aaaa"), block(b"bbbbbbbb")
-    peer.ask(*blocked(first + partial(second), b"", len(first), 2, 2))
-    peer.ask(*blocked(first, b"", len(first), 3, 1))
-    peer.ask(*blocked(first + partial(b""), second, len(first), 5, 2))
+    writer.ask(*blocked(first + partial(second), b"", len(first), 2, 2))
+    writer.ask(*blocked(first, b"", len(first), 3, 1))
+    writer.ask(*blocked(first + partial(b""), second, len(first), 5, 2))
     assert content(store) == first + second + first + first + second
 
 
@@ -145,63 +139,50 @@ def test_16_blocks_cut_anywhere(make_store, block, data):
     assert not peer.refused
 
 
-def test_17_event_larger_than_the_block(store, block):
+def test_17_event_larger_than_the_block(writer, store, block):
     """A block may hold nothing but the beginning of one event."""
-    peer = store.peer()
-    peer.setup()
     event = block(b"x" * 1000)
-    peer.ask(*blocked(partial(event[:19]), event[19:], 0, 1, 1))
+    writer.ask(*blocked(partial(event[:19]), event[19:], 0, 1, 1))
     assert store.rows == [("s", b"x" * 1000)]
 
 
-def test_18_empty_events_in_a_block(store, block):
-    peer = store.peer()
-    peer.setup()
+def test_18_empty_events_in_a_block(writer, store, block):
     data = block(b"", b"a", b"")
-    peer.ask(*blocked(data + padding(30), b"", len(data), 3, 3))
+    writer.ask(*blocked(data + padding(30), b"", len(data), 3, 3))
     assert [payload for _, payload in store.rows] == [b"", b"a", b""]
 
 
-def test_19_block_smaller_than_one_event(store, block):
+def test_19_block_smaller_than_one_event(writer, store, block):
     """The client then sends the whole event as the block."""
-    peer = store.peer()
-    peer.setup()
     data = block(b"abc")
-    peer.ask(*blocked(data, b"", len(data), 1, 1))
+    writer.ask(*blocked(data, b"", len(data), 1, 1))
     assert store.rows == [("s", b"abc")]
 
 
 @pytest.mark.parametrize("size", [0, 1, 1955])
-def test_20_21_22_padding(store, block, size):
+def test_20_21_22_padding(writer, store, block, size):
     """A block ended early, or exactly at its border, has padding, which is dropped."""
-    peer = store.peer()
-    peer.setup()
     data = block(b"ev-1", b"ev-2")
-    [ack] = peer.ask(*blocked(data + padding(size), b"", len(data), 2, 2))
+    [ack] = writer.ask(*blocked(data + padding(size), b"", len(data), 2, 2))
     assert ack == wire.DataAppended(W, 2, wire.NEVER, 9, 24)
     assert content(store) == data
 
 
 @pytest.mark.parametrize("rest", [b"\0" * 3, b"\0" * 20, partial(b"x")[:-1]])
-def test_rest_of_a_block(store, block, rest):
+def test_rest_of_a_block(writer, block, rest):
     """What is neither a part nor padding closes."""
-    peer = store.peer()
-    peer.setup()
     data = block(b"a")
-    peer.send(*blocked(data + rest, b"", len(data), 1, 1))
-    assert "append block ends in neither" in peer.refused
+    writer.send(*blocked(data + rest, b"", len(data), 1, 1))
+    assert "append block ends in neither" in writer.refused
 
 
-def test_23_several_writers_on_one_connection(store, block):
+def test_23_several_writers_on_one_connection(peer, store, block):
     """Each has its numbers and its segment; a writer may be set up on another one."""
-    peer = store.peer()
     peer.ask(ws.CreateSegment(1, "t", 0, 0))
     peer.setup("s", W)
     peer.setup("t", X)
     acks = peer.ask(
-        bare(block(b"1"), 1),
-        bare(block(b"2"), 7, writer=X),
-        bare(block(b"3"), 2),
+        bare(block(b"1"), 1), bare(block(b"2"), 7, writer=X), bare(block(b"3"), 2)
     )
     assert acks == [
         wire.DataAppended(W, 2, wire.NEVER, 9, 18),
@@ -212,26 +193,22 @@ def test_23_several_writers_on_one_connection(store, block):
     assert content(store, "t") == block(b"2", b"4")
 
 
-def test_24_data_behind_padding(store, block):
+def test_24_data_behind_padding(writer, block):
     """It closes."""
-    peer = store.peer()
-    peer.setup()
     data = block(b"a")
-    peer.send(*blocked(data + padding(9), b"x", len(data), 1, 1))
-    assert "behind the padding" in peer.refused
+    writer.send(*blocked(data + padding(9), b"x", len(data), 1, 1))
+    assert "behind the padding" in writer.refused
 
 
-def test_25_others_between_block_and_end(store, block):
+def test_25_others_between_block_and_end(writer, store, block):
     """KeepAlive and reads are answered at once, in the middle of a block."""
-    peer = store.peer()
-    peer.setup()
-    peer.ask(bare(block(b"old"), 1))
-    peer.send(wire.AppendBlock(W, block(b"new")), wire.KeepAlive(b"x"))
-    assert peer.got == [wire.KeepAlive()]
-    peer.send(ws.ReadSegment("s", 0, 100, "", 5))
-    [read] = peer.got
+    writer.ask(bare(block(b"old"), 1))
+    writer.send(wire.AppendBlock(W, block(b"new")), wire.KeepAlive(b"x"))
+    assert writer.got == [wire.KeepAlive()]
+    writer.send(ws.ReadSegment("s", 0, 100, "", 5))
+    [read] = writer.got
     assert isinstance(read, ws.SegmentRead)
-    assert peer.ask(wire.AppendBlockEnd(W, 11, b"", 1, 2, 9)) == [
+    assert writer.ask(wire.AppendBlockEnd(W, 11, b"", 1, 2, 9)) == [
         wire.DataAppended(W, 2, 1, 9, 22)
     ]
     assert content(store) == block(b"old", b"new")
@@ -272,9 +249,8 @@ def test_27_order_over_sessions(store, block):
     assert content(store) == block(b"1", b"2", b"3")
 
 
-def test_28_29_setup_says_the_last_number(store, block):
+def test_28_29_setup_says_the_last_number(peer, store, block):
     """NEVER to a new writer; after that what is stored, over restarts too."""
-    peer = store.peer()
     assert peer.setup() == wire.NEVER
     peer.ask(bare(block(b"a"), 4))
     assert store.peer().setup() == 4
@@ -292,31 +268,27 @@ def test_setup_waits_for_what_it_tells(store, block):
     assert other.got == [wire.AppendSetup(1, "s", W, 4)]
 
 
-def test_30_ack_follows_durability(store, block):
+def test_30_ack_follows_durability(writer, store, block):
     """Nothing is acknowledged before it is stored; then with what was before it."""
-    peer = store.peer()
-    peer.setup()
-    peer.send(bare(block(b"a"), 1))
-    assert peer.got == []
+    writer.send(bare(block(b"a"), 1))
+    assert writer.got == []
     store.store()
-    assert peer.got == [wire.DataAppended(W, 1, wire.NEVER, 9, 9)]
-    assert peer.ask(bare(block(b"b"), 5)) == [wire.DataAppended(W, 5, 1, 9, 18)]
-    assert peer.connection.counted == 2
+    assert writer.got == [wire.DataAppended(W, 1, wire.NEVER, 9, 9)]
+    assert writer.ask(bare(block(b"b"), 5)) == [wire.DataAppended(W, 5, 1, 9, 18)]
+    assert writer.connection.counted == 2
 
 
-def test_31_one_ack_covers_a_group(store, block):
+def test_31_one_ack_covers_a_group(writer, store, block):
     """Appends that become durable together are acknowledged once, none twice."""
-    peer = store.peer()
-    peer.setup()
     for number in range(1, 6):
-        peer.send(bare(block(b"x"), number, request=number))
-    assert peer.got == []
+        writer.send(bare(block(b"x"), number, request=number))
+    assert writer.got == []
     store.journal.store()
     store.journal.store()
     store.clock.advance(0)
-    assert peer.got == [wire.DataAppended(W, 2, wire.NEVER, 2, 18)]
+    assert writer.got == [wire.DataAppended(W, 2, wire.NEVER, 2, 18)]
     store.store()
-    assert peer.got == [wire.DataAppended(W, 5, 2, 5, 45)]
+    assert writer.got == [wire.DataAppended(W, 5, 2, 5, 45)]
 
 
 def test_32_seal_in_the_pipeline(store, block):
@@ -376,31 +348,27 @@ def test_34_acks_before_the_end(store, block):
     assert other.setup() == 1
 
 
-def test_35_conditional(store, block):
+def test_35_conditional(writer, store, block):
     """At the wrong length it fails and nothing else happens; then the right one."""
-    peer = store.peer()
-    peer.setup()
-    peer.ask(bare(block(b"0"), 0))
-    assert peer.ask(wire.ConditionalAppend(W, 1, 5, b"a", 7)) == [
+    writer.ask(bare(block(b"0"), 0))
+    assert writer.ask(wire.ConditionalAppend(W, 1, 5, b"a", 7)) == [
         wire.ConditionalCheckFailed(W, 1, 7)
     ]
-    assert peer.ask(wire.ConditionalAppend(W, 1, 9, b"a", 8)) == [
+    assert writer.ask(wire.ConditionalAppend(W, 1, 9, b"a", 8)) == [
         wire.DataAppended(W, 1, 0, 8, 18)
     ]
-    assert peer.ask(wire.ConditionalBlockEnd(W, 2, 18, b"raw bytes", 9)) == [
+    assert writer.ask(wire.ConditionalBlockEnd(W, 2, 18, b"raw bytes", 9)) == [
         wire.DataAppended(W, 2, 1, 9, 27)
     ]
     assert content(store) == block(b"0", b"a") + b"raw bytes"
     assert store.rows == [("s", b"0"), ("s", b"a"), ("s", b"raw bytes")]
 
 
-def test_35_each_is_answered(store, block):
+def test_35_each_is_answered(writer, store, block):
     """Conditional appends that become durable together are acknowledged one by one,
     whatever comes behind them: who made them waits for each answer.
     """
-    peer = store.peer()
-    peer.setup()
-    peer.send(
+    writer.send(
         bare(block(b"a"), 1, request=5),
         wire.ConditionalBlockEnd(W, 2, 9, b"large", 6),
         wire.ConditionalBlockEnd(W, 3, 14, b"event", 7),
@@ -408,7 +376,7 @@ def test_35_each_is_answered(store, block):
         bare(block(b"c"), 5, request=9),
     )
     store.store()
-    assert peer.got == [
+    assert writer.got == [
         wire.DataAppended(W, 2, wire.NEVER, 6, 14),
         wire.DataAppended(W, 3, 2, 7, 19),
         wire.DataAppended(W, 5, 3, 9, 37),
@@ -449,24 +417,20 @@ def test_37_accounts_return_to_nothing(store, block):
     assert [peer.server.unacknowledged_bytes for peer in peers] == [0, 0, 0, 0]
 
 
-def test_38_append_after_sealed(store, block):
+def test_38_append_after_sealed(writer, block):
     """It is refused with the number of the event."""
-    peer = store.peer()
-    peer.setup()
-    peer.ask(ws.SealSegment(1, "s"))
-    assert peer.ask(bare(block(b"a"), 1)) == [wire.SegmentIsSealed(9, "s", "", 1)]
+    writer.ask(ws.SealSegment(1, "s"))
+    assert writer.ask(bare(block(b"a"), 1)) == [wire.SegmentIsSealed(9, "s", "", 1)]
 
 
-def test_39_setup_on_sealed(store):
+def test_39_setup_on_sealed(peer):
     """It succeeds."""
-    peer = store.peer()
     peer.ask(ws.SealSegment(1, "s"))
     assert peer.setup() == wire.NEVER
 
 
-def test_setup_and_append_on_nothing(store, block):
+def test_setup_and_append_on_nothing(peer, block):
     """A segment that is not there, or not any more, is said so."""
-    peer = store.peer()
     assert peer.ask(wire.SetupAppend(1, W, "t")) == [wire.NoSuchSegment(1, "t")]
     peer.setup()
     peer.ask(ws.DeleteSegment(2, "s"))
@@ -509,3 +473,67 @@ def test_40_a_token_expires(make_store, block):
     assert failed == wire.AuthTokenCheckFailed(9, "", 1)
     assert "token expired for 's'" in peer.refused
     assert store.rows == [("s", b"in time")]
+
+
+#: Of an append's data: bytes, a view, and a view that is looked through in turns.
+sizes = pytest.mark.parametrize("size", [_VIEWED - 1, _VIEWED, 3 * LARGE])
+
+
+def end(data: bytes, last: int, events: int, whole: int = 0) -> AppendBlockEnd:
+    return AppendBlockEnd(W, whole, data, events, last, 9)
+
+
+def filled(block: Block, size: int) -> list[bytes]:
+    """Three events with *size* bytes of data."""
+    events = [b"1" * 100, b"2" * (size // 2)]
+    return [*events, b"3" * (size - len(block(*events, b"")))]
+
+
+@sizes
+def test_what_is_a_view(size):
+    """All that is large, and nothing else: so the tests below have both."""
+    message = encode(end(bytes(size), 1, 1))
+    kind = memoryview if size >= _VIEWED else bytes
+    assert type(decode(4, message[HEADER_BYTES:]).data) is kind  # type: ignore[attr-defined]
+
+
+@sizes
+@pytest.mark.parametrize("repeated", [0, 1, 2])
+def test_a_writer_repeats_events(store, block, size, repeated):
+    """Of a large append that is stored in part, the rest is stored."""
+    events = filled(block, size)
+    data = block(*events)
+    assert len(data) == size
+    peer = store.peer()
+    peer.setup()
+    if repeated:
+        peer.ask(end(block(*events[:repeated]), repeated, repeated))
+    last = repeated or NEVER
+    assert peer.ask(end(data, 3, 3)) == [DataAppended(W, 3, last, 9, size)]
+    assert [payload for _, payload in store.rows] == events
+    assert store.container.recent.read("s", 0, 1 << 24) == data
+
+
+@sizes
+def test_a_writer_repeats_no_whole_events(writer, store, block, size):
+    """What is stored already can not be told from the rest: it closes."""
+    writer.ask(end(block(b"a"), 1, 1))
+    assert writer.ask(end(b"\1" * size, 2, 2)) == []
+    assert "not of whole events" in writer.refused
+    assert store.rows == [("s", b"a")]
+
+
+@sizes
+@pytest.mark.parametrize("cut", [0, 1, 8, 100])
+def test_the_end_of_a_block(store, block, size, cut):
+    """A large end makes the event whole of which the block has the first bytes, or none."""
+    first, last = b"first", b"x" * (size + cut - 8)
+    before, event = block(first), block(last)
+    part = frame(-2, event[:cut]) if cut else b""
+    peer = store.peer()
+    peer.setup()
+    [ack] = peer.ask(
+        AppendBlock(W, before + part), end(event[cut:], 2, 2, whole=len(before))
+    )
+    assert ack == DataAppended(W, 2, NEVER, 9, len(before + event))
+    assert store.rows == [("s", first), ("s", last)]

@@ -20,41 +20,35 @@ from .blocks import bare, blocked, content, padding, partial
 from .conftest import W, X
 
 
-def test_43_same_number_twice(store, block):
+def test_43_same_number_twice(writer, store, block):
     """It is stored once and acknowledged again, now and after a restart."""
-    peer = store.peer()
-    peer.setup()
-    peer.ask(bare(block(b"a"), 1), bare(block(b"b", b"c"), 3, 2))
+    writer.ask(bare(block(b"a"), 1), bare(block(b"b", b"c"), 3, 2))
     again = [wire.DataAppended(W, 3, 1, 9, 27)]
-    assert peer.ask(bare(block(b"b", b"c"), 3, 2)) == again
+    assert writer.ask(bare(block(b"b", b"c"), 3, 2)) == again
     assert len(store.rows) == 3
     later = store.restarted()
-    peer = later.peer()
-    assert peer.setup() == 3
-    assert peer.ask(bare(block(b"a"), 1)) == [wire.DataAppended(W, 1, 0, 9, 27)]
-    assert peer.ask(bare(block(b"b", b"c"), 3, 2)) == again
-    assert peer.ask(bare(block(b"d"), 4)) == [wire.DataAppended(W, 4, 3, 9, 36)]
+    writer = later.peer()
+    assert writer.setup() == 3
+    assert writer.ask(bare(block(b"a"), 1)) == [wire.DataAppended(W, 1, 0, 9, 27)]
+    assert writer.ask(bare(block(b"b", b"c"), 3, 2)) == again
+    assert writer.ask(bare(block(b"d"), 4)) == [wire.DataAppended(W, 4, 3, 9, 36)]
     assert later.rows == [("s", b"d")]
 
 
-def test_43_a_block_cut_anew(store, block):
+def test_43_a_block_cut_anew(writer, store, block):
     """Of a block that is stored in part, the rest is stored."""
-    peer = store.peer()
-    peer.setup()
-    peer.ask(bare(block(b"1", b"2"), 2, 2))
-    peer.setup()
-    assert peer.ask(bare(block(b"1", b"2", b"3"), 3, 3)) == [
+    writer.ask(bare(block(b"1", b"2"), 2, 2))
+    writer.setup()
+    assert writer.ask(bare(block(b"1", b"2", b"3"), 3, 3)) == [
         wire.DataAppended(W, 3, 2, 9, 27)
     ]
     assert [payload for _, payload in store.rows] == [b"1", b"2", b"3"]
 
 
-def test_gaps_are_fine(store, block):
+def test_gaps_are_fine(writer, block):
     """Numbers may jump."""
-    peer = store.peer()
-    peer.setup()
-    peer.ask(bare(block(b"1"), 3))
-    assert peer.ask(bare(block(b"2"), 10)) == [wire.DataAppended(W, 10, 3, 9, 18)]
+    writer.ask(bare(block(b"1"), 3))
+    assert writer.ask(bare(block(b"2"), 10)) == [wire.DataAppended(W, 10, 3, 9, 18)]
 
 
 def test_too_many_writers(make_store):
@@ -140,9 +134,8 @@ def test_56_pressure_of_a_full_journal(store, block):
     assert not peer.connection.paused
 
 
-def test_56_metadata_without_end(store):
+def test_56_metadata_without_end(peer, store):
     """A full journal takes little of a connection that brings no events, either."""
-    peer = store.peer()
     store.journal.full = True
     for number in range(100):
         peer.send(CreateSegment(number, f"t{number}", 0, 0))
@@ -197,30 +190,26 @@ def test_frames_of_every_slicing(store, block):
 
 
 @pytest.mark.parametrize("stored_first", [True, False])
-def test_57_connection_lost_around_the_store(store, block, stored_first):
+def test_57_connection_lost_around_the_store(writer, store, block, stored_first):
     """Whether it breaks before or after the store, what is sent again is there once."""
-    peer = store.peer()
-    peer.setup()
-    peer.send(bare(block(b"a", b"b"), 2, 2))
+    writer.send(bare(block(b"a", b"b"), 2, 2))
     if stored_first:
         store.journal.store()
-    peer.connection.lose()
+    writer.connection.lose()
     store.store()
-    assert peer.got == []
+    assert writer.got == []
     again = store.peer()
     assert again.setup() == 2
     again.ask(bare(block(b"a", b"b"), 2, 2), bare(block(b"c"), 3))
     assert [payload for _, payload in store.rows] == [b"a", b"b", b"c"]
 
 
-def test_58_killed_before_the_ack(store, block):
+def test_58_killed_before_the_ack(writer, store, block):
     """What became durable and was never acknowledged is there once after a restart;
     what did not is asked for again."""
-    peer = store.peer()
-    peer.setup()
-    peer.send(bare(block(b"a"), 1), bare(block(b"b"), 2))
+    writer.send(bare(block(b"a"), 1), bare(block(b"b"), 2))
     store.journal.store()
-    assert peer.got == []
+    assert writer.got == []
     later = store.restarted()
     again = later.peer()
     assert again.setup() == 1
@@ -228,42 +217,36 @@ def test_58_killed_before_the_ack(store, block):
     assert content(later) == block(b"a", b"b")
 
 
-def test_58_killed_behind_the_ack(store, block):
+def test_58_killed_behind_the_ack(writer, store, block):
     """What was acknowledged and is in no file yet is in the journal, and read from it."""
-    peer = store.peer()
-    peer.setup()
-    assert peer.ask(bare(block(b"a", b"b"), 2, 2)) != []
+    assert writer.ask(bare(block(b"a", b"b"), 2, 2)) != []
     later = store.restarted()
     assert later.peer().setup() == 2
     assert content(later) == block(b"a", b"b")
     assert later.rows == []
 
 
-def test_59_60_a_disk_that_is_full_or_slow(store, block):
+def test_59_60_a_disk_that_is_full_or_slow(writer, store, block):
     """While the journal takes no more nothing is read; it goes on by itself."""
-    peer = store.peer()
-    peer.setup()
     store.journal.full = True
-    peer.send(bare(block(b"a"), 1))
-    peer.send(bare(block(b"b"), 2))
+    writer.send(bare(block(b"a"), 1))
+    writer.send(bare(block(b"b"), 2))
     store.store()
-    assert peer.got == [wire.DataAppended(W, 1, wire.NEVER, 9, 9)]
+    assert writer.got == [wire.DataAppended(W, 1, wire.NEVER, 9, 9)]
     store.journal.full = False
     store.store()
-    assert peer.got == [wire.DataAppended(W, 2, 1, 9, 18)]
+    assert writer.got == [wire.DataAppended(W, 2, 1, 9, 18)]
 
 
-def test_61_much_then_a_reset(store, block):
+def test_61_much_then_a_reset(writer, store, block):
     """Ten megabytes in the pipeline and a reset: whole blocks are stored, in order."""
-    peer = store.peer()
-    peer.setup()
     data = block(b"x" * 1000) * 100
     for number in range(1, 101):
-        peer.connection.deliver(encode(bare(data, number * 100, 100)))
+        writer.connection.deliver(encode(bare(data, number * 100, 100)))
         if number % 9 == 0:
             store.store()
-    peer.connection.deliver(encode(bare(data, 10_100, 100))[:5000])
-    peer.connection.lose()
+    writer.connection.deliver(encode(bare(data, 10_100, 100))[:5000])
+    writer.connection.lose()
     store.store()
     assert len(store.rows) % 100 == 0
     assert store.peer().setup() == len(store.rows)
@@ -271,35 +254,31 @@ def test_61_much_then_a_reset(store, block):
 
 
 @pytest.mark.parametrize("rest", [b"", b"\0\0\0\0\0\0\0\x63b"])
-def test_what_is_not_there_is_not_acknowledged(store, block, rest):
+def test_what_is_not_there_is_not_acknowledged(writer, store, block, rest):
     """A block that says it has more than what is stored already must have it."""
-    peer = store.peer()
-    peer.setup()
-    peer.ask(bare(block(b"a"), 1))
+    writer.ask(bare(block(b"a"), 1))
     data = rest or block(b"a")
-    assert peer.ask(bare(data, 2, 2)) == []
-    assert "only those that are stored" in peer.refused
+    assert writer.ask(bare(data, 2, 2)) == []
+    assert "only those that are stored" in writer.refused
     assert store.peer().setup() == 1
 
 
-def test_what_has_begun_is_named(store, block):
+def test_what_has_begun_is_named(writer, block):
     """For the log of a connection that goes no further: the block, and its writer."""
-    peer = store.peer()
-    peer.setup()
-    assert peer.server.begun() == ""
+    assert writer.server.begun() == ""
     sent = encode(wire.AppendBlock(W, block(b"one")))
-    peer.connection.deliver(sent[:-3])
+    writer.connection.deliver(sent[:-3])
     told = f"of writer {W.hex()} to 's'"
     size = len(sent) - 8
-    assert peer.server.begun() == (
+    assert writer.server.begun() == (
         f"AppendBlock {told}: {size} bytes announced, {size - 3} came"
     )
-    peer.connection.deliver(sent[-3:])
-    assert peer.server.begun() == (
+    writer.connection.deliver(sent[-3:])
+    assert writer.server.begun() == (
         f"append block {told}: 11 bytes came, and not its end"
     )
-    peer.connection.deliver(encode(wire.AppendBlockEnd(W, 11, b"", 1, 1)))
-    assert peer.server.begun() == ""
+    writer.connection.deliver(encode(wire.AppendBlockEnd(W, 11, b"", 1, 1)))
+    assert writer.server.begun() == ""
     # Of a writer that is not set up nothing is known but its message.
-    peer.connection.deliver(encode(wire.AppendBlock(X, block(b"one")))[:-3])
-    assert peer.server.begun().startswith("AppendBlock: ")
+    writer.connection.deliver(encode(wire.AppendBlock(X, block(b"one")))[:-3])
+    assert writer.server.begun().startswith("AppendBlock: ")

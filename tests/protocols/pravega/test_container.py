@@ -1,14 +1,22 @@
-"""The container: what outlives connections, and what comes back after a restart."""
+"""The container: what outlives connections, what comes back after a restart, and what a service
+lends its parts.
+"""
 
 import gc
+import os
 import sys
+import threading
 from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred, fail
+from twisted.internet.task import Clock
 
+from deadlines import eventually
 from gateway.event import Batch, Origin, Stored
-from gateway.protocols.pravega import snapshot
+from gateway.protocols.pravega import protocol, snapshot
+from gateway.protocols.pravega.controller.access import of_segment
+from gateway.protocols.pravega.errors import Need
 from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.wire import NEVER, AppendBlockEnd, Hello, SetupAppend
 from gateway.protocols.pravega.wire_segments import (
@@ -17,6 +25,7 @@ from gateway.protocols.pravega.wire_segments import (
 )
 from gateway.sdk.interfaces import NotStored
 from gateway.testing import ManualJournal
+from gateway.testing.plugins import lend, listener_of
 
 from .conftest import W, X
 
@@ -135,16 +144,14 @@ def test_it_begins_with_a_snapshot(store, make_store):
     assert snapshot.save(again.container.state) == snapshot.save(store.container.state)
 
 
-def test_snapshot_waits_for_the_disk(store):
+def test_snapshot_waits_for_the_disk(writer, store):
     """It is given when all that is in it is durable, and holds nothing that came later."""
-    peer = store.peer()
-    peer.setup()
-    peer.send(bare(b"abc", 1))
+    writer.send(bare(b"abc", 1))
     got: list[bytes] = []
     store.container.snapshot().addCallback(got.append)
     store.clock.advance(0)
     assert got == []
-    peer.send(bare(b"def", 2))
+    writer.send(bare(b"def", 2))
     store.journal.store()
     store.clock.advance(0)
     [data] = got
@@ -158,15 +165,13 @@ def test_snapshot_waits_for_the_disk(store):
     assert again.peer().setup() == 2
 
 
-def test_what_is_rebuilt_has_what_is_durable(store, make_store):
+def test_what_is_rebuilt_has_what_is_durable(writer, store, make_store):
     """Of a snapshot and what came since; the container itself goes on with all of it."""
-    peer = store.peer()
-    peer.setup()
-    peer.ask(bare(b"abc", 1))
+    writer.ask(bare(b"abc", 1))
     before = snapshot.save(store.container.state)
-    peer.ask(bare(b"def", 2))
+    writer.ask(bare(b"def", 2))
     stored = list(store.journal.stored)
-    peer.send(bare(b"ghi", 3))
+    writer.send(bare(b"ghi", 3))
     rebuilt = store.container.rebuilt
     for data, batches in ((None, stored), (before, stored), (before, stored[-1:])):
         again = make_store(state=snapshot.restore(rebuilt(data, batches)))
@@ -184,9 +189,8 @@ def test_replay_takes_only_its_own(store):
     assert store.container.state.number == 1
 
 
-def test_transients_of_a_crash_are_cleared(store):
+def test_transients_of_a_crash_are_cleared(peer, store):
     """Large events that nobody can finish are gone after the next start."""
-    peer = store.peer()
     [made] = peer.ask(CreateTransientSegment(1, W, "s"))
     assert isinstance(made, SegmentCreated)
     again = store.restarted()
@@ -310,3 +314,62 @@ def test_many_segments_and_writers_come_back(store):
     again = snapshot.restore(data)
     assert snapshot.save(again) == data
     assert again.number == 4000
+
+
+class _Reactor(Clock):
+    """Its turn is at once, in whichever thread."""
+
+    def callFromThread(self, call: Any, *args: Any) -> None:
+        call(*args)
+
+
+def test_a_few_reads_at_a_time(tmp_path, monkeypatch):
+    """On a machine with two cores two threads read, and no third; each read has its turn."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    service = protocol.service(lend(protocol, tmp_path, reactor=_Reactor()))
+    both = threading.Barrier(2, timeout=60)
+    threads: set[str] = set()
+
+    def fetch(_: str, offset: int, *__: int) -> bytes:
+        both.wait()
+        threads.add(threading.current_thread().name)
+        return b"%d" % offset
+
+    service.history.fetch = fetch
+    service.start()
+    got: list[bytes] = []
+    for offset in range(6):
+        service.history.read("s", offset, 1, 1, 6).addCallback(got.append)
+    service.close()
+    eventually(lambda: len(got) == 6, "all reads")
+    assert len(threads) == 2
+    assert sorted(got) == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_a_reload_brings_other_rules(tmp_path):
+    """All listeners have the same; without any left, those that were stay in force."""
+
+    def listeners(*rules: dict[str, Any]) -> list[Any]:
+        options = {"users": {"ann": "secret"}, "access": list(rules)}
+        return [listener_of(protocol, tmp_path, options, {})]
+
+    mine = listeners({"principals": ["ann"], "read": ["shop/*"]})
+    service = protocol.service(lend(protocol, tmp_path, mine, reactor=_Reactor()))
+    what = of_segment("shop/orders/0")
+
+    def allowed() -> list[str]:
+        access = service.controller.access
+        return [need.value for need in Need if access.allows("ann", need, what)]
+
+    assert allowed() == ["read", "see", "use"]
+    mine[:] = listeners({"principals": ["ann"], "write": ["shop/orders"]})
+    service.reload()
+    assert allowed() == ["write", "see", "use"]
+    mine.clear()
+    service.reload()
+    assert allowed() == ["write", "see", "use"]
+    assert service.controller.access.denial("ann", Need.READ, what) is not None
+    [statistics] = service.statistics()
+    assert statistics.by_name["denied"] == {
+        "read": 1, "write": 0, "manage": 0, "see": 0, "use": 0, "groups": 0
+    }  # fmt: skip

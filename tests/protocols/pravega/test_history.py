@@ -102,8 +102,7 @@ def test_what_is_written_over_an_old_segment_is_seen(places):
     """The file has its length from before, and has more in it."""
     for _ in range(20):
         fill(places)
-    places.publish()
-    history = places.history()
+    history = places.published()
     sizes = set()
     for _ in range(3):
         fill(places)
@@ -294,8 +293,7 @@ def test_what_is_made_ready_takes_nobodys_place(places, decoded, monkeypatch):
     for n in range(8):
         places.append(events(b"%d" % n))
         places.append(events(b"%d" % n), "t")
-    places.publish()
-    history = places.history()
+    history = places.published()
     history.fetch("s", 0, 9, 1)
     history.fetch("s", 9, 9, 1)
     [later] = places.threads.later
@@ -314,8 +312,7 @@ def test_what_nobody_comes_for(places, decoded, monkeypatch):
     monkeypatch.setattr(history_module, "_UNWANTED", 3)
     for n in range(40):
         places.append(events(b"%02d" % n))
-    places.publish()
-    history = places.history()
+    history = places.published()
     later = places.threads.later
     history.fetch("s", 0, 10, 1)
     history.fetch("s", 10, 10, 1)
@@ -348,8 +345,7 @@ def test_nothing_is_made_ready_where_nothing_follows(places):
     """Who has read up to what memory has, or to the end, has no file opened for more."""
     for n in range(8):
         places.append(events(b"%d" % n))
-    places.publish()
-    history = places.history()
+    history = places.published()
     history.fetch("s", 0, 9, 1, 27)
     history.fetch("s", 9, 9, 1, 27)
     assert len(places.threads.later) == 1

@@ -121,18 +121,16 @@ def test_a_snapshot_while_it_is_truncated(store):
     assert (kept.begin, bytes(kept.data)) == (0, whole)
 
 
-def test_events_first_are_events_for_ever(store, block):
+def test_events_first_are_events_for_ever(writer, store, block):
     """A stream that has events is a stream of events, whoever sends it an update; and a
     byte stream is no synchronizer, though its appends are conditional.
     """
-    peer = store.peer()
-    peer.setup()
-    peer.ask(AppendBlockEnd(W, 12, block(b"evnt"), 1, 1, 1))
-    update(peer, "s", b"more", 12, 2)
+    writer.ask(AppendBlockEnd(W, 12, block(b"evnt"), 1, 1, 1))
+    update(writer, "s", b"more", 12, 2)
     assert [payload for _, payload in store.rows] == [b"evnt", b"more"]
-    peer.ask(ws.CreateSegment(1, "b", 0, 0))
-    peer.setup("b", b"x" * 16)
-    peer.ask(ConditionalBlockEnd(b"x" * 16, 1, 0, b"bytes", 1))
+    writer.ask(ws.CreateSegment(1, "b", 0, 0))
+    writer.setup("b", b"x" * 16)
+    writer.ask(ConditionalBlockEnd(b"x" * 16, 1, 0, b"bytes", 1))
     assert store.rows[-1] == ("b", b"bytes")
     assert store.container.state.kept_bytes == 0
 

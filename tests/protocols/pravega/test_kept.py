@@ -50,8 +50,7 @@ def test_truncated_it_is_let_go(places, monkeypatch):
     nothing, also of a file that others need.
     """
     monkeypatch.setattr("gateway.protocols.pravega.segment.MARK_BYTES", 1)
-    fill(places)
-    places.archive()
+    fill(places, archive=True)
     retained = places.retained()
     places.expire(retained)
     before = places.kept()[0].stat().st_size
@@ -128,13 +127,10 @@ def _emptied(places: Places, retained: Any) -> None:
 def test_a_crash_while_files_are_kept(places, monkeypatch, step):
     """Whatever is done when it comes, nothing is lost, and the next start clears up."""
     monkeypatch.setattr("gateway.store.spool.retained._SMALL", 2)
-    fill(places)
-    places.archive()
+    fill(places, archive=True)
     places.expire()
-    fill(places)
-    places.archive()
-    fill(places)
-    places.archive()
+    fill(places, archive=True)
+    fill(places, archive=True)
     calls = 0
 
     def dies(*_: Any) -> None:
@@ -191,8 +187,7 @@ def test_a_full_disk_while_files_are_kept(places, monkeypatch, step, moved):
     monkeypatch.setattr("gateway.store.spool.retained._MOVED_BYTES", moved)
     monkeypatch.setattr("gateway.store.spool.retained._SMALL", 2)
     for _ in range(4):
-        fill(places)
-        places.archive()
+        fill(places, archive=True)
     before, calls = places.history(), count()
 
     def all_is_there() -> None:
@@ -228,8 +223,7 @@ def test_a_full_disk_while_files_are_kept(places, monkeypatch, step, moved):
 
 def test_a_start_syncs_what_is_kept_before_the_archive_lets_go(places, monkeypatch):
     """The last run may have failed to: then a power cut would take both."""
-    fill(places)
-    places.archive()
+    fill(places, archive=True)
     (archived,) = places.directories.archive.iterdir()
     list(places.retained().keep([archived]))
     kept = places.directories.retained_of("n")
@@ -250,8 +244,7 @@ def test_a_start_syncs_what_is_kept_before_the_archive_lets_go(places, monkeypat
 def test_what_can_not_be_read_stays(places):
     """A damaged file of which something is needed stays in the archive; others go."""
     for _ in range(3):
-        fill(places)
-        places.archive()
+        fill(places, archive=True)
     paths = sorted(places.directories.archive.iterdir())
     paths[1].write_bytes(b"damaged")
     places.expire()
@@ -264,12 +257,10 @@ def test_files_that_leave_out_of_order(places):
     """The job may take a file late, when those around it have expired: it is kept then
     like any other, and nothing is counted as kept before.
     """
-    fill(places)
-    places.archive()
+    fill(places, archive=True)
     fill(places)
     late = places.publish()
-    fill(places)
-    places.archive()
+    fill(places, archive=True)
     retained = places.retained()
     places.expire(retained)
     assert len(places.kept()) == 2
@@ -284,8 +275,7 @@ def test_files_that_leave_out_of_order(places):
 def away(places: Places, count: int = 3) -> list[Path]:
     """Files in the archive, filled."""
     for _ in range(count):
-        fill(places)
-        places.archive()
+        fill(places, archive=True)
     return sorted(places.directories.archive.iterdir())
 
 

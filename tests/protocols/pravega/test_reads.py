@@ -49,9 +49,8 @@ def writer(store) -> Writer:
     return Writer(store)
 
 
-def test_44_empty_sealed(store):
+def test_44_empty_sealed(peer):
     """The end, at once, and no data."""
-    peer = store.peer()
     peer.ask(ws.SealSegment(1, "s"))
     peer.send(read(0))
     assert peer.got == [ws.SegmentRead("s", 0, False, True, b"", 7)]
@@ -74,9 +73,8 @@ def test_45_at_and_over_truncation(store, writer, block):
     ]
 
 
-def test_46_woken_by_append(store, writer, block):
+def test_46_woken_by_append(peer, store, writer, block):
     """A read at the tail waits until something durable is there."""
-    peer = store.peer()
     peer.send(read(0))
     writer.append(block(b"a"), wait=True)
     assert peer.got == []
@@ -96,9 +94,8 @@ def test_46_woken_by_seal(store, writer, block):
     assert peer.got == [SegmentIsSealed(7, "s", "", 9)]
 
 
-def test_46_woken_by_truncation_and_delete(store, writer, block):
+def test_46_woken_by_truncation_and_delete(peer, store, writer, block):
     """What a waiting read asked for may be truncated, or go with its segment."""
-    peer = store.peer()
     peer.send(read(0), read(18, request=8))
     state = store.container.state
     writer.append(block(b"a"), wait=True)
@@ -119,9 +116,8 @@ def test_46_deleted(store):
     assert peer.got == [NoSuchSegment(7, "s", "", 0)]
 
 
-def test_46_shutdown(store):
+def test_46_shutdown(peer):
     """When the daemon stops, waiting reads get nothing, at the tail, and the FIN."""
-    peer = store.peer()
     peer.send(read(0))
     assert peer.connection.waiting
     peer.server.drain()
@@ -130,9 +126,8 @@ def test_46_shutdown(store):
     assert not peer.refused
 
 
-def test_47_several_reads(store, writer, block):
+def test_47_several_reads(peer, writer, block):
     """Reads wait side by side, and are answered as they can be."""
-    peer = store.peer()
     peer.send(read(9, request=1), read(0, request=2), KeepAlive())
     assert peer.got == [KeepAlive()]
     writer.append(block(b"a"))
@@ -186,9 +181,8 @@ def test_50_end_with_the_last_data(store, writer, block):
     assert (third.data, third.end_of_segment) == (b"", True)
 
 
-def test_51_beyond_the_end(store, writer, block):
+def test_51_beyond_the_end(peer, store, writer, block):
     """It waits while the segment is open, and closes when it is sealed or negative."""
-    peer = store.peer()
     peer.send(read(100))
     assert peer.got == []
     assert not peer.refused
@@ -199,9 +193,8 @@ def test_51_beyond_the_end(store, writer, block):
     assert "read at 100" in peer.refused
 
 
-def test_52_disconnect_frees(store, writer, block):
+def test_52_disconnect_frees(peer, store, writer, block):
     """Nobody is woken for a client that is gone."""
-    peer = store.peer()
     peer.send(read(0), read(5))
     assert store.container.reads.waiting == 2
     peer.connection.lose()

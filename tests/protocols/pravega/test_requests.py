@@ -18,9 +18,8 @@ from .conftest import W, X
 TXN = "s#transaction.0000000000000000000000000000000a"
 
 
-def test_53_twice(store):
+def test_53_twice(peer):
     """Each says what is, the second time."""
-    peer = store.peer()
     assert peer.ask(ws.CreateSegment(1, "t", 0, 0), ws.CreateSegment(2, "t", 0, 0)) == [
         ws.SegmentCreated(1, "t"),
         wire.SegmentAlreadyExists(2, "t"),
@@ -50,9 +49,8 @@ def test_replies_wait_for_the_disk(store):
     assert other.got == [wire.SegmentAlreadyExists(2, "t")]
 
 
-def test_54_merge(store, block):
+def test_54_merge(peer, store, block):
     """A merge moves data and count, and may be asked for again."""
-    peer = store.peer()
     peer.ask(ws.CreateSegment(1, TXN, 0, 0))
     peer.setup(TXN)
     data = block(b"a", b"b")
@@ -76,9 +74,8 @@ def test_54_merge(store, block):
     ]
 
 
-def test_54_merge_refused(store):
+def test_54_merge_refused(peer):
     """No target, no source, a seal, a condition: each in its own words."""
-    peer = store.peer()
     peer.ask(ws.CreateSegment(1, TXN, 0, 0))
     condition = [AttributeUpdate(X, 4, 1, 0)]
     assert peer.ask(
@@ -98,13 +95,13 @@ def test_54_merge_refused(store):
     ]
 
 
-def test_55_info(store):
+def test_55_info(writer):
     """How a segment is; of a missing one, that it is not there."""
-    peer = store.peer()
-    peer.setup()
-    peer.ask(wire.AppendBlockEnd(W, 3, b"abc", 1, 1, 1), ws.TruncateSegment(1, "s", 2))
+    writer.ask(
+        wire.AppendBlockEnd(W, 3, b"abc", 1, 1, 1), ws.TruncateSegment(1, "s", 2)
+    )
     now = 1_700_000_000_000
-    assert peer.ask(
+    assert writer.ask(
         ws.GetStreamSegmentInfo(2, "s"), ws.GetStreamSegmentInfo(3, "t")
     ) == [
         ws.StreamSegmentInfo(2, "s", True, False, False, now, 3, 2),
@@ -112,9 +109,8 @@ def test_55_info(store):
     ]
 
 
-def test_41_transients_go_with_their_connection(store, block):
+def test_41_transients_go_with_their_connection(peer, store, block):
     """A large event that is not merged leaves nothing, nor after a crash."""
-    peer = store.peer()
     [made] = peer.ask(ws.CreateTransientSegment(1, W, "s"))
     assert made.segment.startswith("s#transient.")
     assert len(made.segment) == len("s#transient.") + 32
@@ -148,22 +144,17 @@ def test_staged_data_is_bounded(make_store, block):
     assert "options.transaction_bytes" in peer.refused
 
 
-def test_42_unsupported(store):
+def test_42_unsupported(peer):
     """What does not fit the segment."""
-    peer = store.peer()
     peer.ask(wt.CreateTableSegment(0, "t"))
-    assert peer.ask(
-        wt.ReadTable(3, "s", "", []),
-        ws.SealSegment(4, "t"),
-    ) == [
+    assert peer.ask(wt.ReadTable(3, "s", "", []), ws.SealSegment(4, "t")) == [
         wire.OperationUnsupported(3, "ReadTable"),
         wire.OperationUnsupported(4, "SealSegment"),
     ]
 
 
-def test_attributes(store):
+def test_attributes(peer):
     """Numbers of a segment change on a condition."""
-    peer = store.peer()
     assert peer.ask(
         ws.GetSegmentAttribute(1, "s", X),
         ws.UpdateSegmentAttribute(2, "s", X, 5, wire.NEVER),
@@ -179,9 +170,8 @@ def test_attributes(store):
     ]
 
 
-def test_a_merge_may_set_a_writers_number(store):
+def test_a_merge_may_set_a_writers_number(peer, store):
     """Large events count as their writer's: its number is an attribute."""
-    peer = store.peer()
     peer.ask(ws.CreateSegment(1, TXN, 0, 0))
     peer.ask(ws.MergeSegments(2, "s", TXN, "", [AttributeUpdate(W, 4, 7, wire.NEVER)]))
     assert peer.setup() == 7
@@ -191,14 +181,12 @@ def test_a_merge_may_set_a_writers_number(store):
     assert store.restarted().peer().setup() == 20
 
 
-def test_locate(store, block):
+def test_locate(writer, block):
     """An offset where an event begins, not before the one asked for."""
-    peer = store.peer()
-    peer.setup()
     data = block(b"x" * (1 << 18))
     for number in (1, 2):
-        peer.ask(wire.AppendBlockEnd(W, len(data), data, 1, number, 1))
-    assert peer.ask(
+        writer.ask(wire.AppendBlockEnd(W, len(data), data, 1, number, 1))
+    assert writer.ask(
         ws.LocateOffset(1, "s", 0),
         ws.LocateOffset(2, "s", 1),
         ws.LocateOffset(3, "s", 1 << 40),
@@ -211,9 +199,8 @@ def test_locate(store, block):
     ]
 
 
-def test_tables(store):
+def test_tables(peer):
     """The whole life of one, as Rust's reader groups lead it."""
-    peer = store.peer()
     a, b = Entry(b"a", -1, b"1"), Entry(b"b", wire.NEVER, b"2")
     assert peer.ask(
         wt.CreateTableSegment(1, "t"),
@@ -260,9 +247,8 @@ def test_tables(store):
     ]
 
 
-def test_iterating_over_tables(store):
+def test_iterating_over_tables(peer):
     """Each reply says where to go on, until there is nothing; odd tokens are no harm."""
-    peer = store.peer()
     entries = [Entry(b"%d" % n, wire.NEVER, b"v") for n in range(5)]
     peer.ask(wt.CreateTableSegment(1, "t"), wt.UpdateTableEntries(2, "t", "", entries))
     seen: list[bytes] = []
@@ -280,11 +266,10 @@ def test_iterating_over_tables(store):
     assert odd.keys == []
 
 
-def test_ranges_of_keys(store):
+def test_ranges_of_keys(peer, store):
     """Tables with keys of a fixed size are read by ranges of keys, both ends included,
     in their order; and so they are after updates, removals and a restart.
     """
-    peer = store.peer()
     peer.ask(wt.CreateTableSegment(1, "t", "", key_bytes=2))
 
     def put(*keys: bytes) -> None:
@@ -329,9 +314,8 @@ def test_replies_fit_into_a_frame(make_store):
 
 
 @pytest.mark.parametrize("name", ["", "x" * 1025])
-def test_names_are_bounded(store, name):
+def test_names_are_bounded(peer, name):
     """An empty name and an endless one are refused."""
-    peer = store.peer()
     peer.send(ws.CreateSegment(1, name, 0, 0))
     assert "segment name" in peer.refused
 
@@ -355,17 +339,15 @@ def large_value(peer: Any) -> Entry:
     return Entry(b"k", wire.NEVER)
 
 
-def test_a_small_request_gets_no_endless_reply(store):
+def test_a_small_request_gets_no_endless_reply(peer):
     """One that asks for a large value many times is refused before it is put together."""
-    peer = store.peer()
     key = large_value(peer)
     peer.send(wt.ReadTable(3, "t", "", [key] * 100_000))
     assert "reply of" in peer.refused
 
 
-def test_replies_that_wait_are_bounded(store):
+def test_replies_that_wait_are_bounded(peer):
     """While the disk does not answer, replies do not pile up; else all are given."""
-    peer = store.peer()
     key = large_value(peer)
     many = [wt.ReadTable(3, "t", "", [key] * 8)] * 20
     assert len(peer.ask(*many)) == 20

@@ -1,4 +1,4 @@
-"""The table of calls and commands in docs/pravega.md is complete, and true."""
+"""The tables of docs/pravega.md (calls and commands, behaviours) are complete, and true."""
 
 import re
 from collections.abc import Iterator
@@ -102,3 +102,31 @@ def test_its_row_is_true(name):
     source = (folder / f"test_{file}.py").read_text()
     assert f"\ndef {test}(" in source
     assert (f'"{name}"' if name in CALLS else f"{name}(") in source
+
+
+BEHAVIOURS = {
+    int(number): tests
+    for number, tests in re.findall(
+        r"^\| (\d+) \| [^|]+ \| (.+) \|$",
+        PAGE.read_text().partition("## Behaviours")[2],
+        re.MULTILINE,
+    )
+}
+
+
+def test_no_behaviour_is_missing():
+    """Each sentence has its row."""
+    assert list(BEHAVIOURS) == list(range(1, 64))
+
+
+@pytest.mark.parametrize("number", BEHAVIOURS)
+def test_its_tests_exist(number):
+    """A row names files of this directory and functions in them."""
+    for group in BEHAVIOURS[number].split("; "):
+        file, _, names = group.rpartition(": ")
+        if not file:
+            assert (HERE.parents[2] / group.strip("`")).exists()
+            continue
+        source = (HERE / f"test_{file}.py").read_text()
+        for name in names.split(", "):
+            assert f"\ndef {name.strip('`')}(" in source

@@ -1,17 +1,27 @@
 """Transactions and large events: rows all at once when they are merged, or never."""
 
 import itertools
+import tracemalloc
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 
-from gateway.protocols.pravega import snapshot, wire
+from gateway.protocols.pravega import container as assembly
+from gateway.protocols.pravega import records, segments, snapshot, wire
 from gateway.protocols.pravega import wire_segments as ws
 from gateway.protocols.pravega.codec import AttributeUpdate
+from gateway.protocols.pravega.records import Append, Attribute, Merge
 from gateway.protocols.pravega.segments import Segments
+from gateway.protocols.pravega.wire import AppendBlockEnd, DataAppended
+from gateway.protocols.pravega.wire_segments import (
+    CreateSegment,
+    MergeSegments,
+    SegmentsMerged,
+)
 
 from .conftest import W, X
 
@@ -44,9 +54,8 @@ def commit(store: Any, *segments: str) -> None:
     store.container.submit(state.merge([(name, name + END) for name in segments], 0))
 
 
-def test_no_row_before_the_commit(store, block):
+def test_no_row_before_the_commit(peer, store, block):
     """Appends to a transaction are acknowledged, and take no lsn and make no row."""
-    peer = store.peer()
     begin(store, peer, "s")
     assert write(peer, 0, block(b"a", b"b"), 2, 2).last_event == 2
     assert write(peer, 0, block(b"c"), 1, 3).write_offset == 27
@@ -60,9 +69,8 @@ def test_no_row_before_the_commit(store, block):
     assert store.journal.durable_lsn == 3
 
 
-def test_a_commit_is_one_batch(store, block):
+def test_a_commit_is_one_batch(peer, store, block):
     """Whatever the number of its segments: a crash leaves all of it or nothing."""
-    peer = store.peer()
     segments = ("s", "t", "u")
     begin(store, peer, *segments)
     for number, name in enumerate(segments):
@@ -74,9 +82,8 @@ def test_a_commit_is_one_batch(store, block):
     assert sorted(store.rows) == [(name, name.encode()) for name in segments]
 
 
-def test_no_row_of_an_aborted_one(store, block):
+def test_no_row_of_an_aborted_one(peer, store, block):
     """Neither now nor after a restart, and its memory is free again."""
-    peer = store.peer()
     begin(store, peer, "s")
     write(peer, 0, block(b"never"), 1, 1)
     assert peer.ask(ws.DeleteSegment(2, "s" + END)) != []
@@ -217,7 +224,7 @@ def test_memory_has_a_limit(make_store, block):
 def test_nobody_merges_what_is_not_his(make_store, block):
     """A token must be good for the source as well: data do not change their owner."""
     store = make_store(
-        check=lambda token, segment, need: None if segment[0] in token else 0,
+        check=lambda token, segment, need: None if segment[0] in token else 0
     )
     mine, other = store.peer(), store.peer()
     mine.ask(ws.CreateSegment(1, "s" + END, 0, 0, "s"))
@@ -234,9 +241,8 @@ def test_nobody_merges_what_is_not_his(make_store, block):
     assert store.rows == [("s", b"secret")]
 
 
-def test_a_large_event(store, block):
+def test_a_large_event(peer, store, block):
     """It is written in parts aside, and is one row when it is merged on a condition."""
-    peer = store.peer()
     [made] = peer.ask(ws.CreateTransientSegment(1, W, "s"))
     name = made.segment
     peer.setup(name)
@@ -295,9 +301,8 @@ def test_an_event_that_is_larger_than_all_room(make_store, block):
     assert store.restarted().container.state.staged_bytes == 0
 
 
-def test_half_a_large_event_is_no_row(store, block):
+def test_half_a_large_event_is_no_row(peer, store, block):
     """Its connection breaks: nothing of it is left, in memory or in the journal's end."""
-    peer = store.peer()
     [made] = peer.ask(ws.CreateTransientSegment(1, W, "s"))
     peer.setup(made.segment)
     peer.ask(wire.ConditionalBlockEnd(W, 1, 0, block(b"x" * 50)[:20], 9))
@@ -311,3 +316,108 @@ def test_half_a_large_event_is_no_row(store, block):
         assert one.peer().ask(ws.GetStreamSegmentInfo(1, made.segment)) == [
             wire.NoSuchSegment(1, made.segment)
         ]
+
+
+TXN = "s#transaction.0000000000000000000000000000000a"
+EVENT = (1000).to_bytes(8) + b"x" * 1000
+
+
+@pytest.mark.parametrize("sizes", [(1 << 16,), (70_000, 3, 0, 1 << 20), (65_535,)])
+@pytest.mark.parametrize("updates", [0, 2])
+def test_pieces_are_the_body(sizes, updates):
+    """Byte for byte."""
+    made: list[Any] = [
+        Merge("s", f"{TXN}{n}", n * 1000, n, n, memoryview(b"m" * size))
+        for n, size in enumerate(sizes)
+    ]
+    made += [Attribute("s", W, n) for n in range(updates)]
+    for number in (1, 1 << 40):
+        whole = msgspec.msgpack.encode(records.Body(1, number, made))
+        assert b"".join(records.pieces(number, made)) == whole
+        assert records.pack(number, made) == whole
+
+
+def test_as_many_records_as_there_may_be():
+    """The number of records before them has other sizes, too."""
+    for count in (1, 15, 16, 1000, 70_000):
+        made: list[Any] = [Attribute("s", W, 1)] * count
+        assert b"".join(records.pieces(7, made)) == records.pack(7, made)
+
+
+@pytest.mark.parametrize("size", [20_000, 131_072])
+def test_a_body_takes_no_more_memory_than_its_bytes(size):
+    """Thousands of them are kept for readers at the tail."""
+    made: list[Any] = [Append("s", 0, b"w" * 16, 1, 1, 1, memoryview(b"m" * size))]
+    tracemalloc.start()
+    try:
+        bodies = [records.pack(number, made) for number in range(100)]
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 1.02 * sum(map(len, bodies))
+
+
+@pytest.fixture
+def staged(make_store, monkeypatch) -> Any:
+    """Where 50 KB are large, and 10 KB are copied in a turn."""
+    monkeypatch.setattr(segments, "_WHOLE_BYTES", 50_000)
+    monkeypatch.setattr(assembly, "STEP_BYTES", 10_000)
+    made = make_store(
+        unacknowledged_bytes=1 << 25, transaction_bytes=1 << 25, recent_bytes=1 << 20
+    )
+    peer = made.peer()
+    peer.ask(CreateSegment(1, TXN, 0, 0))
+    peer.setup(TXN)
+    data = EVENT * 100
+    peer.ask(AppendBlockEnd(W, len(data), data, 100, 100, 1))
+    return made
+
+
+def turn(store: Any) -> None:
+    """The next thing that the event loop does."""
+    call = store.clock.calls[0]
+    store.clock.calls.remove(call)
+    call.called = 1
+    call.func(*call.args, **call.kw)
+
+
+def test_a_large_merge_takes_turns(staged):
+    """Nothing is submitted before it, and what comes meanwhile is behind it; in the end
+    all is as if it had been done at once, after a crash too.
+    """
+    merger, writer = staged.peer(), staged.peer()
+    writer.setup()
+    before = len(staged.journal.submitted)
+    merger.send(MergeSegments(2, "s", TXN, "", [AttributeUpdate(b"a" * 16, 1, 5, 0)]))
+    assert TXN not in staged.container.state.segments
+    writer.send(AppendBlockEnd(W, len(EVENT), EVENT, 1, 1, 7))
+    turns = 0
+    while len(staged.journal.submitted) == before:
+        turn(staged)
+        turns += 1
+    assert turns == 11
+    assert [batch.count for batch in staged.journal.submitted[before:]] == [100, 1]
+    assert merger.got == writer.got == []
+    staged.store()
+    assert merger.got == [SegmentsMerged(2, "s", TXN, 100_800)]
+    assert [type(one) for one in writer.got] == [DataAppended]
+    assert staged.rows == [("s", b"x" * 1000)] * 101
+    again = staged.restarted().container.state.segments["s"]
+    assert again.length == 100_800 + 1008
+    assert again.attribute(b"a" * 16) == 5
+
+
+def test_what_waits_for_a_large_merge_may_be_lost(staged):
+    """All whose changes can not be stored any more are told."""
+    merger, writer = staged.peer(), staged.peer()
+    writer.setup()
+    other = staged.peer()
+    other.setup(writer=b"o" * 16)
+    other.send(AppendBlockEnd(b"o" * 16, len(EVENT), EVENT, 1, 1, 7))
+    merger.send(MergeSegments(2, "s", TXN))
+    writer.send(AppendBlockEnd(W, len(EVENT), EVENT, 1, 1, 7))
+    staged.journal.refuse("disk full")
+    staged.clock.advance(0)
+    for peer in (other, merger, writer):
+        assert peer.connection.closed
+    assert not staged.journal.pending

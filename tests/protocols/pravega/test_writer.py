@@ -154,8 +154,7 @@ def test_blocks_have_a_size():
 
 
 @pytest.mark.parametrize(
-    "answer",
-    [NoSuchSegment(1, "s"), DataAppended(W, 5), AppendSetup(1, "s", W, 5)],
+    "answer", [NoSuchSegment(1, "s"), DataAppended(W, 5), AppendSetup(1, "s", W, 5)]
 )
 def test_what_can_not_be(answer):
     """A refusal, or an acknowledgement of what was not sent, ends the connection."""

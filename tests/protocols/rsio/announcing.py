@@ -4,10 +4,7 @@ from typing import Any
 
 from gateway.event import Origin
 from gateway.protocols.rsio import events, wire
-from gateway.protocols.rsio.messages import (
-    ClientHello,
-    Token,
-)
+from gateway.protocols.rsio.messages import ClientHello, Token
 from gateway.protocols.rsio.offsets import Key
 
 HELLO = ClientHello(0, (2, 4, 7))

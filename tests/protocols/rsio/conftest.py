@@ -17,6 +17,7 @@ from gateway.sdk.interfaces import Refusal
 from gateway_testkit.settings import settings as settings_of
 from making import Make
 from rsio_check import Target
+from rsio_clients import Endpoint
 
 HELLO = messages.ClientHello(0, ())
 
@@ -163,6 +164,12 @@ def opened(
 def gate() -> Gate:
     """A listener with the default options, and a connection without a hello."""
     return Gate()
+
+
+@pytest.fixture
+def endpoint(gate) -> Endpoint:
+    """A client's way to the gate."""
+    return Endpoint(gate)
 
 
 @pytest.fixture

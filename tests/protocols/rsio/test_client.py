@@ -1,33 +1,49 @@
-"""The client on Twisted, talking to our own server."""
+"""The client on Twisted, talking to our own server: elements of any size, whole and in parts."""
 
 # ruff: noqa: SIM117 - blocks are nested as in the documentation
 
+import contextlib
+import random
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
 
 from gateway.protocols.rsio import wire
-from gateway.protocols.rsio.client import (
-    Disconnected,
-    Outbox,
-    StreamFailed,
-)
+from gateway.protocols.rsio.client import Disconnected, Outbox, StreamFailed
 from gateway.protocols.rsio.client.on_twisted import connect
 from gateway.protocols.rsio.events import decode
 from gateway.protocols.rsio.messages import (
     Cancel,
     Goodbye,
     OnError,
+    OnNextLastPart,
+    OnNextPart,
     ServerHello,
     Subscribe,
 )
 from rsio_clients import Endpoint, Running
 
 
-def test_subscribe(gate):
+@contextlib.asynccontextmanager
+async def publishing(endpoint: Any, to: str, **how: Any) -> AsyncIterator[Any]:
+    """A publisher on a connection of its own."""
+    of_peer = {key: how.pop(key) for key in {"compress", "name"} & how.keys()}
+    async with connect(endpoint, clock=endpoint.gate.clock, **of_peer) as peer:
+        async with peer.publisher(to, **how) as publisher:
+            yield publisher
+
+
+def submitted(gate: Any) -> list[bytes]:
+    """All elements that the gate has stored, or is about to."""
+    rows = [decode(batch.body) for batch in gate.journal.submitted]
+    return [one for each in rows for one in each.each()]
+
+
+def test_subscribe(endpoint, gate):
     """Elements come one by one, in order, to the end."""
-    endpoint = Endpoint(gate)
 
     async def run() -> list[bytes]:
         async with connect(endpoint, clock=gate.clock) as peer:
@@ -38,9 +54,8 @@ def test_subscribe(gate):
     assert endpoint.connection.closed
 
 
-def test_batches(gate):
+def test_batches(endpoint, gate):
     """… or as many as there are."""
-    endpoint = Endpoint(gate)
 
     async def run() -> list[int]:
         async with connect(endpoint, clock=gate.clock) as peer:
@@ -52,9 +67,8 @@ def test_batches(gate):
     assert max(sizes) <= 32
 
 
-def test_a_slow_reader_is_not_overrun(gate):
+def test_a_slow_reader_is_not_overrun(endpoint, gate):
     """What is not taken is not asked for."""
-    endpoint = Endpoint(gate)
     taken: list[bytes] = []
     peers: list[Any] = []
 
@@ -71,9 +85,8 @@ def test_a_slow_reader_is_not_overrun(gate):
     assert (len(taken), stream.arrived) == (1, 8)
 
 
-def test_a_stream_that_fails(gate):
+def test_a_stream_that_fails(endpoint, gate):
     """The elements before the error come first."""
-    endpoint = Endpoint(gate)
     found: list[bytes] = []
 
     async def run() -> None:
@@ -86,9 +99,8 @@ def test_a_stream_that_fails(gate):
     assert found == [b"0", b"1"]
 
 
-def test_leaving_the_block_cancels(gate):
+def test_leaving_the_block_cancels(endpoint, gate):
     """`async with` on a subscription ends it, and the connection goes on."""
-    endpoint = Endpoint(gate)
 
     async def run() -> int:
         async with connect(endpoint, clock=gate.clock) as peer:
@@ -99,36 +111,31 @@ def test_leaving_the_block_cancels(gate):
     assert Running(endpoint, run()).finish() == 3
 
 
-def test_publish(gate):
+def test_publish(endpoint, gate):
     """What was flushed is in the journal, each element once, in order."""
-    endpoint = Endpoint(gate)
     elements = [b'{"n":%d}' % number for number in range(3000)]
 
     async def run() -> int:
-        async with connect(endpoint, clock=gate.clock) as peer:
-            async with peer.publisher("events") as publisher:
-                await publisher.send(elements[0])
-                await publisher.flush()
-                stored = sum(batch.count for batch in gate.journal.submitted)
-                assert stored == 1
-                await publisher.send_all(elements[1:])
-            return len(publisher.outbox)
+        async with publishing(endpoint, "events") as publisher:
+            await publisher.send(elements[0])
+            await publisher.flush()
+            stored = sum(batch.count for batch in gate.journal.submitted)
+            assert stored == 1
+            await publisher.send_all(elements[1:])
+        return len(publisher.outbox)
 
     assert Running(endpoint, run()).finish() == 0
-    rows = [decode(batch.body) for batch in gate.journal.submitted]
-    assert [one for each in rows for one in each.each()] == elements
+    assert submitted(gate) == elements
 
 
-def test_flush_waits_for_the_disk(gate):
+def test_flush_waits_for_the_disk(endpoint, gate):
     """No sooner is anything confirmed than it is durable."""
-    endpoint = Endpoint(gate)
     outbox = Outbox()
 
     async def run() -> None:
-        async with connect(endpoint, clock=gate.clock) as peer:
-            async with peer.publisher("events", outbox=outbox) as publisher:
-                await publisher.send_all([b"{}"] * 5)
-                await publisher.flush()
+        async with publishing(endpoint, "events", outbox=outbox) as publisher:
+            await publisher.send_all([b"{}"] * 5)
+            await publisher.flush()
 
     running = Running(endpoint, run())
     endpoint.pump()
@@ -139,9 +146,8 @@ def test_flush_waits_for_the_disk(gate):
     assert outbox.confirmed == 5
 
 
-def test_flush_without_confirmation(gate):
+def test_flush_without_confirmation(endpoint, gate):
     """With `confirms=False` sent is enough, whatever the subscriber's demand means."""
-    endpoint = Endpoint(gate)
     outbox = Outbox()
 
     async def run() -> None:
@@ -156,14 +162,12 @@ def test_flush_without_confirmation(gate):
     Running(endpoint, run()).finish()
 
 
-def test_publish_packed(gate):
+def test_publish_packed(endpoint, gate):
     """Elements of a fixed size travel packed."""
-    endpoint = Endpoint(gate)
 
     async def run() -> None:
-        async with connect(endpoint, clock=gate.clock) as peer:
-            async with peer.publisher("events", size=2) as publisher:
-                await publisher.send_all([b"aa", b"bb", b"cc"])
+        async with publishing(endpoint, "events", size=2) as publisher:
+            await publisher.send_all([b"aa", b"bb", b"cc"])
 
     Running(endpoint, run()).finish()
     rows = decode(gate.journal.submitted[0].body)
@@ -176,9 +180,10 @@ def test_exactly_once_across_connections(gate):
 
     def session(endpoint: Endpoint, *elements: bytes) -> Any:
         async def run() -> None:
-            async with connect(endpoint, clock=gate.clock, name="meter") as peer:
-                async with peer.publisher("events", outbox=outbox) as publisher:
-                    await publisher.send_all(elements)
+            async with publishing(
+                endpoint, "events", outbox=outbox, name="meter"
+            ) as publisher:
+                await publisher.send_all(elements)
 
         return Running(endpoint, run())
 
@@ -212,9 +217,8 @@ def test_at_least_once_without_a_name(gate):
     endpoint = Endpoint(gate)
 
     async def run() -> None:
-        async with connect(endpoint, clock=gate.clock) as peer:
-            async with peer.publisher("events", outbox=outbox) as publisher:
-                await publisher.send_all([] if len(outbox) else [b"1", b"2"])
+        async with publishing(endpoint, "events", outbox=outbox) as publisher:
+            await publisher.send_all([] if len(outbox) else [b"1", b"2"])
 
     Running(endpoint, run())
     endpoint.pump()
@@ -224,18 +228,16 @@ def test_at_least_once_without_a_name(gate):
     assert not len(outbox)
 
 
-def test_compressed(gate):
+def test_compressed(endpoint, gate):
     """Both ways work the same when we compress."""
-    endpoint = Endpoint(gate)
     elements = [b'{"n":%d,"text":"again and again"}' % n for n in range(500)]
     carried = 0
 
     async def run() -> None:
-        async with connect(endpoint, clock=gate.clock, compress=True) as peer:
-            async with peer.publisher("events") as publisher:
-                await publisher.send(elements[0])
-                await publisher.flush()  # by now they have agreed on it
-                await publisher.send_all(elements[1:])
+        async with publishing(endpoint, "events", compress=True) as publisher:
+            await publisher.send(elements[0])
+            await publisher.flush()  # by now they have agreed on it
+            await publisher.send_all(elements[1:])
 
     running = Running(endpoint, run())
     deliver = endpoint.connection.deliver
@@ -247,14 +249,12 @@ def test_compressed(gate):
 
     endpoint.connection.deliver = measure
     running.finish()
-    rows = [decode(batch.body) for batch in gate.journal.submitted]
-    assert [one for each in rows for one in each.each()] == elements
+    assert submitted(gate) == elements
     assert carried < sum(map(len, elements)) / 3
 
 
-def test_the_other_end_goes(gate):
+def test_the_other_end_goes(endpoint, gate):
     """Whoever waits is told why."""
-    endpoint = Endpoint(gate)
 
     async def run() -> None:
         async with connect(endpoint, clock=gate.clock) as peer:
@@ -268,9 +268,8 @@ def test_the_other_end_goes(gate):
         running.finish()
 
 
-def test_a_wrong_server(gate, read):
+def test_a_wrong_server(endpoint, gate, read):
     """What is no RS.io is answered with a goodbye that says why."""
-    endpoint = Endpoint(gate)
 
     async def run() -> None:
         async with connect(endpoint, clock=gate.clock):
@@ -285,9 +284,8 @@ def test_a_wrong_server(gate, read):
         running.finish()
 
 
-def test_a_server_that_says_nothing(gate):
+def test_a_server_that_says_nothing(endpoint, gate):
     """It is given ten seconds; there are ports that would wait for ever."""
-    endpoint = Endpoint(gate)
     found: list[Any] = []
 
     async def run() -> None:
@@ -302,29 +300,25 @@ def test_a_server_that_says_nothing(gate):
     assert "no hello within 10 s" in found[0].getErrorMessage()
 
 
-def test_a_cancelled_publisher(gate):
+def test_a_cancelled_publisher(endpoint):
     """A subscriber that cancels ends the publishing with an error."""
-    endpoint = Endpoint(gate)
 
     async def run() -> None:
-        async with connect(endpoint, clock=gate.clock) as peer:
-            async with peer.publisher("events") as publisher:
-                endpoint.protocol.dataReceived(wire.encode(Cancel(1)))
-                await publisher.send(b"{}")
+        async with publishing(endpoint, "events") as publisher:
+            endpoint.protocol.dataReceived(wire.encode(Cancel(1)))
+            await publisher.send(b"{}")
 
     with pytest.raises(StreamFailed, match="cancelled"):
         Running(endpoint, run()).finish()
 
 
-def test_a_choked_transport_stops_the_publisher(gate):
+def test_a_choked_transport_stops_the_publisher(endpoint, gate):
     """Demand alone is not enough: the transport must take it, too."""
-    endpoint = Endpoint(gate)
 
     async def run() -> None:
-        async with connect(endpoint, clock=gate.clock) as peer:
-            async with peer.publisher("events") as publisher:
-                endpoint.protocol.pauseProducing()
-                await publisher.send(b"{}")
+        async with publishing(endpoint, "events") as publisher:
+            endpoint.protocol.pauseProducing()
+            await publisher.send(b"{}")
 
     running = Running(endpoint, run())
     endpoint.pump()
@@ -336,9 +330,8 @@ def test_a_choked_transport_stops_the_publisher(gate):
     assert len(gate.journal.submitted) == 1
 
 
-def test_one_subscriber_at_a_time(gate, read):
+def test_one_subscriber_at_a_time(endpoint, gate, read):
     """A second subscription to a name that is being published is rejected."""
-    endpoint = Endpoint(gate)
 
     async def run() -> None:
         async with connect(endpoint, clock=gate.clock) as peer:
@@ -353,9 +346,8 @@ def test_one_subscriber_at_a_time(gate, read):
     )
 
 
-def test_a_publisher_that_can_not_go_on(gate):
+def test_a_publisher_that_can_not_go_on(endpoint, gate):
     """Asked for what it does not have, it says so, and does not wait for ever."""
-    endpoint = Endpoint(gate)
     outbox = Outbox(whole=True)
     outbox.add(b"1")
     outbox.confirm(1)
@@ -369,9 +361,8 @@ def test_a_publisher_that_can_not_go_on(gate):
         Running(endpoint, run()).finish()
 
 
-def test_a_name_is_free_again_whatever_ended_it(gate):
+def test_a_name_is_free_again_whatever_ended_it(endpoint, gate):
     """A program may publish under it once more, on the same connection."""
-    endpoint = Endpoint(gate)
 
     async def publish(peer: Any) -> None:
         async with peer.publisher("events") as publisher:
@@ -385,3 +376,99 @@ def test_a_name_is_free_again_whatever_ended_it(gate):
             peer.publisher("events")
 
     Running(endpoint, run()).finish()
+
+
+@pytest.mark.parametrize("others", [[b"x" * 1_000_000], [b"x" * 1000] * 1000])
+def test_a_counter_beside_others(make_gate, read, others):
+    """A program's small elements wait for 16 KiB of its others at most, be those one
+    that is large or many.
+    """
+    gate = make_gate(subscribe=("large", "counter"))
+    endpoint = Endpoint(gate)
+    said: list[bytes] = []
+
+    async def count(publisher: Any) -> None:
+        for number in range(150):
+            await publisher.send(b"%d" % number)
+            await deferLater(gate.clock, 0)
+
+    def record() -> None:
+        write = endpoint.transport.write
+
+        def recorded(data: bytes) -> None:
+            said.append(data)
+            write(data)
+
+        endpoint.transport.write = recorded
+
+    async def run() -> None:
+        async with connect(endpoint, clock=gate.clock) as peer:
+            async with peer.publisher("large") as large:
+                async with peer.publisher("counter") as counter:
+                    record()
+                    counting = Deferred.fromCoroutine(count(counter))
+                    await large.send_all(others)
+                    await counting
+
+    Running(endpoint, run()).finish()
+    since, gaps = 0, []
+    for message in read(b"".join(said)):
+        if isinstance(message, tuple) and message[0] == 2:
+            gaps.append(since)
+            since = 0
+        elif isinstance(message, tuple):
+            since += sum(len(element) + 4 for element in message[1])
+        elif isinstance(message, OnNextPart | OnNextLastPart):
+            since += len(message.data) + 6
+    assert sum(gap > 0 for gap in gaps) > 50
+    assert max(gaps) <= 16_384
+    assert sum(batch.count for batch in gate.journal.submitted) == 150 + len(others)
+
+
+def test_large_elements_of_one_who_does_not_wait(endpoint, gate):
+    """The end of the block waits until all parts are written, though nobody confirms."""
+
+    async def run() -> None:
+        async with publishing(endpoint, "events", confirms=False) as publisher:
+            await publisher.send(b"x" * 300_000)
+            endpoint.protocol.pauseProducing()
+            gate.clock.callLater(1, endpoint.protocol.resumeProducing)
+
+    Running(endpoint, run()).finish()
+    [batch] = gate.journal.submitted
+    assert (batch.count, batch.payload_bytes) == (1, 300_000)
+
+
+def test_large_elements_while_the_transport_is_full(endpoint, gate):
+    """Their parts wait, as everything does."""
+
+    async def run() -> None:
+        async with publishing(endpoint, "events") as publisher:
+            await publisher.send(b"x" * 300_000)
+            endpoint.protocol.pauseProducing()
+            await publisher.send(b"y" * 300_000)
+
+    running = Running(endpoint, run())
+    endpoint.pump()
+    assert not gate.journal.submitted
+    assert not running.results
+    endpoint.protocol.resumeProducing()
+    running.finish()
+    assert sum(batch.count for batch in gate.journal.submitted) == 2
+
+
+def test_much_at_once_compressed(make_gate):
+    """Blocks hold whole messages, whatever their size: the gateway takes them all."""
+    gate = make_gate(window=10_000)
+    endpoint = Endpoint(gate)
+    chance = random.Random(5)
+    elements = [chance.randbytes(size) for size in (1000,) * 1500 + (200_000,) * 3]
+
+    async def run() -> None:
+        async with publishing(endpoint, "events", compress=True) as publisher:
+            await publisher.send(b"{}")
+            await publisher.flush()
+            await publisher.send_all(elements)
+
+    Running(endpoint, run()).finish()
+    assert submitted(gate) == [b"{}", *elements]

@@ -8,10 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.protocols.rsio.client import (
-    Fenced,
-    on_asyncio,
-)
+from gateway.protocols.rsio.client import Fenced, on_asyncio
 from gateway.protocols.rsio.client.runtime import Condition
 from gateway.protocols.rsio.events import decode
 from gateway.sdk.sender import Unacknowledged

@@ -266,13 +266,7 @@ def test_blocks(deflate):
 
 @pytest.mark.parametrize(
     "inside",
-    [
-        b"\x21\x01\x05ab",
-        b"\x24\x07\x02abcd",
-        b"\x21",
-        wire.block(b"x"),
-        b"\x00",
-    ],
+    [b"\x21\x01\x05ab", b"\x24\x07\x02abcd", b"\x21", wire.block(b"x"), b"\x00"],
 )
 def test_bad_blocks(deflate, inside):
     """A message cut by the end of a block, a block in a block, and nonsense."""

@@ -10,19 +10,11 @@ from twisted.logger import formatEvent
 from gateway.event import Batch, Stored
 from gateway.protocols.rsio import events
 from gateway.protocols.rsio.events import Part, pack
-from gateway.protocols.rsio.messages import (
-    Announce,
-    Token,
-)
+from gateway.protocols.rsio.messages import Announce, Token
 from gateway.protocols.rsio.offsets import Claim, Key, Offsets
 from gateway.protocols.rsio.offsets import Fenced as Refused
 
-from .announcing import (
-    HELLO,
-    KEY,
-    ORIGIN,
-    Wire,
-)
+from .announcing import HELLO, KEY, ORIGIN, Wire
 
 
 def _now(done: Deferred[bytes]) -> bytes:

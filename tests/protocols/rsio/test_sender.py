@@ -103,9 +103,8 @@ def test_a_sender(gate):
     assert (sender.connections, sender.resent) == (2, 0)
 
 
-def test_a_sender_that_is_stopped(gate):
+def test_a_sender_that_is_stopped(endpoint, gate):
     """It says so to who still waits; it leaves with a goodbye if nobody does."""
-    endpoint = Endpoint(gate)
     sender = Sender(lambda: connect(endpoint, clock=gate.clock), clock=gate.clock)
     sender.start()
     endpoint.pump()

@@ -53,14 +53,7 @@ def _blocks(messages: bytes, step: int = 1 << 20) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "message",
-    [
-        Ping(b""),
-        Request(5, 1),
-        Cancel(5),
-        Compress(9),
-        OnNextPart(1, 1, b""),
-    ],
+    "message", [Ping(b""), Request(5, 1), Cancel(5), Compress(9), OnNextPart(1, 1, b"")]
 )
 def test_control_messages_without_end(make_gate, message):
     """They are taken in turns, and then the peer is refused."""

@@ -29,8 +29,7 @@ def test_a_file_comes_once_and_goes_when_it_is_committed(world):
     assert inbox.look() == 3
     assert inbox.look() == 0
     assert world.here() == sorted(names)
-    for name in names:
-        world.commit(name)
+    world.commit(*names)
     assert inbox.look() == 0
     assert set(world.bucket.objects) == {f"_archive/{name}" for name in names}
     assert world.here() == []
@@ -67,8 +66,7 @@ def test_gateways_hear_how_far_the_job_is_behind(world):
 def test_an_object_stays_while_the_job_has_its_copy(world):
     """The tasks of a cluster read it there, also after its events were committed."""
     names = [world.put(1, 5), world.put(6, 9)]
-    inbox = world.inbox()
-    inbox.look()
+    inbox = world.looked()
     world.committed.add(Life("gw", A), 1, 9)
     inbox.look()
     assert sorted(world.bucket.objects) == names
@@ -127,8 +125,7 @@ def test_an_object_that_is_uploaded_again_is_looked_at_and_goes_again(world):
     """Its gateway was killed before it knew; or another copy of it has put other events there,
     which the job finds out."""
     names = [world.put(1, 5), world.put(6, 9)]
-    inbox = world.inbox()
-    inbox.look()
+    inbox = world.looked()
     world.commit(names[0])
     inbox.look()
     world.put(1, 5)
@@ -145,8 +142,7 @@ def test_an_object_that_is_uploaded_again_is_looked_at_and_goes_again(world):
 def test_a_copy_that_somebody_removed_is_fetched_again(world):
     """Beside a job that runs, too: what is in no table does not leave the bucket."""
     names = [world.put(1, 5), world.put(6, 9)]
-    inbox = world.inbox()
-    inbox.look()
+    inbox = world.looked()
     for name in names:
         (world.folder / name).unlink()
     assert inbox.look() == 2
@@ -191,8 +187,7 @@ def test_what_came_is_there_though_other_requests_failed(world):
     assert world.here() == sorted({*names} - refused)
     world.bucket.back()
     assert inbox.look() == 2
-    for name in names:
-        world.commit(name)
+    world.commit(*names)
     world.bucket.fault = fault
     with pytest.raises(BucketError, match="SlowDown"):
         inbox.look()
@@ -207,10 +202,8 @@ def test_what_is_done_goes_though_a_file_can_not_be_read(world):
     """One object that the server never gives (as one that was moved to cold storage) does
     not let the bucket fill up with what is in the tables."""
     names = [world.put(n, n) for n in range(1, 4)]
-    inbox = world.inbox()
-    inbox.look()
-    for name in names:
-        world.commit(name)
+    inbox = world.looked()
+    world.commit(*names)
     cold = world.put(1, 1, "gw-2")
 
     def fault(request: str, name: str) -> None:
@@ -238,8 +231,7 @@ def test_many_are_asked_for_at_once(world):
     world.bucket.fault = fault
     assert inbox.look() == REQUESTS
     world.bucket.back()
-    for name in names:
-        world.commit(name)
+    world.commit(*names)
     world.bucket.fault = fault
     inbox.look()
     assert not [name for name in world.bucket.objects if "/" not in name]
@@ -328,10 +320,8 @@ def test_what_was_leapt_over_and_is_gone_is_not_asked_for_twice(world):
 def test_a_server_that_removes_one_at_a_time(world):
     """Not every server knows a request for many: then they go by as many requests at once."""
     names = [world.put(n, n) for n in range(1, 9)]
-    inbox = world.inbox()
-    inbox.look()
-    for name in names:
-        world.commit(name)
+    inbox = world.looked()
+    world.commit(*names)
 
     def fault(request: str, name: str) -> None:
         if request == "remove_all":
@@ -374,8 +364,7 @@ def test_a_look_waits_for_few_answers(world, gateways):
     inbox._at_once = at_once
     assert inbox.look() == files
     assert sum(rounds) == files // REQUESTS
-    for name in names:
-        world.commit(name)
+    world.commit(*names)
     rounds.clear()
     inbox.look()
     assert sum(rounds) == files // REQUESTS
@@ -387,8 +376,7 @@ def test_a_look_waits_for_few_answers(world, gateways):
 def test_what_can_not_be_read_does_not_come_again(world):
     """The job has moved it to poison/; the object stays as it is."""
     name = world.put(1, 5)
-    inbox = world.inbox()
-    inbox.look()
+    inbox = world.looked()
     (world.folder / name).unlink()
     world.holes = (Hole("gw", 1, 5, name, "damaged", 0.0),)
     assert inbox.look() == 0
@@ -407,8 +395,7 @@ def test_a_kill_between_any_two_requests_loses_nothing(world, point):
         if count[0] > point:
             raise PowerCut
 
-    inbox = world.inbox()
-    inbox.look()
+    inbox = world.looked()
     world.commit(names[0])
     inbox.look()
     world.put(1, 5)
@@ -416,13 +403,11 @@ def test_a_kill_between_any_two_requests_loses_nothing(world, point):
     world.bucket.fault = fault
     with contextlib.suppress(PowerCut):
         for _ in range(point + 1):
-            inbox = world.inbox()
-            inbox.look()
+            inbox = world.looked()
             inbox.look()
     assert count[0] == point + 1
     world.bucket.back()
-    inbox = world.inbox()
-    inbox.look()
+    inbox = world.looked()
     if names[0] in world.here():  # looked at again, and it is the same
         world.commit(names[0])
     inbox.look()

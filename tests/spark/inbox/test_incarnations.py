@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from gateway.spark.bucket.endings import Endings
 from gateway.spark.bucket.inbox import Inbox
 from gateway.store.names import Life
 from gateway.store.objects.bucket import BucketError
@@ -13,6 +14,7 @@ from gateway.store.objects.node_record import (
     name_of,
 )
 from gateway.store.readers.lake import End
+from gateway_testkit.bucket import MemoryBucket
 from inboxes import World
 from incarnations import A, B
 
@@ -46,12 +48,10 @@ def test_lsns_that_another_incarnation_gave_are_other_events(world):
     inbox = world.inbox(most_bytes=10_000)
     assert inbox.look() == 2
     assert world.here() == names
-    for name in names:
-        world.commit(name)
+    world.commit(*names)
     again = world.inbox(most_bytes=10_000)
     assert again.look() == 2
-    for name in names:
-        world.commit(name)
+    world.commit(*names)
     assert again.look() == 0
     assert sorted(world.bucket.objects) == [f"_archive/{name}" for name in names]
 
@@ -139,3 +139,31 @@ def test_files_come_while_words_can_not_be_read(world):
     with pytest.raises(BucketError):
         inbox.look()
     assert other in world.here()
+
+
+def test_a_record_that_could_not_be_read_once_is_read_again():
+    """The last one of an incarnation does not change any more."""
+    bucket, now = MemoryBucket(), 0.0
+    record = NodeRecord(A, 1, 10, 5.0, "journal", exact=True)
+    bucket.replace(name_of("gw", A), msgspec.json.encode(record))
+    endings = Endings(bucket, lambda: now)
+
+    def unavailable(request: str, name: str) -> None:
+        if request == "read":
+            raise BucketError("503 Slow Down")
+
+    bucket.fault = unavailable
+    endings.hear(map)
+    assert endings.ends == {}
+    listed, [heard] = endings.heard
+    assert listed
+    assert (heard.node, heard.record) == ("gw", None)
+    bucket.fault = lambda request, name: None
+    for _ in range(2):
+        now += EVERY_SECONDS
+        endings.hear(map)
+        end = endings.ends[Life("gw", A)]
+        assert end is not None
+        assert end.acknowledged == 10
+    assert [one.record for one in endings.heard[1]] == [record]
+    assert [request for request, _ in bucket.requests].count("read") == 2

@@ -7,7 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.store.names import file_name
+from gateway.store.spool.levels import Levels
 from gateway.store.spool.pace import Pace
+from gateway.store.system.disk import RealDisk
+from incarnations import A
 
 MIB = 1 << 20
 MOST = 512 * MIB
@@ -70,3 +74,15 @@ def test_whatever_it_is_told_the_rate_is_one(looks):
     pace = Pace(MOST)
     for now, taken, held in looks:
         assert pace.look(now, taken, held) >= 0
+
+
+def test_the_archive_is_never_below_empty(tmp_path):
+    """The job archives a file between our look and the expiry, which removes it too."""
+    spool, archive = tmp_path / "spool", tmp_path / "archive"
+    spool.mkdir()
+    archive.mkdir()
+    (archive / file_name("gw", A, 1, 1)).write_bytes(bytes(10))
+    levels = Levels(spool, archive, RealDisk(), 1000)
+    levels.measure()
+    levels.left_archive(10 + 90)
+    assert levels.archive.bytes == 0

@@ -77,9 +77,7 @@ class Told:
     """Whom the spool tells: a test that wants to know."""
 
     def __init__(
-        self,
-        on_done: Callable[[Segment], None],
-        on_expired: Callable[[], None],
+        self, on_done: Callable[[Segment], None], on_expired: Callable[[], None]
     ) -> None:
         self.done, self.expired = on_done, on_expired
 

@@ -16,11 +16,7 @@ from twisted.logger import formatEvent
 from gateway.protocols.pravega import codec, draft_wire, wire
 from gateway.protocols.pravega import wire_segments as ws
 from gateway.protocols.pravega import wire_tables as wt
-from gateway.protocols.pravega.controller.access import (
-    Access,
-    of_segment,
-    of_stream,
-)
+from gateway.protocols.pravega.controller.access import Access, of_segment, of_stream
 from gateway.protocols.pravega.controller.call_permissions import CALLS
 from gateway.protocols.pravega.controller.grpc import Code
 from gateway.protocols.pravega.controller.kept_records import Stream
@@ -258,8 +254,7 @@ def test_a_reader_group_and_its_streams(ruled):
 
 
 @pytest.mark.parametrize(
-    ("asks", "allowed"),
-    [(0, "rwms"), (2, "rwms"), (3, "r"), (4, "w"), (5, "")],
+    ("asks", "allowed"), [(0, "rwms"), (2, "rwms"), (3, "r"), (4, "w"), (5, "")]
 )
 def test_a_token_for_something(ruled, asks, allowed):
     """Java says what it wants one for, and hears at once that it may not."""

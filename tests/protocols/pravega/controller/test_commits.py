@@ -13,17 +13,7 @@ from gateway.protocols.pravega.controller.names import segment
 from gateway.protocols.pravega.errors import Sealed
 from pravega_messages import new
 
-from .scaled import (
-    E1,
-    E2,
-    E3,
-    STARTED,
-    Writers,
-    begun,
-    event,
-    merge_what_waits,
-    staged,
-)
+from .scaled import E1, E2, E3, STARTED, Writers, begun, event, merge_what_waits, staged
 
 COMMITTING, COMMITTED, ABORTED = 2, 3, 5
 NO_TRANSACTION = 3

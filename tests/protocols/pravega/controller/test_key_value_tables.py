@@ -25,9 +25,7 @@ def info(name: str = "t", scope: str = "sc") -> Any:
 
 def names(peer: Any, token: str = "") -> list[str]:
     request = new(
-        "KeyValueTablesRequest",
-        scope={"scope": "sc"},
-        continuation={"token": token},
+        "KeyValueTablesRequest", scope={"scope": "sc"}, continuation={"token": token}
     )
     found = peer.call("listKeyValueTablesInScope", request)
     assert found.HasField("continuation")
