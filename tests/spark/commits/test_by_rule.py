@@ -224,6 +224,21 @@ def test_a_table_whose_files_only_delta_knows_to_write(world):
 
 
 @ONLY_DELTA
+def test_tables_in_a_bucket(world, server):
+    """Files get their names there, too, and none is left where they were staged."""
+    world.config.spark.table = "s3a://bucket/shop/events"
+    world.config.spark.tables = BEFORE
+    world.run(3)
+    expected: dict[str, set[int]] = {}
+    for lsn in range(1, 3 * SIZE + 1):
+        expected.setdefault(taken(lsn, BEFORE), set()).add(lsn)
+    assert there(world) == expected
+    names = [name for name in server.objects if name.startswith("bucket/shop/")]
+    assert not [name for name in names if "/_staged/" in name]
+    assert [name for name in names if name.startswith("bucket/shop/first/protocol=")]
+
+
+@ONLY_DELTA
 def test_files_say_what_readers_skip_by(world):
     """Each has the least and the greatest of the columns that are looked for, and its own
     partition, as one that Delta has written for itself.
