@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,9 +12,8 @@ from gateway.spark.commit.ledger import Broken
 from gateway.spark.jvm.java import NoJava
 from gateway.spark.run.causes import advised, cause
 
-_ENDED = re.compile(
-    r'dagScheduler\(\)" is null|SparkContext was shut down|stopped SparkContext'
-)
+_ENDED = 'dagScheduler()" is null'
+"""Words of Spark whose Java is ending, though it has not failed."""
 
 
 class Failed(Exception):
@@ -29,7 +27,7 @@ def reason(why: BaseException) -> str:
         return text
     if isinstance(why, OSError) and why.filename is not None:
         return advised(f"{why.filename}: {why.strerror}")
-    if _ENDED.search(text):
+    if _ENDED in text:
         return (
             "Java was told to end by something else than the job, within a batch"
             " (systemd: KillMode=mixed); the next start finishes it"
