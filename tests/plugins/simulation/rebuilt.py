@@ -61,7 +61,7 @@ __all__ = ["Outcome", "rebuild"]
 _EPOCH = 1_763_700_000.0
 _DAY = 20
 """Seconds."""
-_DRAIN_STEPS = 20_000
+_DRAIN_STEPS = 40_000
 _MOST_MACHINES = 3
 _SILENCE = 10 * 60
 """Seconds after the last fault: whoever lives has said so, and the others are silent."""
