@@ -56,8 +56,8 @@ from gateway.store.system.room import Room
 _POISON = "poison"
 """Where the Spark job puts files that it can not read."""
 _PUT_BACK = (
-    "{path}: lsns {first} to {last} are holes, or nobody knows who published them, and it "
-    "has them.  They are not published again; it is set aside as {name}"
+    "{path}: lsns {first} to {last} are holes, or no file is known to have its events of "
+    "them.  They are not published again; it is set aside as {name}"
 )
 
 _NO_MARK = " is gone, and was there; it is written anew"

@@ -75,6 +75,37 @@ def test_what_is_a_hole_and_comes_back_is_kept(
     assert (opened.losses, opened.first_lsn) == ([], 4)
 
 
+@pytest.mark.parametrize("back", [["journal"], ["journal", "state"]])
+def test_what_gave_lsns_that_were_given_again_is_kept(
+    start, directories, tmp_path, back
+):
+    """Journal and state were away for a start, and its file has the same lsns: the segment
+    that comes back is the only copy of other events.
+    """
+    two_of_three_unpublished(start)
+    there = {
+        "journal": directories.journal_of("gw"),
+        "state": directories.state_of("gw"),
+    }
+    for name, path in there.items():
+        path.rename(tmp_path / f"away-{name}")
+    opened = start("plain")
+    assert (opened.first_lsn, opened.losses) == (2, [])
+    store(opened, "plain", b"x", b"y")
+    publish_all(start("plain"))
+    files = public(directories)
+    for name in back:
+        shutil.rmtree(there[name])
+        (tmp_path / f"away-{name}").rename(there[name])
+    [path] = there["journal"].glob("*2-*.journal")
+    whole, aside = path.read_bytes(), path.with_name(f"{path.name}.damaged")
+    opened = start("plain")
+    assert any(aside.name in repair for repair in opened.repairs)
+    assert (opened.unpublished, opened.first_lsn) == ([], 4)
+    assert aside.read_bytes() == whole
+    assert public(directories) == files
+
+
 def test_a_segment_that_is_missing_between_others_is_a_hole(opened, start, directories):
     """Its events are in no file; put back, it is kept and not published again."""
     for bodies in ((b"a",), (b"b", b"c"), (b"d",)):

@@ -158,12 +158,19 @@ class PublishedFiles:
         """Whether the files have what can be read of a segment that is published.
 
         Not if it has what was a hole then, as it was put back since, or what no line says to
-        be in a file.  That is not known if its lines were dropped before.
+        be in a file.  A file of another incarnation has other events, which got the same
+        lsns while the journal was away.  That is not known if its lines were dropped before.
         """
         if self.has_forgotten(sealed):
             return False
-        doubted = _spans(one for one in self._entries.values() if one.doubted)
-        may_lack = Lsns([(sealed.first_lsn, sealed.last_lsn)]) & (doubted | self.holes)
+        first, last, incarnation = sealed.first_lsn, sealed.last_lsn, sealed.incarnation
+        others = _spans(
+            one
+            for one in self._entries.values()
+            if first <= one.last and one.first <= last
+            if one.doubted or one.incarnation != incarnation
+        )
+        may_lack = Lsns([(first, last)]) & (others | self.holes)
         return sealed.lost >= may_lack.size
 
     def note_holes(self, incarnation: str, lsns: Lsns) -> None:
