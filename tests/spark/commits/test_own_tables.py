@@ -20,6 +20,7 @@ from format_tables import (
 )
 from gateway.audit.remote import Access, path_of
 from gateway.config.columns import Column
+from gateway.config.tables import TableByRule
 from gateway.spark import job
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Broken
@@ -203,9 +204,17 @@ def test_delta_files_are_found_by_what_readers_look_for(world):
 PAGE = Path(__file__).parents[3] / "docs/spark.md"
 
 
-def test_the_page_says_how_to_read_them_without_spark(world):
-    """Each line of it for this format finds all rows."""
+@pytest.mark.parametrize("rule", [None, "orders"])
+def test_the_page_says_how_to_read_them_without_spark(world, rule):
+    """Each line of it for this format finds all rows of a table, of one by rule, too."""
+    if rule is not None:
+        where = {"path": "host.name", "equals": "host-1"}
+        world.config.spark.tables = {rule: TableByRule.model_validate({"where": where})}
     world.run(3)
+    tables = world.events()
+    table = tables if rule is None else tables.by_rule[rule]
+    count = table.rows().count()
+    assert count == 3 * SIZE if rule is None else 0 < count < 3 * SIZE
     section = PAGE.read_text().partition("### Read them without Spark")[2]
     code = section.partition("```python\n")[2].partition("```")[0]
     iceberg, delta = code.strip().split("\n\n")
@@ -215,18 +224,23 @@ def test_the_page_says_how_to_read_them_without_spark(world):
         first = module.partition(".")[0]
         importlib.import_module(module)
         names[first] = importlib.import_module(first)
+    if sink == "delta":
+        place = f'table = "{table.name.removeprefix("file://")}"'
     exec(place.replace('"data/', f'"{world.config.data_dir}/'), names)
     assert len(lines) == {"iceberg": 4, "delta": 3}[sink]
     if sink == "iceberg":  # one warehouse for all tests
-        _, space, name = world.config.spark.table.split(".")
+        _, space, name = table.name.split(".")
         warehouse = world.spark.conf.get("spark.sql.catalog.lake.warehouse")
         lines[-1] = (
             lines[-1]
             .replace("data/lake/iceberg", warehouse.removeprefix("file://"))
             .replace("gateway.events", f"{space}.{name}")
         )
+        if rule is not None:  # the file names the table of all others
+            load = lines[-1].partition(".scan()")[0]
+            names["where"] = eval(load, names).metadata_location
     for line in lines:
-        assert len(eval(line, names)) == 3 * SIZE, line
+        assert len(eval(line, names)) == count, line
 
 
 @ONLY_ICEBERG
