@@ -213,15 +213,22 @@ class _Read:
             durable=mark.durable,
             synced=Synced(mark.segment, mark.synced),
             left_out=self.left_out,
-            given_by=self._given_by,
+            given_by=self._spans,
         )
 
     def _given_by(self, lsn: int) -> str:
         """The incarnation that gave an lsn of this journal, as far as its record says."""
+        by, *_ = next(self._spans(lsn, lsn))
+        return by
+
+    def _spans(self, first: int, last: int) -> Iterator[tuple[str, int, int]]:
+        """The incarnations that gave lsns *first* to *last*, with the bounds of each."""
         known = self.before or lineage.in_lines(self.catalog.all(Entry))
         if known is None:
-            return self.mark.incarnation or self._nobody
-        return known.of_lsn(lsn) or known.id
+            yield self.mark.incarnation or self._nobody, first, last
+            return
+        for by, low, high in known.spans(first, last):
+            yield by or known.id, low, high
 
     @cached_property
     def _nobody(self) -> str:

@@ -28,4 +28,6 @@ def rows_of(table: pa.Table, file: str) -> pa.Table:
 
 def examine(directory: Path, disk: Disk, **more: Any) -> recovery.Recovered:
     """What `recovery.examine` sees; `A` gave what no segment says of."""
-    return recovery.examine(directory, disk, given_by=lambda lsn: A, **more)
+    return recovery.examine(
+        directory, disk, given_by=lambda *span: [(A, *span)], **more
+    )

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 
+from gateway.audit import audit
 from gateway.event import Batch, Origin
 from gateway.store.node.mark import Mark
 from gateway.store.opening import MissingJournal
@@ -128,6 +129,25 @@ def test_a_segment_that_is_missing_between_others_is_a_hole(opened, start, direc
     assert (opened.unpublished, opened.losses) == ([], [])
     assert path.with_name(f"{path.name}.damaged").read_bytes() == whole
     assert opened.first_lsn == 5
+
+
+def test_holes_of_two_incarnations_are_in_the_record_of_each(start, directories):
+    """All segments are gone: the audit misses each event once, and of the one that gave it."""
+    for bodies in ((b"a", b"b"), (b"c", b"d")):
+        opened = start("plain")
+        store(opened, "plain", *bodies)
+        opened.marker.write(opened.mark(opened.log.next_lsn - 1), now=True)
+    for path in directories.journal_of("gw").glob("*.journal"):
+        path.unlink()
+    opened = start("plain")
+    assert losses(opened) == [(1, 4)]
+    publish_all(opened)
+    first, second = [*opened.lineage.now.began][:2]
+    wanted = {first: [(1, 2)], second: [(3, 4)]}
+    assert {by: [*lsns] for by, lsns in opened.lineage.holes.items()} == wanted
+    found = audit(directories, pause=lambda _: None).holes["gw"]
+    assert {one.incarnation: [(one.first, one.last)] for one in found} == wanted
+    assert len(found) == 2
 
 
 @pytest.mark.parametrize("durable", [0, 2])

@@ -58,6 +58,8 @@ _MOST_ROWS = 10_000_000
 """The most lsns that are noted as a hole where a segment is missing.
 
 The one behind may have a wrong name, and the mark that says what was left out may be gone."""
+_GivenBy = Callable[[int, int], Iterable[tuple[str, int, int]]]
+"""Gives the incarnations that gave lsns from the first to the last one, with the bounds of each."""
 _GONE = "gone; the mark says that {bytes} bytes of it were synced"
 
 
@@ -144,14 +146,14 @@ def examine(
     durable: int = 0,
     synced: Synced | None = None,
     left_out: Sequence[range] = (),
-    given_by: Callable[[int], str],
+    given_by: _GivenBy,
 ) -> Recovered:
     """See what is there; nothing is changed before `Recovered.settle`.
 
     Everything up to lsn *given* was published, and up to *durable* acknowledged.
     *synced* is what must be there of one segment, unless it was published.  The lsns that
     earlier starts have *left_out* get no place, whether something is missing there or not.
-    *given_by* says which incarnation gave an lsn of which no segment is left.
+    *given_by* says which incarnations gave lsns of which no segment is left.
     """
     synced = synced or Synced()
     read = partial(
@@ -168,7 +170,7 @@ def _examine(
     durable: int,
     synced: Synced,
     left_out: Sequence[range],
-    given_by: Callable[[int], str],
+    given_by: _GivenBy,
     told: Mapping[str, int],
 ) -> Recovered:
     """Examine as `examine` does; *told* is `Recovered.told`."""
@@ -431,18 +433,25 @@ class _Places:
     directory: Path
     disk: Disk
     found: Recovered
-    given_by: Callable[[int], str]
+    given_by: _GivenBy
 
     def keep(self, lsns: range) -> Path:
-        """One for these lsns; it is written when all else is settled."""
-        first, last, found = lsns[0], lsns[-1], self.found
+        """One for each incarnation that gave these lsns: the first of them.  They are written
+        when all else is settled.
+        """
+        given = self.given_by(lsns[0], lsns[-1])
+        first, *_ = [self._keep(*one) for one in given]
+        return first
+
+    def _keep(self, by: str, first: int, last: int) -> Path:
+        found = self.found
         there = map(segment.parse_name, self.disk.names(self.directory))
         attempts = [one.attempt for one in there if one and one.first_lsn == first]
         attempt = max(attempts, default=-1) + 1
-        path = self.directory / segment.name(first, self.given_by(first), attempt)
+        path = self.directory / segment.name(first, by, attempt)
         data = segment.place_of_lost(first, last)
         found.next_lsn = max(found.next_lsn, last + 1)
-        place = Segment(path, first, last, len(data), lost=len(lsns))
+        place = Segment(path, first, last, len(data), lost=last - first + 1)
         found.segments.append(place)
         found.protocols[path] = set()
         found.later(partial(self._write, place, data))
