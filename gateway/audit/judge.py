@@ -221,7 +221,9 @@ class _Judge:
         said = self._view.asked.answers.get(self._name)
         if said is None or each not in (said.incarnation, *said.earlier):
             return Lsns()
-        return self._view.asked.waiting(self._name)
+        unnamed = Lsns([(1, self._lives.of(said.incarnation).unnamed)])
+        waiting = self._view.asked.waiting(self._name) - unnamed
+        return waiting - self._lives.holes_of(each)
 
     def told_by_word(self, each: str, left: Lsns) -> Lsns:
         """The lsns in a journal that is not seen here, by a recent word in a bucket, or
@@ -235,19 +237,21 @@ class _Judge:
             or self._reason(each) not in there
         ):
             return Lsns()
-        return self._acknowledged(each, holder.published)
+        return self._acknowledged(each, max(holder.published, holder.unnamed))
 
     def _reason(self, each: str) -> Reason:
         """Why its end is vouched for, or not."""
         return self._lives.reason(each, self._until.get(each, 0))
 
     def _acknowledged(self, each: str, published: int) -> Lsns:
-        """The lsns that it has said to have acknowledged behind all that is seen of it."""
+        """The lsns that it has said to have acknowledged behind all that is seen of it, but for
+        holes.
+        """
         known, counts = self._lives.of(each), self._counts.get(each)
         ends = [last for _, last in self._files.spans(each)]
         ends += [counts.last] if counts is not None else []
         seen = max(published, *ends, known.since - 1)
-        return Lsns([(seen + 1, known.said)])
+        return Lsns([(seen + 1, known.said)]) - self._lives.holes_of(each)
 
     def aside(self, each: str, left: Lsns) -> Lsns:
         return Lsns(

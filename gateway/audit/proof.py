@@ -94,7 +94,8 @@ def _explain(view: View, report: Report) -> None:
         for life in node.lives:
             who = life.incarnation
             holes = report.holes.setdefault(node.node, []) if life.holes else []
-            for first, last in life.holes:
+            lost = view.lives[node.node].holes_of(who)
+            for first, last in sorted([*(life.holes & lost), *(life.holes - lost)]):
                 hole = Hole(first, last, who)
                 if len(holes) < _MOST_EXPLAINED:
                     _explain_hole(view, node.node, hole)
@@ -115,8 +116,8 @@ def _explain_hole(view: View, name: str, hole: Hole) -> None:
     if spool := _overlapping(view, files.spool, hole):
         hole.note = f"{spool[0]}, which should have them, is damaged"
         return
-    known = view.lives[name].of(hole.incarnation)
-    if known.holes.touches(hole.first, hole.last):
+    lives, known = view.lives[name], view.lives[name].of(hole.incarnation)
+    if lives.holes_of(hole.incarnation).covers(hole.first, hole.last):
         hole.note = f"the disk of {name} did not give them back"
         damaged = _damaged(view, name, hole)
         hole.note += "".join(f"; {path} may hold them" for path in damaged[:1])

@@ -1,6 +1,7 @@
 """Events that a disk did not give back, or a table: the audit misses them."""
 
 import json
+import time
 
 import msgspec
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pytest
 
 from gateway.audit import audit
 from gateway.audit.chain import verify_chains
+from gateway.audit.sites import Answer
 from gateway.cli import main
 from gateway.event import Batch, Origin, Rows
 from gateway.store.directories import Directories
@@ -64,6 +66,76 @@ def test_holes_are_told_from_the_record(tmp_path):
     report = audit(directories, pause=lambda _: None)
     assert [(one.first, one.last) for one in report.holes["gw"]] == [(4, 5), (10, 12)]
     assert {one.note for one in report.holes["gw"]} == {wanted}
+
+
+@pytest.fixture
+def hub(tmp_path):
+    """A hub's directories, whose tables have lsn 1 to 3 of an edge, and what that says."""
+    lake = tmp_path / "lake"
+    for folder in (lake / "events", tmp_path / "arrivals"):
+        folder.mkdir(parents=True)
+    rows = {"node": ["gw"] * 3, "incarnation": [A] * 3}
+    rows["lsn"] = pa.array([1, 2, 3], pa.int64())
+    pq.write_table(pa.table(rows), lake / "events" / "a.parquet")
+
+    def say(holes, lsn=9, ago=0.0, **more):
+        at = time.time() - ago
+        said = NodeRecord(A, 1, lsn, at, "journal", published=3, holes={A: holes})
+        said = msgspec.structs.replace(said, heard=at, **more)
+        word = tmp_path / "arrivals" / f"gw_{A}"
+        word.write_bytes(msgspec.json.encode(said))
+        return Directories.under(tmp_path)
+
+    return say
+
+
+def test_a_word_does_not_vouch_for_holes(hub, capsys, tmp_path):
+    """Lsn 4 to 7 wait at the edge, 8 and 9 no disk has: neither its word nor its answer says
+    that they are there, nor does one that is silent since.
+    """
+    directories = hub(((8, 9),))
+    answer = Answer("gw", 9, 3, None, A, forwards=True)
+    for gateways in ((), [("edge", lambda: answer)]):
+        report = audit(directories, gateways=gateways, pause=lambda _: None)
+        assert not report.complete
+        [life] = report.nodes[0].lives
+        assert (life.in_journal, list(life.holes)) == (4, [(8, 9)])
+    assert main(["audit", "--data-dir", str(tmp_path)]) == 1
+    assert "the disk of gw did not give them back" in capsys.readouterr().out
+    report = audit(hub(((8, 9),), ago=3600.0), pause=lambda _: None)
+    [life] = report.nodes[0].lives
+    assert (list(life.unverified), list(life.holes)) == ([(4, 7)], [(8, 9)])
+
+
+def test_a_word_with_as_many_holes_as_it_names_vouches_behind_the_first(hub):
+    """There may be older ones, which it does not name."""
+    holes = tuple((10 + 2 * at, 10 + 2 * at) for at in range(100))
+    answer = Answer("gw", 304, 3, None, A, forwards=True)
+    for named, begin in ((holes[1:], 4), (holes, 10)):
+        directories = hub(named, lsn=304)
+        for gateways in ((), [("edge", lambda: answer)]):
+            report = audit(directories, gateways=gateways, pause=lambda _: None)
+            [life] = report.nodes[0].lives
+            assert life.in_journal == 305 - begin - len(named)
+
+
+def test_what_is_missing_beside_a_hole_has_a_reason_of_its_own(tmp_path):
+    """The disk lost lsn 4 and 5, somebody the file behind them: who accepts the hole accepts no
+    more.
+    """
+    directories = Directories.under(tmp_path)
+    journal = directories.journal_of("gw")
+    journal.mkdir(parents=True)
+    catalog = Catalog(journal, RealDisk())
+    catalog.put(Incarnation(A, 1, 0))
+    catalog.put(Entry(6, 9000, gone := file_name("gw", A, 6, 9000)))
+    catalog.put(Holes(A, Lsns([(4, 5)])))
+    found = audit(directories, pause=lambda _: None).holes["gw"]
+    published = f"the journal published {gone}, which is gone"
+    assert [(one.first, one.last, one.note) for one in found[1:]] == [
+        (4, 5, "the disk of gw did not give them back"),
+        (6, 9000, published),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -208,6 +208,23 @@ def test_a_file_that_can_not_be_read_holds_until_it_is_accepted():
     assert played.complete() == NOW - S
 
 
+def test_a_hole_of_one_that_ended_long_ago_holds_nothing():
+    """The word names it still, and the ledger has closed its incarnation."""
+    played, life = Played(), Life("gw", B)
+    played.accepted = [Accepted("gw", A, 10, 12, "the disk", "ann", 1.0)]
+    said = {
+        "since": 5000,
+        "began": 900.0,
+        "holes": {A: ((10, 12),), B: ((5005, 5005),)},
+    }
+    played.says(life, Through(NOW - S, 5005), **said)
+    played.take(life, 5000, 5004)
+    played.look()
+    assert played.why == {"gw": "had lsn 5005, which its disk did not give back"}
+    played.take(life, 5005, 5005)
+    assert (played.complete(), played.why) == (NOW - S, {})
+
+
 def test_one_that_comes_back_is_waited_for_though_its_end_was_accepted():
     """It was not lost: what it has acknowledged since is to come."""
     played, shop = Played(), Life("shop", A)

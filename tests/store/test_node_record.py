@@ -2,9 +2,11 @@
 
 import msgspec
 
+from gateway.store.lsns import Lsns
 from gateway.store.names import file_name
 from gateway.store.node import incarnation
 from gateway.store.node.catalog import Catalog
+from gateway.store.node.holes import Holes
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.node.lineage import Lineage
 from gateway.store.node.lives import Heard, Lives, Reason
@@ -113,6 +115,27 @@ def test_whoever_reads_a_word_has_those_that_it_was_said_behind(tmp_path):
     ).say()  # fmt: skip
     put = [name for request, name in bucket.requests if name.startswith(".gateway")]
     assert put[:2] == [edge, name_of("gw", "a" * 10)]
+
+
+def test_a_record_of_very_many_holes_has_the_newest(tmp_path):
+    """It says up to which lsn there may be others, and is no longer than a hub takes."""
+    ids, far = [numbered(at) for at in range(200)], 2**52
+    catalog = Catalog(tmp_path, RealDisk())
+    for at, each in enumerate(ids):
+        first = far + 1000 * at
+        catalog.put(Holes(each, Lsns((first + n, first + n) for n in range(0, 400, 2))))
+    lineage = Lineage(Incarnation("z" * 10, far * 2, 8), catalog)
+    said = Speaker(None, "gw", lineage, "journal", lambda: 0, lambda: 0).record()
+    first = far + 199_000 + 200
+    newest = tuple((first + n, first + n) for n in range(0, 200, 2))
+    assert (said.holes, said.unnamed) == ({ids[-1]: newest}, first - 1)
+    catalog.replace(Holes, [Holes(each, Lsns([(far, far)])) for each in ids])
+    said = Speaker(None, "gw", lineage, "journal", lambda: 0, lambda: 0).record()
+    assert len(said.holes) == 100
+    assert len(msgspec.json.encode(said)) < 8192
+    catalog.replace(Holes, [Holes(ids[0], Lsns([(5, 6)]))])
+    said = Speaker(None, "gw", lineage, "journal", lambda: 0, lambda: 0).record()
+    assert (said.holes, said.unnamed) == ({ids[0]: ((5, 6),)}, 0)
 
 
 def test_what_a_kill_left_of_one_is_none(tmp_path):

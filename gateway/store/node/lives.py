@@ -167,8 +167,8 @@ class Known:
     """The incarnations that go on from it, and from which lsn on."""
     before: str = ""
     """The incarnation before it in its directory."""
-    holes: Lsns = field(default_factory=Lsns)
-    """The lsns that the disk of its directory did not give back."""
+    unnamed: int = 0
+    """Lsns up to this one may be holes that its word does not name."""
     heads: set[str] = field(default_factory=set)
     """The newest incarnations of directories that have all of it."""
 
@@ -193,6 +193,8 @@ class Lives:
         self.by: dict[str, Known] = {}
         self.gave: dict[str, int] = {}
         """The last lsn of some, as those say which go on from them."""
+        self._holes: dict[str, Lsns] = {}
+        """The lsns that disks did not give back, also of incarnations that have long ended."""
         self._there: list[str] = []
         """Incarnations whose journal is seen, or that were heard lately."""
         self._spoken_of = False
@@ -201,6 +203,10 @@ class Lives:
     def of(self, incarnation: str) -> Known:
         """The knowledge of one incarnation."""
         return self.by.setdefault(incarnation, Known())
+
+    def holes_of(self, incarnation: str) -> Lsns:
+        """The lsns of one that the disk of its directory did not give back."""
+        return self._holes.get(incarnation, Lsns())
 
     # -- who says something -------------------------------------------------------------
 
@@ -221,6 +227,7 @@ class Lives:
             self._begins(record.incarnation, record.since)
             self._ended(known, record.lsn, one.at, record.ack, exact=record.exact)
             known.published = max(known.published, record.published)
+            known.unnamed = max(known.unnamed, record.unnamed)
             known.lately |= one.lately
             known.began = one.at - (record.at - record.began)
             known.decommissioned |= bool(record.decommissioned)
@@ -233,7 +240,7 @@ class Lives:
     def lack(self, holes: Mapping[str, Lsns]) -> None:
         """Add lsns that a directory's disk did not give back."""
         for each, lsns in holes.items():
-            self.of(each).holes.update(lsns)
+            self._holes[each] = self.holes_of(each) | lsns
 
     def ends(self, ends: Mapping[str, End]) -> None:
         """How some ended, as a job has it."""

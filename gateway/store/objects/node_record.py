@@ -17,7 +17,7 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,6 +25,7 @@ import msgspec
 from attrs import define
 
 from gateway.sdk.disk import Disk, replace_file
+from gateway.store.lsns import Lsns
 from gateway.store.names import INCARNATION, parse_file_name
 from gateway.store.node.through import Through
 from gateway.store.objects.bucket import Bucket, BucketError, StoredObject
@@ -44,7 +45,7 @@ _LOOK_ROUND = 5
 MOST_EARLIER = 50
 """Incarnations before its own that a record at a hub names, and whose records stay in a bucket."""
 _MOST_HOLES = 100
-"""The most ranges of them that a record has, and the most incarnations."""
+"""The most ranges of them that a record has, the newest ones."""
 _STAYS = 500
 """The record of each so many incarnations stays in a bucket: it names the thousand before it,
 which those of a later thousand do not."""
@@ -89,8 +90,14 @@ class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     through: Through | None = None
     """How far it has told all that came."""
     holes: Mapping[str, tuple[tuple[Lsn, Lsn], ...]] = {}
-    """Lsns that the disk of its directory did not give back, by incarnation; some of them, if
-    there are very many."""
+    """Lsns that the disk of its directory did not give back, by incarnation; the newest ranges,
+    if there are very many."""
+
+    @property
+    def unnamed(self) -> Lsn:
+        """Lsns up to this one may be holes that it does not name."""
+        firsts = [first for spans in self.holes.values() for first, _ in spans]
+        return min(firsts) - 1 if len(firsts) >= _MOST_HOLES else 0
 
     @property
     def all_told(self) -> bool:
@@ -366,8 +373,14 @@ class Speaker:
             records=records,
             records_before=own.records,
             through=self._lineage.of_this(own, through),
-            holes={
-                by: tuple(islice(lsns, _MOST_HOLES))
-                for by, lsns in [*self._lineage.holes.items()][-_MOST_HOLES:]
-            },
+            holes=_newest(self._lineage.holes),
         )
+
+
+def _newest(holes: Mapping[str, Lsns]) -> dict[str, tuple[tuple[Lsn, Lsn], ...]]:
+    """The holes that a record has, by incarnation."""
+    spans = [(span, by) for by, lsns in holes.items() for span in lsns]
+    newest: dict[str, tuple[tuple[Lsn, Lsn], ...]] = {}
+    for span, by in sorted(spans)[-_MOST_HOLES:]:
+        newest[by] = (*newest.get(by, ()), span)
+    return newest

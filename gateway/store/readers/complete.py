@@ -390,7 +390,7 @@ class _Node:
     def _why_missing(self, life: Life, missing: Lsns) -> str:
         if aside := missing & self._job.aside.get(life, Lsns()):
             return f"has {_spans(aside)} in a file that could not be read (poison)"
-        if holes := missing & self._lives.of(life.incarnation).holes:
+        if holes := missing & self._lives.holes_of(life.incarnation):
             return f"had {_spans(holes)}, which its disk did not give back"
         return f"has {_spans(missing)} in no table"
 
@@ -398,7 +398,7 @@ class _Node:
         heard = self._heard.get(life.incarnation)
         if aside := self._job.aside.get(life, Lsns()) - settled:
             return f"has {_spans(aside)} in a file that could not be read (poison)"
-        if holes := self._lives.of(life.incarnation).holes - settled:
+        if holes := self._lives.holes_of(life.incarnation) - settled:
             return f"had {_spans(holes)}, which its disk did not give back"
         if not why.vouches and why not in (Reason.SILENT, Reason.ENDED):
             return f"has acknowledged what nobody knows, behind lsn {last}: {why.value}"
