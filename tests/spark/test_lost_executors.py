@@ -151,11 +151,10 @@ def counted(lake: Path, sink: str) -> int:
         table = deltalake.DeltaTable(str(lake / "delta" / "events_stats"))
         rows = table.to_pyarrow_table(columns=["events"])
     else:
-        tables = pytest.importorskip("pyiceberg.table")
-        folder = lake / "iceberg" / "gateway" / "events_stats" / "metadata"
-        versions = [int(one.name.split(".")[0][1:]) for one in folder.glob("v*.json")]
-        newest = folder / f"v{max(versions)}.metadata.json"
-        rows = tables.StaticTable.from_metadata(str(newest)).scan().to_arrow()
+        catalogs = pytest.importorskip("pyiceberg.catalog.sql")
+        uri = f"sqlite:///{lake / 'iceberg' / 'catalog.db'}"
+        table = catalogs.SqlCatalog("lake", uri=uri).load_table("gateway.events_stats")
+        rows = table.scan().to_arrow()
     return sum(rows["events"].to_pylist())
 
 
