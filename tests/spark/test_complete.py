@@ -24,8 +24,10 @@ from gateway.spark.later import requeue
 from gateway.spark.run.checkpoint import Checkpoint
 from gateway.spark.run.completing import Completing
 from gateway.store.directories import Directories
+from gateway.store.lsns import Lsns
 from gateway.store.names import Life, SpoolFile
 from gateway.store.node.catalog import Catalog
+from gateway.store.node.holes import Holes
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.node.mark import Mark, Marker
 from gateway.store.node.through import EVERY_SECONDS, Through
@@ -581,6 +583,21 @@ def test_a_spool_that_is_a_directory(here):
     held = playing.look()["held_by"][0]
     assert held["node"] == "gw"
     assert "a newer version of gateway wrote it" in held["why"]
+
+
+def test_what_the_disk_here_did_not_give_back_is_the_reason(here):
+    """The catalog beside the mark has it."""
+    playing, this = here
+    catalog = Catalog(playing.data / "journal" / "gw", RealDisk())
+    catalog.put(Holes(this.id, Lsns([(2, 3)])))
+    state = playing.data / "state" / "gw"
+    state.mkdir(parents=True)
+    through = Through((MIDNIGHT - 10) * S, 3)
+    mark = Mark(3, 3, 3, incarnation=this.id, through=through)
+    Marker(state, RealDisk()).write(mark, now=True)
+    playing.take("gw", 1, 1, MIDNIGHT - 60)
+    [held] = playing.look()["held_by"]
+    assert held["why"] == "had lsn 2 to 3, which its disk did not give back"
 
 
 def test_it_looks_every_ten_seconds(playing):

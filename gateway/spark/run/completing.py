@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import define, field
@@ -19,6 +19,7 @@ from gateway.store.directories import Directories
 from gateway.store.lsns import Lsns
 from gateway.store.names import Life, SpoolFile
 from gateway.store.node import catalog, mark
+from gateway.store.node.holes import holes_in
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.node.lives import Heard, Lives
 from gateway.store.node.through import EVERY_SECONDS
@@ -153,14 +154,17 @@ class Completing:
         """
         for path in sorted(self._directories.journal.glob("*")):
             try:
-                if (this := catalog.look(path).newest(Incarnation)) is not None:
+                lines = catalog.look(path)
+                if (this := lines.newest(Incarnation)) is not None:
                     here[path.name] = this
-                    yield from self._marked(path.name, this)
+                    yield from self._marked(path.name, this, holes_in(lines))
             except (OSError, ValueError) as why:  # a newer version's, or another user's
                 yield node_record.Heard(path.name, None, str(why), 0.0)
         yield from node_record.at_hub(self._directories.arrivals)
 
-    def _marked(self, node: str, this: Incarnation) -> Iterator[node_record.Heard]:
+    def _marked(
+        self, node: str, this: Incarnation, holes: Mapping[str, Lsns]
+    ) -> Iterator[node_record.Heard]:
         """The word that the mark of a node here has, if it is of its journal."""
         path = self._directories.state_of(node) / mark.NAME
         said = look(path, mark.Mark)
@@ -177,5 +181,6 @@ class Completing:
             earlier=this.whole if own else (),
             begins=tuple(this.began[one] for one in this.whole) if own else (),
             through=said.through,
+            holes=node_record.newest(holes),
         )
         yield node_record.Heard(node, record, "", at)

@@ -373,11 +373,11 @@ class Speaker:
             records=records,
             records_before=own.records,
             through=self._lineage.of_this(own, through),
-            holes=_newest(self._lineage.holes),
+            holes=newest(self._lineage.holes),
         )
 
 
-def _newest(holes: Mapping[str, Lsns]) -> dict[str, tuple[tuple[Lsn, Lsn], ...]]:
+def newest(holes: Mapping[str, Lsns]) -> dict[str, tuple[tuple[Lsn, Lsn], ...]]:
     """The holes that a record has, by incarnation."""
     spans = [(span, by) for by, lsns in holes.items() for span in lsns]
     newest: dict[str, tuple[tuple[Lsn, Lsn], ...]] = {}
