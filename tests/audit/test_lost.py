@@ -142,7 +142,7 @@ def test_what_is_missing_beside_a_hole_has_a_reason_of_its_own(tmp_path):
     ("rot", "holes", "files", "notes"),
     [
         (b"b;c", [(2, 3)], [(1, 1), (4, 4)], []),
-        (b"d", [(4, 4)], [(1, 3)], ["lsn 4 to 4 are a hole"]),
+        (b"dddd", [(4, 4)], [(1, 3)], ["lsn 4 to 4 are a hole"]),
     ],
 )
 def test_a_chain_goes_over_holes(tmp_path, rot, holes, files, notes):
@@ -153,7 +153,7 @@ def test_a_chain_goes_over_holes(tmp_path, rot, holes, files, notes):
     start = Start("gw", directories, Machine(), {"plain": split}, remembering=False)
     opened = open_node(start)
     origin = Origin("plain", "l", "s", "p")
-    for body in (b"a", b"b;c", b"d"):
+    for body in (b"a", b"b;c", b"dddd"):
         count = body.count(b";") + 1
         opened.log.commit([Batch(origin, 1, count, body, len(body))])
     sealed = opened.log.seal()

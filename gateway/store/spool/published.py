@@ -8,8 +8,8 @@ for a segment that is still there after a crash:
     a line and a hidden file    the rename did not happen: rename it now
     a line, no hidden file  it was public, and was taken since: nothing is left to do
 
-What a segment had and its disk did not give back is in no file, and in another line: a hole
-(`gateway.store.node.holes`), which is noted behind the segment's files.
+What a segment had and its disk did not give back is in no file.  Another line calls it a hole
+(`gateway.store.node.holes`): it is noted before the file behind it is published.
 
 Entries whose segments are gone are dropped in time, the oldest first.  The last one
 stays: it has the last lsn when no segment is left.
@@ -173,15 +173,16 @@ class PublishedFiles:
         may_lack = Lsns([(first, last)]) & (others | self.holes)
         return sealed.lost >= may_lack.size
 
-    def note_holes(self, incarnation: str, lsns: Lsns) -> None:
+    def note_hole(self, incarnation: str, first: int, last: int) -> None:
         """Note durably that no file will have these.
 
         After an OSError a crash may find the line, or not.
         """
         known = self._catalog.newest(Holes, incarnation)
-        found = lsns if known is None else lsns | known.lsns
+        found = Lsns() if known is None else known.lsns
+        found.add(first, last)
         self._catalog.put(Holes(incarnation, found))
-        self.holes.update(lsns)
+        self.holes.add(first, last)
 
     def add(self, entry: Entry) -> None:
         """Remember it durably.

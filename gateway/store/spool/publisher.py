@@ -6,9 +6,12 @@
     4. remove the segment, unless a protocol's memory may need it: then
        `gateway.store.checkpoint` removes it later
 
-A segment without events becomes no file.  One of whose events some are nowhere becomes the
-files before and behind them, and then a line of the catalog calls these a hole.  A crash between any two steps is finished by
-the next start (`Publisher.recover`, and `catalog`, which tells how far it had come).
+A segment without events becomes no file.  Where some of its events are nowhere, it becomes
+the file before them, a line of the catalog that calls them a hole, and the file behind.  It
+does so in that order: a start goes on behind what it finds, and the disk may give back more.
+
+A crash between any two steps is finished by the next start (`Publisher.recover`; the catalog
+tells how far it had come).
 """
 
 from __future__ import annotations
@@ -193,23 +196,34 @@ class Publisher:
         if not sealed.events:
             self._done(sealed)
             return []
-        missing, all_ = Lsns(), Lsns([(sealed.first_lsn, sealed.last_lsn)])
         done: list[Published] | None = None
         while done is None:
-            missing = self._missing.get(sealed.path, missing)
-            parts = [
-                replace(sealed, first_lsn=first, last_lsn=last)
-                for first, last in all_ - missing
-            ]
+            missing = self._missing.get(sealed.path, Lsns())
             try:
-                done = [self._published(part, upcoming) for part in parts]
+                done = self._parts(sealed, missing, upcoming)
             except _Missing as why:
                 self._missing[sealed.path] = missing | why.lsns
-        if missing:
-            self._files.note_holes(sealed.incarnation, missing)
-            self.lost_events += missing.size
-            del self._missing[sealed.path]
+        self._missing.pop(sealed.path, None)
         self._done(sealed)
+        return done
+
+    def _parts(
+        self, sealed: Segment, missing: Lsns, upcoming: Sequence[Segment]
+    ) -> list[Published]:
+        """Publish the files around what is *missing*, and note that, in the order of lsns.
+
+        Raises `_Missing`.
+        """
+        done: list[Published] = []
+        all_ = Lsns([(sealed.first_lsn, sealed.last_lsn)])
+        to_note = missing - self._files.holes
+        for first, last in sorted((*(all_ - missing), *to_note)):
+            if missing.covers(first, last):
+                self._files.note_hole(sealed.incarnation, first, last)
+                self.lost_events += last - first + 1
+            else:
+                part = replace(sealed, first_lsn=first, last_lsn=last)
+                done.append(self._published(part, upcoming))
         return done
 
     def _published(self, sealed: Segment, upcoming: Sequence[Segment]) -> Published:

@@ -144,13 +144,13 @@ def test_a_file_ends_before_a_hole(place):
 
 
 @pytest.mark.parametrize(
-    ("what", "calls", "there"), [("add", 1, 1), ("note_holes", 0, 2)]
+    ("what", "calls", "noted"), [("add", 1, [(2, 3)]), ("note_hole", 0, [])]
 )
 def test_what_lies_around_a_hole_is_published_once(
-    place, monkeypatch, what, calls, there
+    place, monkeypatch, what, calls, noted
 ):
-    """The disk is full between the two files, or before the line of the hole: a start goes on
-    behind what is there, and who tries again is told of both files.
+    """The disk is full before the second file, or before the line of the hole: a start goes
+    on behind what is there, and who tries again is told of both files.
     """
     for body in (b"a", b"b,c", b"d"):
         place.log.commit([place.batch(body)])
@@ -169,14 +169,50 @@ def test_what_lies_around_a_hole_is_published_once(
     with pytest.raises(OSError, match="No space"):
         publisher.publish(sealed)
     public = [name for name in place.public() if name[0] != "."]
-    assert (len(public), holes(place)) == (there, [])
+    assert (public, holes(place)) == ([file_name("gw", A, 1, 1)], noted)
     [left] = place.publisher(keep=True).recover([sealed])
-    assert (left.first_lsn, left.last_lsn) == (2, 4)
+    assert (left.first_lsn, left.last_lsn) == (4 if noted else 2, 4)
     done = publisher.publish(sealed)
     assert [(one.first_lsn, one.last_lsn) for one in done] == [(1, 1), (4, 4)]
     assert (holes(place), publisher.lost_events) == ([(2, 3)], 2)
     place.reread()
     assert place.publisher().recover([sealed]) == []
+
+
+@pytest.mark.parametrize(
+    ("what", "calls", "spans", "kept"),
+    [("note_hole", 0, [(1, 1), (2, 4)], 0), ("add", 1, [(1, 1), (4, 4)], 1)],
+)
+def test_a_hole_that_is_given_back_after_a_crash(
+    place, monkeypatch, what, calls, spans, kept
+):
+    """The daemon is killed before the line of the hole, or before the file behind it: what
+    comes back is published, or set aside, and nothing is published twice.
+    """
+    for body in (b"a", b"b,c", b"d"):
+        place.log.commit([place.batch(body)])
+    sealed = place.log.seal()
+    whole = sealed.path.read_bytes()
+    sealed.path.write_bytes(whole.replace(b"b,c", b"b;c"))
+    really, begun = getattr(place.files, what), []
+
+    def killed(*words: Any) -> None:
+        begun.append(words)
+        if len(begun) > calls:
+            raise KeyboardInterrupt
+        really(*words)
+
+    monkeypatch.setattr(place.files, what, killed)
+    with pytest.raises(KeyboardInterrupt):
+        place.publisher().publish(sealed)
+    sealed.path.write_bytes(whole)
+    place.reread()
+    publisher = place.publisher()
+    for left in publisher.recover(examine(place.journal, place.disk).segments):
+        publisher.publish(left)
+    assert place.public() == [file_name("gw", A, *span) for span in spans]
+    assert len([*place.journal.glob("*.damaged")]) == kept
+    assert [line.first for line in place.reread()] == [first for first, _ in spans]
 
 
 def test_a_segment_without_its_beginning_stops_nothing(place):
