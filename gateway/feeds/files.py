@@ -1,7 +1,8 @@
 """Events in files: read from archive, spool or journal, whichever has them.
 
 What is nowhere is `Gone`, unless it is a hole: what the journal should have and its disk did
-not give back (`gateway.store.node.holes`).
+not give back (`gateway.store.node.holes`).  Before the publisher has said that it is one, the
+disk may still give it back: that is an OSError, and whoever tries again loses nothing.
 
 Everything here blocks, and may be called in any thread.
 """
@@ -13,6 +14,7 @@ import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -35,6 +37,14 @@ _LARGE_BATCH = 1 << 20
 _BATCH_BYTES = 1 << 20
 _MOST_ROWS = 4096
 _TRIES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """A hole, or what is left of one."""
+
+    behind: int
+    """The lsn to go on with."""
 
 
 class EventFiles:
@@ -67,9 +77,9 @@ class EventFiles:
 
     def find(
         self, lsn: int, end: int
-    ) -> Iterator[pa.RecordBatch] | Sequence[Stored] | int:
-        """Events from *lsn* or some before it on: of a file, or some of the journal; or the lsn
-        behind a hole.
+    ) -> Iterator[pa.RecordBatch] | Sequence[Stored] | Hole:
+        """Events from *lsn* or some before it on: of a file, or some of the journal; or the
+        hole that *lsn* is in.
 
         *end* is behind the last durable event, or earlier.  Raises `Gone`, OSError.
         """
@@ -83,11 +93,16 @@ class EventFiles:
                     return _batches(self._finder.open(file), lsn)
                 continue
             with contextlib.suppress(FileNotFoundError), self._lock:
-                found = self._in_journal(lsn, end, lost=attempt > 1)
+                found = self._in_journal(lsn, end, afresh=attempt > 1)
                 if found:
                     return found
             if (behind := unpublished(self.holes(), lsn)) > lsn:
-                return min(behind, end)
+                return Hole(min(behind, end))
+        with self._lock:
+            waits = self._finder.segment(lsn) is not None
+            # Files are published in order: behind one of later events nothing comes.
+            if waits and lsn < end and not self._finder.reaches(lsn):
+                raise OSError(f"the journal's disk does not give back lsn {lsn}")
         raise Gone(lsn, self.oldest(lsn))
 
     def decoded(self, batch: Stored, *, careful: bool = False) -> Rows:
@@ -111,32 +126,25 @@ class EventFiles:
             self._segments.clear()
             self._rows.clear()
 
-    def _in_journal(self, lsn: int, end: int, *, lost: bool) -> Sequence[Stored] | int:
-        """Batches that follow each other, the first with *lsn*; none if it has not.
-
-        A hole is told only if *lost*: the spool may have what seems to be one.
-        """
+    def _in_journal(self, lsn: int, end: int, *, afresh: bool) -> list[Stored]:
+        """Batches that follow each other, the first with *lsn*; none if it has not."""
         file = self._finder.segment(lsn)
         if file is None:
             return []
         if file.before is not None:
             end = min(end, file.before)
-        batches = self._scanned(file, lsn, end, lost=lost)
+        batches = self._scanned(file, lsn, end, afresh=afresh)
         begin = bisect_right(batches, lsn, key=_end)
         there = [one for one in batches[begin:] if one.lsn < end]
-        if there and there[0].lsn <= lsn:
-            return list(_in_a_row(there))
-        if not lost or lsn >= end:
-            return []
-        return there[0].lsn if there else end
+        return list(_in_a_row(there)) if there and there[0].lsn <= lsn else []
 
     def _scanned(
-        self, file: SegmentFile, lsn: int, end: int, *, lost: bool
+        self, file: SegmentFile, lsn: int, end: int, *, afresh: bool
     ) -> list[Stored]:
         kept = self._segments.pop(file.path, None)
         # The open segment grows; what was read of it may not be enough any more.
-        if lost or not kept or _end(kept[-1]) < min(lsn + 1, end):
-            scan = file.scan(end, growing=not lost)
+        if afresh or not kept or _end(kept[-1]) < min(lsn + 1, end):
+            scan = file.scan(end, growing=not afresh)
             kept = [stored for stored in scan if stored.batch.count]
         self._segments[file.path] = kept
         _trim(self._segments)

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from gateway.event import SCHEMA, Rows, Stored
 from gateway.feeds import encoding
-from gateway.feeds.files import EventFiles
+from gateway.feeds.files import EventFiles, Hole
 from gateway.feeds.query import Query
 from gateway.feeds.ring import Chunk
 from gateway.sdk.files import Gone
@@ -53,8 +53,8 @@ class Reader:
                 return chunk
         self._tables = None
         found = self._files.find(lsn, end)
-        if isinstance(found, int):
-            return Chunk(lsn, found, [], [])
+        if isinstance(found, Hole):
+            return Chunk(lsn, found.behind, [], [])
         if isinstance(found, Sequence):
             return self._from_journal(found, lsn, end)
         self._tables = found

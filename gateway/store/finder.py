@@ -238,6 +238,11 @@ class Finder:
     def file(self, lsn: int) -> SpoolFile | None:
         return next(self.files(lsn), None)
 
+    def reaches(self, lsn: int) -> bool:
+        """Whether a published file has this lsn, or later ones."""
+        _, reach = self._listed
+        return bool(reach) and reach[-1] >= lsn
+
     def segment(self, lsn: int) -> SegmentFile | None:
         files = self.segments(lsn)[:1]
         return files[0] if files and files[0].first <= lsn else None

@@ -157,8 +157,9 @@ def test_files_move_while_they_are_looked_for(world, ambush):
 
 
 def test_a_hole_is_passed_over(world):
-    """What the journal's disk does not give back is not there, in the journal and once it is
-    in the record; only offsets, which count events, do not go over it.
+    """What the journal's disk does not give back is a hole when the publisher has said so:
+    before that it is an error, and whoever tries again gets all that the disk gives back
+    by then.  Only offsets, which count events, do not go over a hole.
     """
     world.live.lineage = world.lineage
     world.commit(2)
@@ -166,14 +167,21 @@ def test_a_hole_is_passed_over(world):
     world.commit(2)
     world.seal()
     [sealed] = world.sealed
-    data = bytearray(sealed.path.read_bytes())
-    spoilt = [each.lsn for each in segment.Scan(bytes(data))]
+    whole = sealed.path.read_bytes()
+    spoilt = [each.lsn for each in segment.Scan(whole)]
     assert spoilt == [1, 3, 6]
-    at = data.index(bytes([0x93, 3, 4, 5]))
-    data[at] ^= 0xFF
+    data = bytearray(whole)
+    data[data.index(bytes([0x93, 3, 4, 5]))] ^= 0xFF
     sealed.path.write_bytes(data)
-    reader = world.follow("events?from=2")
-    assert reader.lsns == [2, 6, 7]
+    for disk, lsns, error in (
+        (data, [2], "E500 the events can not be read"),
+        (whole, [2, 3, 4, 5, 6, 7], None),
+        (data, [2], "E500 the events can not be read"),
+    ):
+        sealed.path.write_bytes(disk)
+        world.replay.files.forget()
+        reader = world.follow("events?from=2")
+        assert (reader.lsns, reader.error) == (lsns, error)
     world.publish()
     world.remove()
     for query, lsns in (("from=2", [2, 6, 7]), ("from=4", [6, 7]), ("to=4", [1, 2])):
