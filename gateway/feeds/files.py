@@ -2,7 +2,7 @@
 
 What is nowhere is `Gone`, unless it is a hole: what the journal should have and its disk did
 not give back (`gateway.store.node.holes`).  Before the publisher has said that it is one, the
-disk may still give it back: that is an OSError, and whoever tries again loses nothing.
+disk may still give it back: that is an OSError, and a reader that tries again loses nothing.
 
 Everything here blocks, and may be called in any thread.
 """

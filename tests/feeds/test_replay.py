@@ -158,7 +158,7 @@ def test_files_move_while_they_are_looked_for(world, ambush):
 
 def test_a_hole_is_passed_over(world):
     """What the journal's disk does not give back is a hole when the publisher has said so:
-    before that it is an error, and whoever tries again gets all that the disk gives back
+    before that it is an error, and a reader that tries again gets all that the disk gives back
     by then.  Only offsets, which count events, do not go over a hole.
     """
     world.live.lineage = world.lineage
