@@ -210,10 +210,11 @@ def _write(
                 decoded=turn.close,
                 executor=executor,
             )
-            progress(sink.size)
-            sink.file.sync()
             if missing:
                 disk.unlink(task.path)
+            else:
+                progress(sink.size)
+                sink.file.sync()
         except BaseException:
             with contextlib.suppress(OSError):
                 disk.unlink(task.path)

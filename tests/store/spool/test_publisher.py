@@ -4,7 +4,9 @@ import errno
 import os
 import random
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow.parquet as pq
 import pytest
@@ -228,6 +230,22 @@ def test_a_segment_without_its_beginning_stops_nothing(place):
     assert (publisher.published_lsn, place.reread().last_lsn) == (3, 3)
     publisher.publish(place.sealed(b"d"))
     assert place.public() == [file_name("gw", A, 4, 4)]
+
+
+def test_a_segment_that_is_all_hole_needs_no_room(place, monkeypatch):
+    """The disk is full: a file that is only taken away again is not synced."""
+    sealed = place.sealed(b"a,b")
+    sealed.path.write_bytes(sealed.path.read_bytes().replace(b"a,b", b"a;b"))
+    really = place.disk.create
+
+    def full(path: Path) -> Any:
+        file = really(path)
+        no_room = Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+        return Mock(wraps=file, sync=no_room) if path.parent == place.spool else file
+
+    monkeypatch.setattr(place.disk, "create", full)
+    assert place.publisher().publish(sealed) == []
+    assert (place.public(), holes(place)) == ([], [(1, 2)])
 
 
 @pytest.mark.parametrize("sound", [True, False])
