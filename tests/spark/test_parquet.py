@@ -26,6 +26,7 @@ from gateway.spark.commit.sink import Committed, Plan
 from gateway.spark.files.overlaps import Overlap
 from gateway.spark.reading import files
 from gateway.spark.run.checkpoint import Checkpoint
+from gateway.store.digests import EVENTS_KEY
 from gateway.store.names import SpoolFile
 from gateway.store.readers.lake import Accepted
 from incarnations import A
@@ -408,7 +409,8 @@ def test_what_is_in_the_tables_is_left_out(world):
     assert world.plans[-1].without == Ranges({"gw": {A: [(SIZE + 6, 2 * SIZE)]}})
 
 
-def test_a_file_that_has_the_inode_and_time_of_one_before_is_compared(world):
+@pytest.mark.parametrize("says", [True, False])
+def test_a_file_that_has_the_inode_and_time_of_one_before_is_compared(world, says):
     """The first one went, another past of its incarnation came under its name, and the file
     system gave it the same inode, within one tick of its clock: nobody has compared that one.
     """
@@ -422,6 +424,9 @@ def test_a_file_that_has_the_inode_and_time_of_one_before_is_compared(world):
         sink_of = io.BytesIO()
         times = pa.array([1] * len(payloads), pa.timestamp("us", "UTC"))
         rows = pa.table({"payload": payloads, "received_at": times})
+        if says:  # as a gateway's files do
+            digest = b"".join(payloads).hex()
+            rows = rows.replace_schema_metadata({EVENTS_KEY: digest})
         pq.write_table(rows, sink_of)
         path.write_bytes(sink_of.getvalue())  # into the same inode
         os.utime(path, (1_000.0, 1_000.0))
