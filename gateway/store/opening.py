@@ -295,6 +295,8 @@ class _Judged:
             forgotten = start.remembering and not read.remembered
             why = _FORGOTTEN if forgotten else _NO_MARK
             self.repairs.append(f"{read.marker.path}{why}")
+        had = () if before is None else (before.id, *before.earlier)
+        files.know(("", *had, *_in_names(found.segments, ())))
         self.repairs += _put_back(read)
 
 

@@ -100,7 +100,8 @@ def test_every_shell_line_of_the_pages_is_run_by_a_test():
     """
     readme = (ROOT / "README.md").read_text()
     before, _, after = readme.partition("\n## Five minutes")
-    assert [*shell(before)] == ["make demo", "make test"]
+    shown = ["gateway table", "gateway audit"]
+    assert [*shell(before)] == [*shown, "make demo", "make test"]
     assert not [*shell(after.partition("\nFor production")[2])]
 
     assert [*shell(PAGE)] == [*chain.from_iterable(BLOCKS)]

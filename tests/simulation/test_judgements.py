@@ -347,7 +347,7 @@ PLANTED = [
     (read_ahead_without_room, 0, r"\d+ bytes count as read ahead|connections hold"),
     (take_any_certificate, 29, r"took a certificate that can not be used"),
     (say_nothing_of_certificates, 29, r"certificate not used, .* not said of \d+"),
-    (serve_an_old_certificate, 80, r"-tls\S* shows certificate [abc]: "),
+    (serve_an_old_certificate, 98, r"-tls\S* shows certificate [abc]: "),
     (read_no_definitions_again, 0, r"a reload did not take what can be used"),
     (keep_a_deferred_that_failed, 0, r"logged: .*ZeroDivisionError"),
     (expire_without_a_word, 10, r"the audit of gw\S*'s chain: .*removed"),

@@ -81,6 +81,8 @@ class PublishedFiles:
         self.repairs = [f"{self.path}: {repair}" for repair in repairs]
         """A sentence for each damaged line, with what it was taken for."""
         self._entries = {entry.first: entry for entry in known}
+        self._unsaid = {entry.first for entry in {*known}.difference(good)}
+        """First lsns of entries that no line says, but the name of a file."""
         self._most = 2 * _KEEP
 
     def count_public(
@@ -108,6 +110,17 @@ class PublishedFiles:
             )
         self._entries = dict(sorted(self._entries.items()))
         return said
+
+    def know(self, incarnations: Iterable[str]) -> None:
+        """Doubt what is there by a file's name alone and of none of these *incarnations*, which
+        this directory had.
+        """
+        had = set(incarnations)
+        self._unsaid = {
+            first
+            for first in self._unsaid
+            if self._entries[first].incarnation not in had
+        }
 
     def settle(self) -> None:
         """Hand what was read, and what that means, to the catalog, which settles it."""
@@ -158,17 +171,18 @@ class PublishedFiles:
         """Whether the files have what can be read of a segment that is published.
 
         Not if it has what was a hole then, as it was put back since, or what no line says to
-        be in a file.  A file of another incarnation has other events, which got the same
-        lsns while the journal was away.  That is not known if its lines were dropped before.
+        be in a file.  A file of an incarnation that this directory never had has other events,
+        which got the same lsns while the journal was away.  That is not known if its lines were
+        dropped before.
         """
         if self.has_forgotten(sealed):
             return False
-        first, last, incarnation = sealed.first_lsn, sealed.last_lsn, sealed.incarnation
+        first, last = sealed.first_lsn, sealed.last_lsn
         others = _spans(
             one
             for one in self._entries.values()
             if first <= one.last and one.first <= last
-            if one.doubted or one.incarnation != incarnation
+            if one.doubted or one.first in self._unsaid
         )
         may_lack = Lsns([(first, last)]) & (others | self.holes)
         return sealed.lost >= may_lack.size
