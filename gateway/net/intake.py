@@ -122,6 +122,10 @@ class Intake(Pacing):
         """
         connection, unread = self._connection, self.unread
         if self.put_off:
+            if self.left_in_handshake:
+                connection.ending.by_peer()
+                connection.abort()
+                return
             self.serve(self.no_longer_put_off())
             if self.unread & (Unread.TURN | Unread.ROOM) == Unread.TURN:
                 self._listener.turns.add(self)  # it may have asked before

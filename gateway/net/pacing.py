@@ -13,7 +13,7 @@ from gateway.net.ending import CALLBACK_ERRORS
 from gateway.net.phase import Phase
 from gateway.net.read_ahead import STEP, ReadAhead
 from gateway.net.reading import LAYERED_READ_BYTES, READ_BYTES, Input, Unread
-from gateway.net.transport import unread_bytes
+from gateway.net.transport import Peer, look_at_peer, unread_bytes
 
 if TYPE_CHECKING:
     from gateway.net.connection import AcceptedConnection
@@ -175,6 +175,24 @@ class Pacing(Input):
     def host(self) -> str:
         """The peer whose turn it is: lines are fair by that."""
         return self._connection.host
+
+    @property
+    def shakes_hands(self) -> bool:
+        """TLS has begun, and is not agreed upon."""
+        return self._connection.phase is Phase.TLS_HANDSHAKE
+
+    @property
+    def left_in_handshake(self) -> bool:
+        """The peer left before its handshake was over, so that nothing of it is to be served.
+
+        There can be no event yet where TLS has not begun, and none without an
+        acknowledgement, for which it waits no more, where that is not over.
+        """
+        connection, listener = self._connection, self._listener
+        begins = listener.tls is not None and connection.phase < Phase.TLS_HANDSHAKE
+        if not (begins or (self.shakes_hands and listener.acknowledges)):
+            return False
+        return look_at_peer(connection.transport) in (Peer.CLOSED, Peer.GONE)
 
     def again(self) -> None:
         """The server has input left."""

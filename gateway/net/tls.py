@@ -161,7 +161,8 @@ class ServerTls:
         now = datetime.fromtimestamp(self._clock.seconds(), UTC)
         if certificate.not_valid_after_utc < now:
             raise Refusal(f"client certificate {subject[:200]!r} has expired")
-        self._allow(certificate.subject, _alternative_names(certificate))
+        if self._allowed:
+            self._allow(certificate.subject, _alternative_names(certificate))
         return subject
 
     def allow(self, client: x509.Name | None) -> None:
@@ -170,7 +171,8 @@ class ServerTls:
         *client*: in the certificate that it has shown.
         """
         if client is not None:
-            self._allow(client)
+            if self._allowed:
+                self._allow(client)
         elif self._settings.client_auth == "required":
             raise Refusal(
                 "no client certificate at its balancer", key="tls.client_auth"
@@ -180,7 +182,7 @@ class ServerTls:
         common = subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
         whole = subject.rfc4514_string()
         names = (whole, *(str(each.value) for each in common), *others)
-        if self._allowed and not any(self._is_allowed(name.lower()) for name in names):
+        if not any(self._is_allowed(name.lower()) for name in names):
             raise Refusal(
                 f"certificate of {whole[:200]!r} is not an allowed one",
                 key="tls.allowed_names",

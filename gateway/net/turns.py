@@ -11,7 +11,11 @@ So when its reads have taken as long as one turn, what it reads from the rest is
 That is served before the next reads, again for as long as one turn.  Until nothing is put
 off, all that is read stands in line.
 
-Both lines are fair by address (an IPv6 peer by its /64), so that a peer with one
+A handshake that has begun is finished first.  After a restart all begin at once.  If each
+had a bit of the time, all would be done together, which is too late where senders give up
+after some seconds and come again.
+
+All lines are fair by address (an IPv6 peer by its /64), so that a peer with one
 connection waits for one turn of a peer with a thousand.
 """
 
@@ -32,6 +36,8 @@ _PUT_OFF_BYTES, _LEAST_BYTES = 16 << 20, 2 << 10
 """The most memory of what is put off, and the most of each connection beyond that."""
 _NOTED_SECONDS = 0.0005
 """Less than this in a turn of the reactor is not worth to be forgotten at its end."""
+_HANDSHAKES_FIRST = 7
+"""Connections in their handshake, served in a row while others wait."""
 
 
 class InLine(Protocol):
@@ -40,6 +46,10 @@ class InLine(Protocol):
     @property
     def host(self) -> str:
         """The peer's address."""
+
+    @property
+    def shakes_hands(self) -> bool:
+        """Whether its handshake has begun and is not over."""
 
     def take_turn(self) -> None:
         """Go on for one turn."""
@@ -57,6 +67,10 @@ class Turns:
         self._scheduled = False
         self._put_off: FairQueue[InLine] = FairQueue()
         """Connections whose bytes were put off, by address."""
+        self._handshakes: FairQueue[InLine] = FairQueue()
+        """Connections in their handshake whose bytes were put off, by address."""
+        self._in_a_row = 0
+        """Handshakes that were served since another connection was."""
         self.put_off_bytes = 0
         """Bytes that were put off, and are in no account."""
         self.crowded = False
@@ -75,7 +89,7 @@ class Turns:
 
     def remove(self, connection: InLine) -> None:
         """Forget *connection*, which is over."""
-        for line in (self._waiting, self._put_off):
+        for line in (self._waiting, self._put_off, self._handshakes):
             if line:
                 line.remove(network_of(connection.host), connection)
 
@@ -100,7 +114,8 @@ class Turns:
 
     def put_off(self, connection: InLine) -> None:
         """Have `take_turn` serve what was read of *connection* and not served."""
-        self._put_off.put(network_of(connection.host), connection)
+        line = self._handshakes if connection.shakes_hands else self._put_off
+        line.put(network_of(connection.host), connection)
         self.crowded = True
         self._note()
 
@@ -108,16 +123,29 @@ class Turns:
         """A new turn of the reactor: serve what was put off, as far as there is time."""
         crowded, self._noted, self.crowded = self.crowded, False, False
         self._spent = 0.0
-        if not crowded or not self._put_off:
+        if not crowded or not self._is_any_put_off:
             return
         try:
             self.let_others_go_first()
-            while self._put_off and self._spent < _AT_ONCE_SECONDS:
-                self._put_off.take().take_turn()
+            while self._is_any_put_off and self._spent < _AT_ONCE_SECONDS:
+                self._next_put_off().take_turn()
         finally:
-            if self._put_off:
+            if self._is_any_put_off:
                 self.crowded = True
                 self._note()
+
+    @property
+    def _is_any_put_off(self) -> bool:
+        return bool(self._put_off or self._handshakes)
+
+    def _next_put_off(self) -> InLine:
+        """The connection to be served next, of those whose bytes were put off."""
+        in_a_row = self._in_a_row if self._put_off else 0
+        if self._handshakes and in_a_row < _HANDSHAKES_FIRST:
+            self._in_a_row = in_a_row + 1
+            return self._handshakes.take()
+        self._in_a_row = 0
+        return self._put_off.take()
 
     def let_others_go_first(self) -> None:
         """Something will take its time: what others have ready does not wait for it."""

@@ -323,16 +323,19 @@ class TlsPeer:
         return self._out.read()
 
     def pump(self) -> None:
-        """Carry what either side has for the other."""
-        while True:
-            outgoing, incoming = self._out.read(), self.peer.got()
-            if not outgoing and not incoming:
-                return
-            if outgoing:
-                self.peer.send(outgoing)
-            self._in.write(incoming + self.peer.got())
-            if self.tls.version() is None:
-                self._try(self.tls.do_handshake)
+        """Carry what either side has for the other, until there is nothing."""
+        while self.step():
+            pass
+
+    def step(self) -> bool:
+        """Carry what either side has for the other; whether there was something."""
+        outgoing, incoming = self._out.read(), self.peer.got()
+        if outgoing:
+            self.peer.send(outgoing)
+        self._in.write(incoming + self.peer.got())
+        if self.tls.version() is None:
+            self._try(self.tls.do_handshake)
+        return bool(outgoing or incoming)
 
     def _try(self, what: Make, *arguments: Any) -> Any:
         try:

@@ -1,10 +1,17 @@
 """Connections with much to do are served a turn at a time, and nobody waits for all of it."""
 
+import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
+import pytest
+from twisted.internet.task import Clock
+
 from gateway.net import MemoryBudget
+from gateway.net.phase import Phase
+from gateway.net.turns import Turns
 from gateway.sdk.interfaces import Refusal
 
 
@@ -224,3 +231,98 @@ def test_a_turn_that_was_asked_for_is_not_lost(net, monkeypatch):
     net.clock.advance(0)
     assert net.servers[1].chunks == [b""]
     assert second.transport.producerState == "producing"
+
+
+@dataclass(eq=False)
+class Shaking:
+    """A peer whose handshake is so many steps, each of which takes a turn's time."""
+
+    turns: Turns
+    steps: list[str]
+    name: str
+    left: int = 2
+    shakes_hands: bool = False
+    host: str = "192.0.2.1"
+
+    def take_turn(self) -> None:
+        self.steps.append(self.name)
+        self.shakes_hands, self.left = True, self.left - 1
+        self.turns.spent(0.005)
+        if self.left:
+            self.turns.put_off(self)
+
+
+def test_a_handshake_is_finished_before_another_begins():
+    """If all come at once, the first is not done as late as the last."""
+    clock, steps = Clock(), list[str]()
+    turns = Turns(clock)
+    for name in "abc":
+        turns.put_off(Shaking(turns, steps, name))
+    clock.advance(0)
+    assert "".join(steps) == "aabbcc"
+    assert not turns.crowded
+
+
+def test_others_wait_for_seven_in_their_handshakes():
+    """However many those are, others are served."""
+    clock, steps = Clock(), list[str]()
+    turns = Turns(clock)
+    for _ in range(3):
+        turns.put_off(Shaking(turns, steps, ".", left=50, shakes_hands=True))
+    for _ in range(3):
+        turns.put_off(Shaking(turns, steps, "a", left=1))
+    clock.advance(0)
+    assert "".join(steps[:24]) == ".......a" * 3
+
+
+@pytest.fixture
+def late(tls_peer) -> Iterator[Callable[[Any], tuple[Any, socket.socket]]]:
+    """Makes a peer of a listener, its bytes being put off, and the end of its socket."""
+    pairs = []
+
+    def make(net: Any) -> tuple[Any, socket.socket]:
+        ours, theirs = socket.socketpair()
+        pairs.extend((ours, theirs))
+        peer = tls_peer(net.peer())
+        peer.peer.transport.fileno = ours.fileno
+        net.listener.turns.crowded = True
+        peer.step()
+        peer.step()
+        assert peer.peer.connection.phase is Phase.CLIENT_HELLO
+        return peer, theirs
+
+    yield make
+    for each in pairs:
+        each.close()
+
+
+def test_who_has_left_before_its_handshake_began_costs_none(tls_net, late):
+    """A sender that gave up has come again on another connection by then."""
+    waits, _ = late(tls_net)
+    left, its_socket = late(tls_net)
+    its_socket.close()
+    tls_net.clock.advance(0)
+    assert left.peer.transport.disconnected
+    assert not left.peer.got()
+    assert not waits.peer.transport.disconnected
+    assert waits.peer.connection.phase is Phase.TLS_HANDSHAKE
+
+
+@pytest.mark.parametrize("acknowledges", [True, False])
+def test_who_has_left_in_its_handshake_is_heard_if_it_never_sends_again(
+    make_net, tls, late, acknowledges
+):
+    """What is acknowledged its sender has, and sends again."""
+    net = make_net(tls=tls, keywords={"acknowledges": acknowledges})
+    peer, its_socket = late(net)
+    net.clock.advance(0)
+    net.listener.turns.crowded = True
+    peer.step()
+    peer.tls.write(b"events")
+    peer.step()
+    assert not net.servers
+    its_socket.close()
+    net.clock.advance(0)
+    heard = [server.data for server in net.servers]
+    assert heard == ([] if acknowledges else [b"events"])
+    assert peer.peer.transport.disconnected is acknowledges
