@@ -131,6 +131,11 @@ class Lsns:
         return self._firsts[low:high], self._ends[low:high]
 
 
+def spelled(first: int, last: int) -> str:
+    """A range as people read it: `lsn 4 to 6`, or `lsn 4`."""
+    return f"lsn {first}" if first == last else f"lsn {first} to {last}"
+
+
 def decoded(kind: Callable[[Any], Any], plain: object) -> Any:
     """The set of these pairs, for msgspec (`dec_hook`)."""
     return kind(plain)

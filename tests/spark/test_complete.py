@@ -432,6 +432,47 @@ def test_rows_that_leave_quarantine_take_their_day_back(playing, caplog):
     assert not complete.requeued_days(playing.lake)
 
 
+def test_rows_that_begin_to_leave_quarantine_while_their_day_is_said(playing):
+    """The job has looked for such a day, and not written the mark yet: it writes none."""
+    playing.day_is_over()
+
+    def go(point: str) -> None:
+        if point == "said complete":
+            [*requeue.take_back(playing.lake, Lake(), YESTERDAY)]
+
+    with partition.alone(playing.lake):
+        playing.sink._point = go
+        playing.look()
+        assert playing.kept.complete.has(YESTERDAY)
+        assert playing.marks == []
+        playing.look()
+        assert playing.marks == []
+    playing.sink._point = lambda _: None
+    assert playing.look()["days_taken_back"] == 1
+    assert playing.mark()["taken_back"] == 1
+
+
+def test_a_batch_that_comes_again_takes_marks_away_again(playing, monkeypatch):
+    """The ledger had taken the day back, its mark was still there: a start goes on from there."""
+    playing.day_is_over()
+    playing.look()
+    removed, remove = [], Folder.remove
+
+    def once(root: Folder, mark: str) -> None:
+        removed.append(mark)
+        (_denied if len(removed) == 2 else remove)(root, mark)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Folder, "remove", once)
+        with pytest.raises(OSError, match="no"):
+            playing.take("edge", 1, 3, MIDNIGHT - 5, B)
+    assert not playing.kept.complete.has(YESTERDAY)
+    (playing.lake / "events" / f"_COMPLETE-{YESTERDAY}").write_bytes(b"another job's")
+    playing.start()
+    assert playing.marks == []
+    assert playing.kept.complete.taken_back == {YESTERDAY.toordinal(): 1}
+
+
 def test_since_when_it_is_not_known(playing):
     """As long as somebody says nothing, also over a start of the job."""
     began = playing.now
@@ -459,7 +500,7 @@ def test_a_mark_that_can_not_be_written_is_told_once(playing, caplog, monkeypatc
     assert playing.marks == ["_COMPLETE-2026-11-28"]
 
 
-def _denied(_root: Folder, _mark: str, _content: bytes) -> None:
+def _denied(_root: Folder, _mark: str, _content: bytes = b"") -> None:
     raise OSError("no")
 
 
@@ -489,6 +530,21 @@ def test_a_day_of_several_jobs_has_a_mark_once_all_have_said_it(tmp_path):
     assert other.lack([root], [theirs, mine])
     Marks().settle([root], [theirs, mine])
     Marks().settle([root], [theirs, back])
+    assert not root.has("_COMPLETE-2026-11-28")
+
+
+def test_who_holds_a_day_back_takes_its_mark_away_whenever_it_comes(tmp_path):
+    """Another job wrote it by what it knew before, and was killed behind that."""
+    root, day = Folder(tmp_path, Lake(), lambda days: {}), YESTERDAY.toordinal()
+    said = Completeness().saying([day])
+    mine, theirs = Said({}, said.without([day])), Said({}, said, "job b")
+    marks = Marks()
+    for _ in range(2):
+        marks.settle([root], [mine, theirs])
+        assert not root.has("_COMPLETE-2026-11-28")
+        Marks().settle([root], [theirs])
+        assert root.has("_COMPLETE-2026-11-28")
+    marks.settle([root], [mine, theirs])
     assert not root.has("_COMPLETE-2026-11-28")
 
 

@@ -15,18 +15,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import reduce
 from operator import and_
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from attrs import define, field
 
 from gateway.sdk.disk import replace_file
 from gateway.spark.commit.lakedisk import LakeDisk
 from gateway.spark.commit.ledger import Ledger
+from gateway.store.lsns import Lsns
 from gateway.store.names import Life
 from gateway.store.readers.complete import MARKER, Completeness, moment, spelled
-
-if TYPE_CHECKING:
-    from gateway.store.lsns import Lsns
 
 _LATELY = 31
 """Days of which a mark that is missing is written again: a crash may have kept it back."""
@@ -154,12 +152,18 @@ class Marks:
             not self._there.get((root.name, day)) for root in roots for day in days
         )
 
-    def settle(self, roots: Iterable[Root], said: Sequence[Said]) -> None:
-        """Have marks for those days of late that are complete, by what all jobs have *said*.
+    def settle(
+        self, roots: Iterable[Root], said: Sequence[Said], going: Collection[int] = ()
+    ) -> None:
+        """Have marks for those days of late that are complete, by what all jobs have *said*, but
+        for *going* ones.
 
-        What the job itself has said comes first.  Raises OSError.
+        What the job itself has said comes first.  Who holds a day back sees to it each time that
+        it has no mark: one that another job wrote, and could not take back, may come at any time.
+        Raises OSError.
         """
-        whole, days = _whole(said), _lately(said)
+        whole = _whole(said) - Lsns((day, day) for day in going)
+        days, held_back = _lately(said), said[0].complete.held_back
         for root in roots:
             lacking = []
             for day in days:
@@ -171,6 +175,8 @@ class Marks:
                     root.remove(_name(day))
                 if complete and not there:
                     lacking.append(day)
+                elif day in held_back:
+                    self._there.pop((root.name, day), None)
                 else:
                     self._there[root.name, day] = complete
             rows = root.rows(lacking) if lacking else {}

@@ -87,6 +87,13 @@ def requeued(lake: Path, disk: LakeDisk) -> Iterator[list[int]]:
 
 
 @contextmanager
+def not_requeued(lake: Path) -> Iterator[list[int]]:
+    """Give the days of which rows leave quarantine; meanwhile those of no other one begin to."""
+    with publishing(lake):
+        yield requeued_days(lake)
+
+
+@contextmanager
 def without_job(lake: Path, what: str) -> Iterator[None]:
     """Meanwhile no job runs, and *what* is told to one that starts.  Raises `Locked` if one
     does, OSError.

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -37,7 +38,7 @@ from gateway.spark.files.footers import Footers
 from gateway.spark.files.overlaps import Overlap, Prints, overlapping
 from gateway.spark.run.checkpoint import Checkpoint
 from gateway.store import digests
-from gateway.store.lsns import Lsns
+from gateway.store.lsns import Lsns, spelled
 from gateway.store.names import Life, SpoolFile
 from gateway.store.node.incarnation import Record
 from gateway.store.readers import complete
@@ -256,27 +257,30 @@ class Sink(ABC):
                     ledger = replace(self.ledger, complete=known.saying(days))
                     self._write_down(ledger)
                     self._point("said complete")
-            self._mark()
+            with partition.not_requeued(self._lake) as going:
+                self._mark(going)
         except partition.Busy:
             return ()
         finally:
             self._alone.release()
         return days
 
-    def _mark(self) -> None:
-        """Have marks at the tables' roots; where that fails it is told once, and tried again."""
+    def _mark(self, going: Collection[int]) -> None:
+        """Have marks at the tables' roots, but of days of which rows are *going* to other tables;
+        where that fails it is told once, and tried again.
+        """
         said = self.said()
         self.others = said[1:]
-        state = self.ledger.sequence, [one.complete for one in said]
+        state = self.ledger.sequence, [one.complete for one in said], going
         if state == self._marked:
             return
         roots = [*self.roots()]
         try:
             if self._marks.lack(roots, said):
                 # Another job may take a day back at this moment.
-                self._marks.settle(roots, self.said(anew=True))
+                self._marks.settle(roots, self.said(anew=True), going)
                 said = self.said(anew=True)
-            self._marks.settle(roots, said)
+            self._marks.settle(roots, said, going)
             self._marked = state
         except OSError as why:
             if str(why) != self._unmarked:
@@ -297,16 +301,21 @@ class Sink(ABC):
     def take_back(self, arrived: Collection[float]) -> None:
         """Take back, durably, what was said of the days on which events *arrived* that are about
         to get into the tables: they come late.
+
+        Marks of days that were taken back before go, too: a first try may have ended behind that,
+        or another job have written one since.
         """
-        if not (days := self.ledger.complete.late(arrived)):
+        known, nobody_knows = self.ledger.complete, math.inf in arrived
+        before = [day for day in known.held_back if nobody_knows or day in arrived]
+        if not ((days := known.late(arrived)) or before):
             return
-        self._tell_late("events have come late", days)
         roots = [*self.roots()]
-        self._marks.remove(roots, days)
-        known = self.ledger.complete.without(days)
-        self._write_down(replace(self.ledger, complete=known))
-        # Another job may have written one again before it could see that.
-        self._marks.remove(roots, days)
+        self._marks.remove(roots, [*before, *days])
+        if days:
+            self._tell_late("events have come late", days)
+            self._write_down(replace(self.ledger, complete=known.without(days)))
+            # Another job may have written one again before it could see that.
+            self._marks.remove(roots, days)
         self._point("taken back")
 
     def _tell_late(self, what: str, days: Sequence[int]) -> None:
@@ -411,12 +420,12 @@ class Sink(ABC):
                 continue
             self.anew[file.life] = others
             _log.error(
-                "node %s began anew: %s has lsns %d to %d by incarnation %s, and incarnation"
+                "node %s began anew: %s has %s by incarnation %s, and incarnation"
                 " %s gave such lsns before it. They are other events, and go into the tables"
                 " under their own incarnation. The machine of the node was rebuilt, or two"
                 " gateways have its name; what the one before had acknowledged, and is in"
                 " no table, gateway audit says",
-                *(file.node, file.name, file.first, file.last),
+                *(file.node, file.name, spelled(file.first, file.last)),
                 *(file.incarnation, _spelled(others)),
             )
 

@@ -27,6 +27,7 @@ from gateway.spark.commit import marks
 from gateway.spark.commit.lakedisk import LakeDisk, sync
 from gateway.spark.commit.ledger import Broken, Ledger, write_json
 from gateway.spark.commit.marks import Marks
+from gateway.spark.commit.parquet import publishing
 from gateway.spark.commit.partition import staging_of_moves
 from gateway.spark.files import footers, heap
 from gateway.spark.files.not_taken import FINAL_FLAWS, flaw_of
@@ -144,8 +145,9 @@ def take_back(lake: Path, disk: LakeDisk, day: date) -> Iterator[str]:
     """
     word = requeued_path(lake, day.toordinal())
     disk.make_directory(word.parent)
-    write_json(disk, word, {})
-    Marks().remove(marks.tables(lake, disk), [day.toordinal()])
+    with publishing(lake):  # the job writes marks and looks for such words in it
+        write_json(disk, word, {})
+        Marks().remove(marks.tables(lake, disk), [day.toordinal()])
     known = Ledger.load(disk, lake / INTERNAL / "events.json").complete
     if known.has(day):
         yield day.isoformat()

@@ -20,6 +20,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gateway.store import lsns as ranges
 from gateway.store.lsns import Lsns
 from gateway.store.names import Life
 from gateway.store.node.lives import Heard, Lives, Reason
@@ -102,6 +103,11 @@ class Completeness:
         if self.since or not new:
             return replace(self, days=self.days | new)
         return replace(self, days=Lsns([(1, new.last)]), since=new.last)
+
+    @property
+    def held_back(self) -> list[int]:
+        """The days that were taken back, and not said since."""
+        return [day for day in self.taken_back if not self._said(day)]
 
     def late(self, days: Collection[float]) -> list[int]:
         """The ones of these *days* that were said to be complete: all, if any may be."""
@@ -420,5 +426,5 @@ class _Node:
 
 def _spans(lsns: Lsns) -> str:
     (first, last), *more = lsns
-    named = f"lsn {first}" if first == last else f"lsn {first} to {last}"
+    named = ranges.spelled(first, last)
     return f"{named} and {len(more)} ranges more" if more else named
