@@ -101,7 +101,9 @@ class OpenedDaemon:
             storage.directories,
             disk,
             storage.spool.is_ours,
-            lambda: storage.node_records(lambda: forwarder.arrived_lsn),
+            lambda: storage.node_records(
+                lambda: forwarder.arrived_lsn, forwarder.uploads.waiting_of
+            ),
         )
         storage.spool.forwarded_to(forwarder)
         opened.arrivals.onward = forwarder.uploads

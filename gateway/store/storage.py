@@ -36,6 +36,7 @@ from gateway.store.directories import Directories
 from gateway.store.hub.arrivals import Arrivals
 from gateway.store.journal import Journal, Loss, Segment
 from gateway.store.lsns import Lsns
+from gateway.store.names import SpoolFile
 from gateway.store.node.expired import ExpiredRecord
 from gateway.store.node.orphans import Orphan, publish_orphans
 from gateway.store.node.owners import Owners, kept_until
@@ -563,13 +564,16 @@ class Storage:
         )
 
     def node_records(
-        self, handed_over: Callable[[], int]
+        self,
+        handed_over: Callable[[], int],
+        waiting: Callable[[str], Iterable[SpoolFile]],
     ) -> Callable[[Mapping[str, Lsns]], list[tuple[str, str, bytes]]]:
         """The words to say to a new hub, again and again (node, incarnation, word).
 
-        The hub has all up to the lsn that is *handed_over*.
+        The hub has all up to the lsn that is *handed_over*, and of other nodes not the files that
+        are *waiting*.
         """
-        relay = Relay(self.directories.arrivals, self._opened.machine.disk)
+        relay = Relay(self.directories.arrivals, self._opened.machine.disk, waiting)
 
         def said(left: Mapping[str, Lsns]) -> list[tuple[str, str, bytes]]:
             record = self._speaker.record()
@@ -590,6 +594,7 @@ class Storage:
         opened, spool = self._opened, self.spool
         settings, bucket = opened.settings, opened.bucket
         in_bucket = settings.acknowledge_when_published and bucket is not None
+        waiting = spool.uploads.waiting_of if spool.uploads else lambda _: ()
         speaker = Speaker(
             bucket,
             settings.node,
@@ -598,7 +603,7 @@ class Storage:
             lambda: self.acknowledged_lsn,
             lambda: spool.published_lsn,
             opened.machine.clock,
-            Relay(self.directories.arrivals, opened.machine.disk),
+            Relay(self.directories.arrivals, opened.machine.disk, waiting),
             opened.found.marker.next_record,
             lambda: opened.journal.through,
         )

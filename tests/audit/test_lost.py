@@ -16,11 +16,11 @@ from gateway.event import Batch, Origin, Rows
 from gateway.store.directories import Directories
 from gateway.store.journal import segment
 from gateway.store.lsns import Lsns
-from gateway.store.names import file_name
+from gateway.store.names import SpoolFile, file_name
 from gateway.store.node.catalog import Catalog
 from gateway.store.node.holes import Holes
 from gateway.store.node.incarnation import Incarnation
-from gateway.store.objects.node_record import NodeRecord, Speaker
+from gateway.store.objects.node_record import NodeRecord, Relay, Speaker, at_hub, hear
 from gateway.store.opening import Start, open_node
 from gateway.store.spool.mending import Entry
 from gateway.store.system.disk import RealDisk
@@ -107,6 +107,22 @@ def test_a_word_does_not_vouch_for_holes(hub, capsys, tmp_path):
     assert (list(life.unverified), list(life.holes)) == ([(4, 7)], [(8, 9)])
 
 
+def test_what_waits_at_a_hub_between_is_not_missing(hub, tmp_path):
+    """An edge says that its hub has lsn 4 to 7: that hub hands on what its own can believe."""
+    between, disk = tmp_path / "between", RealDisk()
+    arrivals = hub((), published=7).arrivals
+    said = next(at_hub(arrivals)).record
+    hear(between, "gw", said, time.time(), disk)
+    waits = [SpoolFile("gw", A, 4, 7), SpoolFile("gw", "b" * 10, 1, 7)]
+    for waiting, missing in ((waits, []), (waits[1:], [(4, 7)])):
+        [(*_, word)] = Relay(between, disk, lambda _, all_=waiting: all_)()
+        (arrivals / f"gw_{A}").write_bytes(word)
+        report = audit(Directories.under(tmp_path), pause=lambda _: None)
+        [life] = report.nodes[0].lives
+        assert list(life.holes) == missing
+        assert list(life.places["word"]) == [(4 if not missing else 8, 9)]
+
+
 def test_a_word_with_as_many_holes_as_it_names_vouches_behind_the_first(hub):
     """There may be older ones, which it does not name."""
     holes = tuple((10 + 2 * at, 10 + 2 * at) for at in range(100))
@@ -142,7 +158,7 @@ def test_what_is_missing_beside_a_hole_has_a_reason_of_its_own(tmp_path):
     ("rot", "holes", "files", "notes"),
     [
         (b"b;c", [(2, 3)], [(1, 1), (4, 4)], []),
-        (b"dddd", [(4, 4)], [(1, 3)], ["lsn 4 to 4 are a hole"]),
+        (b"dddd", [(4, 4)], [(1, 3)], ["lsn 4: a hole"]),
     ],
 )
 def test_a_chain_goes_over_holes(tmp_path, rot, holes, files, notes):

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,7 +26,7 @@ from attrs import define
 
 from gateway.sdk.disk import Disk, replace_file
 from gateway.store.lsns import Lsns
-from gateway.store.names import INCARNATION, parse_file_name
+from gateway.store.names import INCARNATION, SpoolFile, parse_file_name
 from gateway.store.node.through import Through
 from gateway.store.objects.bucket import Bucket, BucketError, StoredObject
 from gateway.store.readers.lake import End, Lsn
@@ -252,6 +252,8 @@ class Relay:
 
     _arrivals: Path
     _disk: Disk
+    _waiting: Callable[[str], Iterable[SpoolFile]] = lambda _: ()
+    """Gives the files of a node that are here, and that the taker has not got yet."""
 
     def __attrs_post_init__(self) -> None:
         self._told: dict[str, float] = {}
@@ -264,8 +266,24 @@ class Relay:
                 with contextlib.suppress(FileNotFoundError):
                     said = disk.changed(folder / name)
                     if self._told.get(name) != said:
-                        yield found[1], found[2], disk.read(folder / name)
+                        word = disk.read(folder / name)
+                        yield found[1], found[2], self._believable(found[1], word)
                         self._told[name] = said
+
+    def _believable(self, node: str, word: bytes) -> bytes:
+        """The record without what it calls published, and the taker has not got yet."""
+        record = _read(node, "", word, 0.0).record
+        if record is None:
+            return word
+        directory = {record.incarnation, *record.earlier}
+        waiting = [
+            each for each in self._waiting(node) if each.incarnation in directory
+        ]
+        first = min((each.first for each in waiting), default=record.published + 1)
+        if first > record.published:
+            return word
+        plain = msgspec.json.decode(word)  # a newer version's has more
+        return msgspec.json.encode({**plain, "published": first - 1})
 
 
 @define(eq=False, slots=False)
