@@ -28,11 +28,11 @@ from gateway.audit.lake import Problem
 from gateway.store import digests
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
-from gateway.store.lsns import Lsns
+from gateway.store.lsns import Lsns, spelled
 from gateway.store.node import mark
 from gateway.store.node.catalog import catalogs_in
 from gateway.store.node.expired import expired_in
-from gateway.store.node.holes import holes_in
+from gateway.store.node.holes import all_of, holes_in
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.node.lives import short
 from gateway.store.readers.deleted import deletions, digests_before, stamps
@@ -256,7 +256,7 @@ def _known(directories: Directories, *, deleting: bool) -> dict[str, _Known]:
         one = found.setdefault(node, _Known())
         one.entries = {entry.name: entry for entry in lines.all(Entry)}
         one.this = lines.newest(Incarnation)
-        one.holes = Lsns.joined(holes_in(lines).values())
+        one.holes = all_of(holes_in(lines))
     gone = [expired_in(directories), *([committed(directories.lake)] * deleting)]
     for node, incarnations in (each for one in gone for each in one.items()):
         mine = found.setdefault(node, _Known()).gone
@@ -406,13 +406,13 @@ class _Judge:
         missing = Lsns([(first, last)])
         if ours:
             for begin, end in missing & self.known.holes:
-                chain.notes.append(f"lsn {begin} to {end} are a hole")
+                chain.notes.append(f"{spelled(begin, end)}: a hole")
             missing = missing - self.known.holes
         if not missing:
             return
         missing = missing - self.known.may_be_gone(ours=ours)
         if not len(missing):
-            chain.notes.append(f"lsn {first} to {last} are not kept any longer")
+            chain.notes.append(f"{spelled(first, last)}: not kept any longer")
             return
         where = str(self.spool) if one is None else f"before {one.file.path.name}"
         for start, end in missing:
@@ -421,7 +421,7 @@ class _Judge:
                 for entry in self.known.entries.values()
                 if start <= entry.last and entry.first <= end
             ]
-            what = f"removed: what had lsn {start} to {end} is in no place"
+            what = f"removed: what had {spelled(start, end)} is in no place"
             names = ", ".join(entry.name for entry in named[:4])
             chain.problems.append(Problem(names or where, f"{what}, {where}"))
 

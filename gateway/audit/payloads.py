@@ -37,7 +37,7 @@ from gateway.audit.sinks import table_files
 from gateway.store import digests
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
-from gateway.store.lsns import Lsns
+from gateway.store.lsns import Lsns, spelled
 from gateway.store.names import SpoolFile as SpoolName
 from gateway.store.names import parse_file_name
 from gateway.store.node.catalog import catalogs_in
@@ -216,7 +216,7 @@ def _compare_rows(
         found.events += len(payloads)
     else:
         why = (
-            f"the events of {file.node} lsn {file.first} to {file.last} are not those of"
+            f"the events of {file.node} {spelled(file.first, file.last)} are not those of"
             f" their spool file: BLAKE3 {digest.hexdigest()}, not {wanted}"
         )
         found.problems.append(Problem(", ".join(rows.paths), why))

@@ -29,7 +29,7 @@ from gateway.audit.sinks import lake_of
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.hub import arrivals
-from gateway.store.lsns import Lsns
+from gateway.store.lsns import Lsns, spelled
 from gateway.store.node import mark
 from gateway.store.node.incarnation import Record
 from gateway.store.node.lives import Heard, Lives
@@ -214,8 +214,8 @@ class NodeRecords:
 
 
 def _left(by: str, life: str, spans: Iterable[Sequence[int]]) -> Problem:
-    which = ", ".join(f"{first} to {last}" for first, last in spans)
-    why = f"lsn {which} of {life} lie in its spool, and it can not bring them anywhere"
+    which = ", ".join(spelled(first, last) for first, last in spans)
+    why = f"{which} of {life} lie in its spool, and it can not bring them anywhere"
     return Problem(f"the gateway of node {by}", why)
 
 
@@ -332,7 +332,7 @@ def lives_of(
     for home in journals.homes(node):
         if (this := home.content.this) is not None:
             lives.journal(this)
-        lives.lack(home.content.holes)
+        lives.holes(home.content.holes)
     lives.records(ledgers.records.get(node, {}))
     lives.ends(ledgers.ends.get(node, {}))
     if (said := asked.answers.get(node)) is not None:

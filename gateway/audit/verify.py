@@ -20,6 +20,7 @@ from gateway.audit.files import runs_in
 from gateway.audit.lake import Problem, Unusable, reading
 from gateway.event import SCHEMA
 from gateway.store.finder import SpoolFile
+from gateway.store.lsns import spelled
 from gateway.store.names import parse_file_name
 
 _CLOCK_SECONDS = 5.0
@@ -97,7 +98,9 @@ def _check_lsns(file: SpoolFile, runs: list[tuple[int, int]]) -> None:
     expected = file.first
     for first, last in runs:
         if first != expected:
-            raise Unusable(f"where lsn {expected} should be, it has {first} to {last}")
+            raise Unusable(
+                f"where lsn {expected} should be, it has {spelled(first, last)}"
+            )
         expected = last + 1
     raise Unusable(f"its lsns end with {expected - 1}")
 

@@ -13,6 +13,7 @@ from gateway.audit.payloads import compare_payloads
 from gateway.audit.sites import Site
 from gateway.spoken import many
 from gateway.store.directories import Directories
+from gateway.store.lsns import spelled
 
 
 @dataclass(slots=True)
@@ -61,7 +62,7 @@ def _lines(one: Chain) -> Iterable[str]:
     if not one.files:
         yield f"chain: {one.node}: no file is there"
     else:
-        span = f"lsn {one.first or '?'} to {one.last}"
+        span = spelled(one.first, one.last) if one.first else f"lsn ? to {one.last}"
         yield f"chain: {one.node}: {many(one.files, 'file')}, {span}, link {one.link}"
 
 

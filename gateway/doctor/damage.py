@@ -20,6 +20,7 @@ from gateway.store.directories import Directories
 from gateway.store.finder import SegmentFile, list_names, segment_files
 from gateway.store.journal import segment
 from gateway.store.journal.recovery import DAMAGED
+from gateway.store.lsns import spelled
 from gateway.store.names import parse_file_name
 from gateway.store.node import mark
 from gateway.store.node.catalog import CATALOG, look
@@ -106,7 +107,7 @@ def _segments(config: Config, places: Directories) -> Iterator[Look]:
                 last = one.first_lsn + max(one.events, 1) - 1
                 yield fail(
                     what,
-                    f"{file.path}: {one}, lsn {one.first_lsn} to {last}",
+                    f"{file.path}: {one}, {spelled(one.first_lsn, last)}",
                     _START,
                 )
             for name in sorted(scan.protocols - installed().protocols.keys()):

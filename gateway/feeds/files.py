@@ -29,7 +29,7 @@ from gateway.store.finder import Finder, SegmentFile
 from gateway.store.lsns import Lsns
 from gateway.store.node.incarnation import KEY
 from gateway.store.spool.decoding import Decoder
-from gateway.store.spool.published import unpublished
+from gateway.store.spool.published import behind
 
 #: Journal segments, and large batches decoded, that are kept for all readers.
 _KEEP = 2
@@ -96,8 +96,8 @@ class EventFiles:
                 found = self._in_journal(lsn, end, afresh=attempt > 1)
                 if found:
                     return found
-            if (behind := unpublished(self.holes(), lsn)) > lsn:
-                return Hole(min(behind, end))
+            if (after := behind(self.holes(), lsn)) > lsn:
+                return Hole(min(after, end))
         with self._lock:
             waits = self._finder.segment(lsn) is not None
             # Files are published in order: behind one of later events nothing comes.

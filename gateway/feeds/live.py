@@ -31,6 +31,7 @@ from gateway.feeds.ring import Chunk, Follower, Lagged, Ring
 from gateway.feeds.shares import Shares
 from gateway.sdk.publisher import Elements, Fault, Request
 from gateway.store.lsns import Lsns
+from gateway.store.node.holes import all_of
 from gateway.store.node.lineage import Lineage
 from gateway.store.spool.decoding import Decoder
 
@@ -105,7 +106,7 @@ class Live:
         """The lsns of this directory that no file has, as its disk did not give them back."""
         if self.lineage is None:
             return Lsns()
-        return Lsns.joined(self.lineage.holes.values())
+        return all_of(self.lineage.holes)
 
     def durable(self, group: list[Stored]) -> None:
         """Take batches that follow all earlier ones."""

@@ -30,7 +30,7 @@ from gateway.sdk.backoff import Backoff
 from gateway.sdk.disk import Disk
 from gateway.sdk.outgoing import end_of
 from gateway.store.directories import Directories
-from gateway.store.lsns import Lsns
+from gateway.store.lsns import Lsns, spelled
 from gateway.store.names import SpoolFile, parse_file_name
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.node.lineage import Lineage
@@ -355,10 +355,9 @@ class Forwarder:
             told = self._lineage.holes.get(by, Lsns())
             for first, last in Lsns([(since, lsns.last)]) - lsns - told:
                 self._log.warn(
-                    "The hub lacks lsns {first} to {last} of incarnation {by}, of which "
+                    "The hub lacks {lsns} of incarnation {by}, of which "
                     "there are no files here any more (spool.retention)",
-                    first=first,
-                    last=last,
+                    lsns=spelled(first, last),
                     by=by,
                 )
 

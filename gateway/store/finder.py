@@ -24,7 +24,7 @@ from gateway.store.directories import Directories
 from gateway.store.journal import segment
 from gateway.store.names import parse_file_name, parse_kept_name
 from gateway.store.node.catalog import look
-from gateway.store.spool.published import settled_in, unpublished
+from gateway.store.spool.published import behind, settled_in
 
 _READS = 4
 """Reads of a segment that grows, until two tell the same of it."""
@@ -152,7 +152,7 @@ def waiting(journal: Path) -> Iterator[tuple[Path, segment.Scan, int, int]]:
     """
     settled = settled_in(look(journal))
     for path, scan in scans(journal, lambda path, why: None):
-        first = unpublished(settled, scan.header.first_lsn)
+        first = behind(settled, scan.header.first_lsn)
         if (count := scan.survey().next_lsn - first) > 0:
             yield path, scan, first, count
 

@@ -39,6 +39,7 @@ from gateway.store.journal import Log, Loss, Segment, Synced
 from gateway.store.journal.recovery import DAMAGED, examine, name_aside
 from gateway.store.journal.segment import parse_name
 from gateway.store.journal.spares import is_spare
+from gateway.store.lsns import spelled
 from gateway.store.names import last_lsn, parse_file_name, parse_hidden_name
 from gateway.store.node import incarnation, lineage
 from gateway.store.node.catalog import CATALOG, Catalog
@@ -56,8 +57,8 @@ from gateway.store.system.room import Room
 _POISON = "poison"
 """Where the Spark job puts files that it can not read."""
 _PUT_BACK = (
-    "{path}: lsns {first} to {last} are holes, or no file is known to have its events of "
-    "them.  They are not published again; it is set aside as {name}"
+    "{path}: of {lsns} its disk did not give all back, or no file is known to have its events.  "
+    "They are not published again; it is set aside as {name}"
 )
 
 _NO_MARK = " is gone, and was there; it is written anew"
@@ -85,8 +86,8 @@ class MissingJournal(Unreadable):
 
     def __init__(self, journal: Path, first: int, last: int) -> None:
         super().__init__(
-            f"{journal} has no journal, and lsns {first} to {last} were acknowledged and "
-            "are in no file: mount its disk, or correct journal.directory.  If it is lost: "
+            f"{journal} has no journal, and what was acknowledged of {spelled(first, last)} "
+            "is in no file: mount its disk, or correct journal.directory.  If it is lost: "
             f"make an empty file {journal / CATALOG[0]} to go on without them (where a "
             "container makes that directory anew at each start, put journal.directory on a "
             "volume first)"
@@ -345,8 +346,7 @@ def _put_back(read: _Read) -> Iterator[str]:
         if not read.files.has_all_of(each):
             yield _PUT_BACK.format(
                 path=each.path,
-                first=each.first_lsn,
-                last=each.last_lsn,
+                lsns=spelled(each.first_lsn, each.last_lsn),
                 name=name_aside(each.path, read.start.disk).name,
             )
 

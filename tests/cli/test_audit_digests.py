@@ -319,7 +319,7 @@ def test_what_retention_removed_is_told_as_such(says, system, files):
     for path in files[:2]:
         path.unlink()
     out = says(0, "audit", "--chain", "--link", link(files[2]))
-    assert "note: chain of gw-1: lsn 1 to 20 are not kept any longer" in out
+    assert "note: chain of gw-1: lsn 1 to 20: not kept any longer" in out
     assert "chain: gw-1: 3 files, lsn 21 to 50, link" in out
     files[2].unlink()
     out = says(1, "audit", "--chain")
@@ -355,7 +355,7 @@ def test_the_job_may_delete_what_it_has_committed(
         path.unlink()
     words = ["audit", "--chain", "--config", config]
     out = says(0, *words, where=False)
-    assert "lsn 1 to 30 are not kept any longer" in out
+    assert "lsn 1 to 30: not kept any longer" in out
     files[3].unlink()
     assert gateway(*words, where=False)[0] == 1
 

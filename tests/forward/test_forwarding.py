@@ -454,7 +454,7 @@ def test_what_is_here_no_more_is_told(pair):
         pair.run(20)
     finally:
         globalLogPublisher.removeObserver(hear)
-    assert any(f"lacks lsns 201 to 203 of incarnation {A}" in one for one in told)
+    assert any(f"lacks lsn 201 to 203 of incarnation {A}" in one for one in told)
     assert pair.hub.lsns() == {A: [(1, 200), (204, 705)]}
 
 

@@ -22,7 +22,7 @@ def test_a_journal_that_is_missing_stops_the_start(start, directories, tmp_path)
     away = journal.rename(tmp_path / "away")
     for _ in range(2):
         with pytest.raises(
-            MissingJournal, match=r"lsns 2 to 3 .* mount its disk"
+            MissingJournal, match=r"lsn 2 to 3 .* mount its disk"
         ) as why:
             start("plain")
         assert f"make an empty file {journal}/catalog" in str(why.value)

@@ -219,7 +219,7 @@ def test_the_mark_knows_what_was_published(start, directories):
         assert (opened.published_lsn, opened.log.next_lsn) == (2, 3)
         # Of a line that is gone nobody knows what was lost: its segment is kept, too.
         mended, *kept = opened.repairs
-        assert "count as published" in mended
+        assert "taken for published" in mended
         assert [one for one in kept if "set aside as" in one] == kept
         assert len(kept) == (2 if rest == other else 1)
 

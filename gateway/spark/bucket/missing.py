@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from attrs import define, field
 
 from gateway.spark.commit.ledger import Ledger
-from gateway.store.lsns import Lsns
+from gateway.store.lsns import Lsns, spelled
 
 _log = logging.getLogger("gateway.spark")
 
@@ -46,11 +46,15 @@ class Missing:
                 continue
             self._told.add(gap)
             _log.error(
-                "%d events of node %s, lsn %d to %d first, are in no table, and for %d s not"
+                "%d events of node %s, %s first, are in no table, and for %d s not"
                 " in %s, which has later ones: somebody has removed them, or a lifecycle"
                 " rule, or another job that reads this prefix; or their gateway can not"
                 " upload them. gateway audit looks further",
-                *(sum(end - begin + 1 for begin, end in spans), node, first, last),
+                *(
+                    sum(end - begin + 1 for begin, end in spans),
+                    node,
+                    spelled(first, last),
+                ),
                 *(now - since, self._url),
             )
         self._told &= self._lacking.keys()

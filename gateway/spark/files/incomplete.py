@@ -21,6 +21,7 @@ from gateway.spark.files.poison import Poison, make_readable
 from gateway.spark.jvm import session
 from gateway.spark.run.failure import Failed, reason
 from gateway.spark.run.health import Health
+from gateway.store.lsns import spelled
 from gateway.store.names import parse_file_name
 from gateway.store.objects.bucket import BucketError
 
@@ -148,10 +149,10 @@ class IncompleteBatches:
 
     def _say_aside(self, hole: Hole) -> None:
         _log.error(
-            "%s is moved to %s: %s. Its events, lsn %d to %d of %s, are in no table"
+            "%s is moved to %s: %s. Its events, %s of %s, are in no table"
             " until it is mended (gateway spark requeue)",
             *(hole.file, self._poison.aside, hole.why),
-            *(hole.first, hole.last, hole.node),
+            *(spelled(hole.first, hole.last), hole.node),
         )
         self._health.say(last_error=f"moved aside: {hole.file}")
 

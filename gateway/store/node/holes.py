@@ -21,6 +21,11 @@ class Holes(Line, frozen=True, tag="holes"):
     lsns: Lsns
 
 
+def all_of(holes: Mapping[str, Lsns]) -> Lsns:
+    """The holes of all incarnations of one directory, whose lsns are given once."""
+    return Lsns.joined(holes.values())
+
+
 def holes_in(lines: Lines) -> Mapping[str, Lsns]:
     """The holes by incarnation."""
     return {one.incarnation: one.lsns for one in lines.all(Holes)}

@@ -233,11 +233,11 @@ class Lives:
             known.decommissioned |= bool(record.decommissioned)
             for each, since in zip(record.earlier, record.begins, strict=False):
                 self._begins(each, since)
-            self.lack({by: Lsns(spans) for by, spans in record.holes.items()})
+            self.holes({by: Lsns(spans) for by, spans in record.holes.items()})
         for one in heard:
             self._directory([*one.record.earlier, one.record.incarnation])
 
-    def lack(self, holes: Mapping[str, Lsns]) -> None:
+    def holes(self, holes: Mapping[str, Lsns]) -> None:
         """Add lsns that a directory's disk did not give back."""
         for each, lsns in holes.items():
             self._holes[each] = self.holes_of(each) | lsns

@@ -16,6 +16,7 @@ from itertools import groupby
 
 import msgspec
 
+from gateway.store.lsns import spelled
 from gateway.store.names import file_name, parse_file_name
 from gateway.store.node.catalog import Line
 
@@ -106,7 +107,7 @@ def mend(
         found += missing
         last = _end(missing, first) - 1
         if missing:
-            count = f"lsns {first} to {last} count as published"
+            count = f"{spelled(first, last)} taken for published"
         else:
             count = "it named no file, and an older line counts"
         said.append(f"line {numbers} damaged: {count}")
@@ -115,8 +116,8 @@ def mend(
         found += _between(node, last + 1, published, files, hidden, given_by)
     found += _behind(max(last, published) + 1, files)
     if found and found[-1].last > last:
-        through = f"lsns {last + 1} to {found[-1].last}"
-        said.append(f"lines missing at the end: {through} count as published")
+        through = spelled(last + 1, found[-1].last)
+        said.append(f"lines missing at the end: {through} taken for published")
     return found, said
 
 

@@ -25,13 +25,13 @@ from gateway.sdk.disk import Disk
 from gateway.store.digests import Link
 from gateway.store.journal import segment
 from gateway.store.journal.log import Segment
-from gateway.store.lsns import Lsns
+from gateway.store.lsns import Lsns, spelled
 from gateway.store.names import parse_file_name
 from gateway.store.node.catalog import Catalog, Lines
-from gateway.store.node.holes import Holes, holes_in
+from gateway.store.node.holes import Holes, all_of, holes_in
 from gateway.store.spool.mending import Damaged, Entry, mend
 
-__all__ = ["Entry", "PublishedFiles", "settled_in", "unpublished"]
+__all__ = ["Entry", "PublishedFiles", "behind", "settled_in"]
 
 _KEEP = 1000
 
@@ -58,7 +58,7 @@ class PublishedFiles:
         self.path = catalog.path
         self._disk = disk
         lines = catalog.numbered(Entry)
-        self.holes = Lsns.joined(holes_in(catalog).values())
+        self.holes = all_of(holes_in(catalog))
         """Lsns that are in no file, as nothing gives them back."""
         for first, last in self.holes:
             if first <= published <= last:
@@ -105,8 +105,8 @@ class PublishedFiles:
             entry = Entry(file.first, file.last, name)
             self._entries[entry.first] = entry
             said.append(
-                f"{self.path}: no line names {name}, which is public: lsns "
-                f"{entry.first} to {entry.last} count as published"
+                f"{self.path}: no line names {name}, which is public: "
+                f"{spelled(entry.first, entry.last)} taken for published"
             )
         self._entries = dict(sorted(self._entries.items()))
         return said
@@ -155,7 +155,7 @@ class PublishedFiles:
 
     def unpublished(self, lsn: int) -> int:
         """The first lsn from *lsn* on that is in no file, and no hole."""
-        return unpublished(_spans(self._entries.values()) | self.holes, lsn)
+        return behind(_spans(self._entries.values()) | self.holes, lsn)
 
     def has_forgotten(self, sealed: Segment) -> bool:
         """Whether a segment was put back after its line was dropped.
@@ -234,10 +234,10 @@ class PublishedFiles:
 
 def settled_in(lines: Lines) -> Lsns:
     """Lsns that are in files, and holes, as a catalog says."""
-    return Lsns.joined((_spans(lines.all(Entry)), *holes_in(lines).values()))
+    return _spans(lines.all(Entry)) | all_of(holes_in(lines))
 
 
-def unpublished(settled: Lsns, lsn: int) -> int:
+def behind(settled: Lsns, lsn: int) -> int:
     """The first lsn from *lsn* on that is not among these."""
     return next((last + 1 for first, last in settled if first <= lsn <= last), lsn)
 

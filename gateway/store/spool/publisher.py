@@ -33,7 +33,7 @@ from gateway.store.digests import NOTHING, Link
 from gateway.store.journal.log import Segment
 from gateway.store.journal.recovery import set_aside
 from gateway.store.journal.spares import Spares
-from gateway.store.lsns import Lsns
+from gateway.store.lsns import Lsns, spelled
 from gateway.store.names import (
     SpoolFile,
     file_name,
@@ -368,13 +368,12 @@ class Publisher:
         self._damaged.add(sealed.path)
         if written.unreadable:
             self._log.error(
-                "{path}: {why}; its acknowledged events are {fate} (lsn {first} to "
-                "{last}); the file is kept as {path}.damaged",
+                "{path}: {why}; its acknowledged events are {fate} ({lsns}); "
+                "the file is kept as {path}.damaged",
                 path=sealed.path.name,
                 why=written.unreadable,
                 fate="safe" if fate == "safe" else "lost",
-                first=sealed.first_lsn,
-                last=sealed.last_lsn,
+                lsns=spelled(sealed.first_lsn, sealed.last_lsn),
             )
             return
         for one in written.damaged_bytes:

@@ -63,7 +63,7 @@ def test_a_line_between_others_needs_no_file(tmp_path):
     catalog = opened(tmp_path, LINES[0] + bad + LINES[2])
     assert catalog.unpublished(1) == 10
     assert catalog.repairs == [
-        f"{tmp_path}/catalog: line 2 damaged: lsns 4 to 4 count as published"
+        f"{tmp_path}/catalog: line 2 damaged: lsn 4 taken for published"
     ]
 
 
