@@ -39,7 +39,7 @@ def start(settings, said) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Starts the job; whatever is left of it at the end is killed."""
     words = (sys.executable, "-m", "gateway.spark.job", "--config", settings)
     with running() as start, said.open("a") as errors:
-        yield lambda *options: start(*words, *options, stderr=errors)
+        yield lambda *options, by=(): start(*by, *words, *options, stderr=errors)
 
 
 def status(job: subprocess.Popen[str]) -> int | None:
@@ -55,11 +55,17 @@ def read_news(job: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
-def test_a_signal_ends_it_cleanly(start, spool, said, settings, lake_events):
+def test_a_signal_ends_it_cleanly(
+    start, spool, said, settings, settings_file, tmp_path, lake_events
+):
     """SIGTERM: exit status 0, whole batches, and on standard output JSON only; of Spark's
-    and Python's warnings none.  Meanwhile a second job is refused."""
+    and Python's warnings none.  Meanwhile a second job is refused.
+
+    It runs as cron may have it: LC_ALL=C, in which Java can not name the data_dir."""
     spool.events("gw", 1, 100)
-    job = start("--json")
+    data = (tmp_path / "data").rename(tmp_path / "donn\u00e9es d'hier")
+    settings_file(trigger="0s", stats_window="1s", data_dir=data)
+    job = start("--json", by=("env", "LC_ALL=C"))
     news = read_news(job)
     assert next(news)["state"] == "starting"
     other = start("--json")
@@ -70,9 +76,11 @@ def test_a_signal_ends_it_cleanly(start, spool, said, settings, lake_events):
     job.send_signal(signal.SIGTERM)
     assert [one.get("state") for one in news][-1] == "stopped"
     assert status(job) == 0
-    java = (settings.parent / "data/lake/.gateway/java.log").read_text()
+    java = (data / "lake/.gateway/java.log").read_text()
     assert not re.findall(r".* WARN .*|.*FutureWarning.*", said.read_text() + java)
-    assert lake_events() == spool.produced
+    assert lake_events(data / "lake") == spool.produced
+    there = {path.name for path in tmp_path.iterdir()}
+    assert there == {data.name, settings.name, said.name}
 
 
 def runs(pid: str) -> bool:
@@ -160,22 +168,6 @@ def test_a_java_that_ends_at_once(settings, words, file):
     assert ("Spark could not begin: Could not find agent library nothing") in last
     assert last.endswith(f"({noise})")
     assert "Traceback" not in job.stderr + job.stdout
-
-
-def test_a_locale_in_which_java_can_not_name_the_directory(
-    settings_file, spool, tmp_path, lake_events
-):
-    """As cron may have it: LC_ALL=C, and a data_dir that is not called in ASCII."""
-    spool.events("gw", 1, 100)
-    data = (tmp_path / "data").rename(tmp_path / "donn\u00e9es d'hier")
-    job = run(
-        *("env", "LC_ALL=C", sys.executable, "-m", "gateway", "spark", "--once"),
-        *("--config", settings_file(data_dir=data)),
-        env=environment(),
-    )
-    assert job.returncode == 0, job.stderr
-    assert lake_events(data / "lake") == spool.produced
-    assert {path.name for path in tmp_path.iterdir()} == {data.name, "gateway.yaml"}
 
 
 def test_what_java_says_is_bounded(tmp_path, monkeypatch):
