@@ -20,8 +20,9 @@ from urllib.parse import unquote, urlsplit
 
 from _history import NODE, many_names
 
-from gateway.sinks.delta import DeltaTable
-from gateway.sinks.iceberg_table import LEDGER, IcebergTable
+from gateway.sinks.delta_table import DeltaTable
+from gateway.sinks.iceberg_snapshots import LEDGER
+from gateway.sinks.iceberg_table import IcebergTable
 from gateway.spark.commit.ledger import Ledger
 from gateway.store.names import Life
 

@@ -31,7 +31,8 @@ def table(
     What is to fit into *width* is without the first of the *expendable* columns, if that
     helps, and then the widest columns are cut.
     """
-    lines = [tuple(head), *(tuple(map(_cell, row)) for row in rows)]
+    cells = [[printable(str(value)) for value in row] for row in rows]
+    lines = [list(head), *cells]
     columns = list(zip(*lines, strict=True))
     if width is None:
         return _laid_out(columns, [_width_of(column) for column in columns])
@@ -61,14 +62,11 @@ def _cut(columns: Sequence[Sequence[str]], width: int) -> list[int]:
 
 def _laid_out(columns: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
     made = [
-        [_fitted(cell, width, right=_is_of_numbers(column)) for cell in column]
+        [_fitted(cell, width, right=numeric) for cell in column]
         for column, width in zip(columns, widths, strict=True)
+        for numeric in [all(map(_NUMBER.match, column[1:]))]
     ]
     return "\n".join(_GAP.join(line).rstrip() for line in zip(*made, strict=True))
-
-
-def _is_of_numbers(column: Sequence[str]) -> bool:
-    return all(map(_NUMBER.match, column[1:]))
 
 
 def _fitted(cell: str, width: int, *, right: bool) -> str:
@@ -87,7 +85,3 @@ def _cells(text: str) -> int:
     from rich.cells import cell_len
 
     return cell_len(text)
-
-
-def _cell(value: str | int) -> str:
-    return printable(str(value))

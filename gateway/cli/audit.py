@@ -410,7 +410,9 @@ def _lost(report: Report) -> str:
     ends = [one for one in report.unknown if one.accepted]
     if not report.lost and not ends:
         return ""
-    concerned = {node.node for node in report.nodes if _has_accepted(node)}
+    concerned = {
+        node.node for node in report.nodes if any(life.accepted for life in node.lives)
+    }
     concerned |= {one.node for one in ends}
     reasons = dict.fromkeys(
         one.reason for one in report.accepted if one.node in concerned
@@ -422,10 +424,6 @@ def _lost(report: Report) -> str:
         if not report.lost
     ]
     return printable(f"; {', '.join(what)} ({'; '.join(reasons)})")
-
-
-def _has_accepted(node: Node) -> bool:
-    return any(len(life.accepted) for life in node.lives)
 
 
 def _whose(incarnation: str, *, several: bool) -> str:

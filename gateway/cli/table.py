@@ -120,13 +120,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--columns", metavar="A,B", help="these; `all` are all that there are")
     add("--no-wait", action="store_true", help="if there are none yet, show none")
     add("--json", action="store_true", help="a JSON object a line, for programs")
-    add("--day", type=_day, metavar="DAY",
+    add("--day", type=date.fromisoformat, metavar="DAY",
         help="of complete: which, 2026-11-28 (default: yesterday in UTC)")  # fmt: skip
     add("--wait", action="store_true", help="of complete: until it is")
-
-
-def _day(text: str) -> date:
-    return date.fromisoformat(text)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -189,7 +189,7 @@ def _alike(
     else:
         end = b""
         payloads = [_payload(payload, json=json) for payload in payloads]
-    begin, front, back = (_plain(each) for each in (begin, front, back))
+    begin, front, back = (each.replace(b"%", b"%%") for each in (begin, front, back))
     if seqs is None:
         form = b"%b%%d%b%b%%b%b" % (begin, front, back, end)
         return [form % each for each in zip(lsns, payloads, strict=True)]
@@ -209,11 +209,6 @@ def _line(
     back, json = tail
     shown = _payload(payload, json=json)
     return b"%b%d%b%b%b%b" % (begin, lsn, front, number, back, shown)
-
-
-def _plain(text: bytes) -> bytes:
-    """*text* as a literal part of a format."""
-    return text.replace(b"%", b"%%")
 
 
 def _are_lines(payloads: Sequence[bytes]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -77,7 +77,7 @@ class _Iceberg(Format):
         key = f"spark.sql.catalog.{_CATALOG}"
         if key in spark.conf:
             return found
-        warehouse = _warehouse(data_dir).absolute()
+        warehouse = (data_dir / "lake" / "iceberg").absolute()
         found |= {key: self.needs, f"{key}.warehouse": f"file://{warehouse}"}
         if _in_folders(warehouse, spark):
             return {**found, f"{key}.type": "hadoop"}
@@ -145,8 +145,8 @@ class _Iceberg(Format):
                     f" {_REWRITE}"
                 ) from None
             for task in tasks:
-                deletes = task.delete_files
-                yield task.file.file_path, _deletes(deletes) if deletes else None
+                deletes = ", ".join(sorted(one.file_path for one in task.delete_files))
+                yield task.file.file_path, f"{deletes}. {_REWRITE}" if deletes else None
 
     def access(self, spark: Spark) -> Mapping[str, str]:
         catalog = f"spark.sql.catalog.{_name(spark).partition('.')[0]}"
@@ -165,10 +165,6 @@ class _Iceberg(Format):
 
 def _name(spark: Any) -> str:
     return str(spark.table or f"{_CATALOG}.gateway.events")
-
-
-def _warehouse(data_dir: Path) -> Path:
-    return data_dir / "lake" / "iceberg"
 
 
 def _in_folders(warehouse: Path, spark: Spark) -> bool:
@@ -227,10 +223,6 @@ def _location(database: Path, namespace: str, table: str) -> str | None:
         raise OSError(f"{database}: {why}") from None
     path = path_of(str(found[0])) if found else None
     return None if path is None else str(path)
-
-
-def _deletes(files: Iterable[Any]) -> str:
-    return f"{', '.join(sorted(one.file_path for one in files))}. {_REWRITE}"
 
 
 def properties(access: Access) -> dict[str, str]:

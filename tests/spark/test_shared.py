@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.sinks.delta import DeltaTable
+from gateway.sinks.delta_table import DeltaTable
 from gateway.sinks.words import ledgers_in
 from gateway.spark.commit.ledger import Broken, Ledger, Ranges
 from gateway.spark.commit.shared import SharedTable, persistently, take_newest

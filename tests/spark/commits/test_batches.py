@@ -244,8 +244,8 @@ def test_the_audit_reads_the_table(world):
 def test_what_is_known_of_commits_is_bounded(world, monkeypatch):
     """However many there were, few are kept, and their words have no columns' types: the
     next start finds them in the table, and the whole ledger."""
-    monkeypatch.setattr("gateway.sinks.iceberg_table._MOST_SNAPSHOTS", 3)
-    monkeypatch.setattr("gateway.sinks.iceberg_table._MANY_MANIFESTS", 2)
+    monkeypatch.setattr("gateway.sinks.iceberg_snapshots._MOST_SNAPSHOTS", 3)
+    monkeypatch.setattr("gateway.sinks.iceberg_snapshots._MANY_MANIFESTS", 2)
     for batch in range(3, 8):
         world.spool.events("gw", 1 + batch * SIZE, SIZE)
     sink = world.sink()

@@ -84,7 +84,7 @@ def test_what_rows_do_not_say_is_in_the_copy(world, monkeypatch):
 @ONLY_DELTA  # its snapshots are in one file
 def test_what_was_read_of_a_history_is_not_read_again(world, beside, monkeypatch):
     """However long ago the last commit of a job is that is away."""
-    monkeypatch.setattr("gateway.sinks.delta._FEW_COMMITS", (1, 2))
+    monkeypatch.setattr("gateway.sinks.delta_log._FEW_COMMITS", (1, 2))
     beside.run(1)
     world.run(3)
     events, read = world.events(), list[Any]()

@@ -60,7 +60,7 @@ def test_several_jobs_on_one_table(world, beside, monkeypatch):
     world.run(3, sink=one)
     beside.run(3, sink=other)
     check_both(world, beside)
-    monkeypatch.setattr("gateway.sinks.iceberg_table._MOST_SNAPSHOTS", 1)
+    monkeypatch.setattr("gateway.sinks.iceberg_snapshots._MOST_SNAPSHOTS", 1)
     for each in (world, beside):
         list(each.kind.maintain(each.config, each.spark, Lake(), 7))
     for each in (world, beside):
