@@ -25,6 +25,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from gateway.audit.lake import Problem
+from gateway.audit.sites import union
 from gateway.store import digests
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
@@ -258,10 +259,9 @@ def _known(directories: Directories, *, deleting: bool) -> dict[str, _Known]:
         one.this = lines.newest(Incarnation)
         one.holes = all_of(holes_in(lines))
     gone = [expired_in(directories), *([committed(directories.lake)] * deleting)]
-    for node, incarnations in (each for one in gone for each in one.items()):
-        mine = found.setdefault(node, _Known()).gone
-        for by, lsns in incarnations.items():
-            mine[by] = mine.get(by, Lsns()) | lsns
+    for node, incarnations in (each for some in gone for each in some.items()):
+        one = found.setdefault(node, _Known())
+        one.gone = union(one.gone, incarnations)
     return found
 
 

@@ -85,9 +85,6 @@ class Counts:
     def seen(self, first: int, last: int) -> Lsns:
         return self._where(first, last, above=0)
 
-    def missing(self, first: int, last: int) -> Lsns:
-        return Lsns([(first, last)]) - self.seen(first, last)
-
     def doubled(self, first: int, last: int) -> Lsns:
         """The lsns from *first* to *last* that were seen more than once."""
         return self._where(first, last, above=1)

@@ -258,9 +258,8 @@ class Ledgers:
                 self.holes += known_holes(lake)
                 self.deletions += deletions(lake)
                 for node, lives in committed(lake).items():
-                    mine = self.committed.setdefault(node, {})
-                    for each, lsns in lives.items():
-                        mine[each] = mine.get(each, Lsns()) | lsns
+                    before = self.committed.get(node, {})
+                    self.committed[node] = union(before, lives)
                 for node, told in records(lake).items():
                     self.records.setdefault(node, {}).update(told)
                 for node, found in ends(lake).items():
@@ -349,16 +348,17 @@ def _both(
     first, last = (site.directories.journal for site in homes)
     why = f"another directory has a journal of this node, too: {first}"
     return JournalContent(
-        _joined(one.events, other.events),
+        union(one.events, other.events),
         None,
         [*one.published, *other.published],
-        _joined(one.holes, other.holes),
+        union(one.holes, other.holes),
         [*one.damaged, *other.damaged],
         [*one.problems, *other.problems, Problem(str(last), why)],
     )
 
 
-def _joined(one: Mapping[str, Lsns], other: Mapping[str, Lsns]) -> dict[str, Lsns]:
+def union(one: Mapping[str, Lsns], other: Mapping[str, Lsns]) -> dict[str, Lsns]:
+    """The lsns of either, by incarnation."""
     return {
         each: one.get(each, Lsns()) | other.get(each, Lsns())
         for each in one.keys() | other.keys()

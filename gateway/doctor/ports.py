@@ -29,12 +29,8 @@ _PID = re.compile(r"pid (\d+)")
 _LISTENS = "0A"
 
 
-def running(config: Config) -> str | None:
-    """The process that has the data directory, as its lock file says it, if one has."""
-    return _holder(config.data_dir)
-
-
 def _holder(directory: Path) -> str | None:
+    """The process that has a directory, as its lock file says it, if one has."""
     try:
         if not is_locked(directory):
             return None
@@ -45,7 +41,7 @@ def _holder(directory: Path) -> str | None:
 
 
 def examine(config: Config) -> Iterator[Look]:
-    holder = running(config)
+    holder = _holder(config.data_dir)
     if holder is None:
         yield ok("daemon", f"none runs on {config.data_dir}")
     else:

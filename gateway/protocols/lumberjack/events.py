@@ -1,6 +1,6 @@
 """The journal's format of Lumberjack batches, and the decoder that makes rows of them.
 
-    body   = u8 format (4), u8 wire version, varint window, varint message_bytes,
+    body   = u8 form (1), u8 wire version, varint window, varint message_bytes,
              (sizes,) pieces
     piece  = a `D` or `J` frame as it came: one event, or those of a JSON array
            | a `C` frame as it came; frames of `frames.BARE` in it are skipped
@@ -11,8 +11,7 @@
 
 A compressed frame stays compressed, even if windows share it.  The windows that end with it
 are one batch, and one that goes on after it refers to its part (`R`).  So a frame is stored
-twice at most.  The sizes let its events be found, and checked, all at once.  Format 3 had
-no sizes.
+twice at most.  The sizes let its events be found, and checked, all at once.
 
 A JSON array is split into an event for each element by a rule of its own (`elements`),
 the same on arrival and in `decode`.

@@ -190,8 +190,10 @@ def _messages(
 
 
 def _whole(counts: Sequence[int], ends: Sequence[int], stops: Sequence[int]) -> int:
-    """How many messages the first batches have that end where a message does: so many
-    each, of those that *stop* there.
+    """The number of messages in the first batches that are whole.
+
+    *counts* says how many messages each batch has, and *ends* where it ends; *stops* are the
+    places where messages end.
     """
     whole = 0
     for row, end in zip(accumulate(counts), ends, strict=False):
@@ -238,10 +240,9 @@ def _checked(
     return rows
 
 
-def _say_what(
-    rows: Rows, found: list[wire.Found], names: dict[wire.Route, str]
-) -> None:
-    """Set their channels and kinds."""
+def _rows(body: bytes, found: list[wire.Found], names: dict[wire.Route, str]) -> Rows:
+    payloads = [body[at:stop] for _, _, at, stop in found]
+    rows = Rows(payloads, [number & _ID for number, _, _, _ in found])
     first_number, first_route, _, _ = found[0]
     rows.kind, rows.channel = _kind(first_number), _name(first_route, names)
     for row, (number, route, _, _) in enumerate(found):
@@ -249,12 +250,6 @@ def _say_what(
             rows.channels[row] = _name(route, names)
         if (number == 0) != (first_number == 0):
             rows.kinds[row] = _kind(number)
-
-
-def _rows(body: bytes, found: list[wire.Found], names: dict[wire.Route, str]) -> Rows:
-    payloads = [body[at:stop] for _, _, at, stop in found]
-    rows = Rows(payloads, [number & _ID for number, _, _, _ in found])
-    _say_what(rows, found, names)
     return rows
 
 

@@ -138,7 +138,7 @@ class Publishing:
         Fewer if there are other streams, whose elements may come one by one, and little if one of
         them had some just now.
         """
-        if len(self._streams) == 1:
+        if self._alone:
             return _TURN_BYTES
         return _MIXED_BYTES if self._mixed else _PARTS_BYTES
 

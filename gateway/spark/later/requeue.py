@@ -226,22 +226,18 @@ def _counts(
 
 def _negative(counted: pa.Table) -> pa.Table:
     """Counts that take these events back, which were flawed."""
-    gone = counted
-    for name, of in (
-        ("events", "events"),
-        ("payload_bytes", "payload_bytes"),
-        ("flawed", "events"),
-    ):
-        at = counted.schema.get_field_index(name)
-        gone = gone.set_column(at, name, pc.negate(counted[of]))
-    return gone
+    events, octets = pc.negate(counted["events"]), pc.negate(counted["payload_bytes"])
+    return _with(counted, events=events, payload_bytes=octets, flawed=events)
 
 
 def _flawed_no_more(counted: pa.Table) -> pa.Table:
     """Counts that take these events' flaws back and add no event."""
-    zero = pa.array([0] * len(counted), pa.int64())
-    minus = pa.array([-count for count in counted["events"].to_pylist()], pa.int64())
-    for name, column in (("events", zero), ("payload_bytes", zero), ("flawed", minus)):
+    zero, flaws = pa.array([0] * len(counted)), pc.negate(counted["events"])
+    return _with(counted, events=zero, payload_bytes=zero, flawed=flaws)
+
+
+def _with(counted: pa.Table, **columns: Any) -> pa.Table:
+    for name, column in columns.items():
         at = counted.schema.get_field_index(name)
         counted = counted.set_column(at, name, column)
     return counted

@@ -12,9 +12,12 @@ No I/O but the log, no clock.
 
 from __future__ import annotations
 
+import binascii
+import hmac
 import re
+from base64 import b64decode
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,13 +28,9 @@ from gateway.protocols.pravega.errors import NAME_IN_LOGS, Denied, Need
 from gateway.sdk.interfaces import Refusal
 
 if TYPE_CHECKING:
-    from gateway.protocols.pravega.options import Rule
-import binascii
-import hmac
-from base64 import b64decode
-from collections.abc import Mapping
+    from pydantic import SecretStr
 
-from pydantic import SecretStr
+    from gateway.protocols.pravega.options import Rule
 
 _KEY = "options.access"
 _SEGMENT_PARTS = 3
@@ -184,7 +183,7 @@ class Rights:
         says, in less time where there are thousands.
         """
         if self._all:
-            return _always
+            return lambda _: True
         patterns = [
             one
             for key in _LISTS[Need.ANY]
@@ -201,10 +200,6 @@ class Rights:
             return name in names or matches(name) is not None
 
         return seen
-
-
-def _always(name: str) -> bool:
-    return True
 
 
 class Access:

@@ -236,12 +236,9 @@ class Calls:
             )
         )
         if headers.get(b":method") != b"POST":
-            self._reject_http(stream, b"405")
+            self._refuse(stream, [(b":status", b"405")])
         elif not headers.get(b"content-type", b"").startswith(b"application/grpc"):
-            self._reject_http(stream, b"415")
-
-    def _reject_http(self, stream: int, status: bytes) -> None:
-        self._refuse(stream, [(b":status", status)])
+            self._refuse(stream, [(b":status", b"415")])
 
     def _arrived(self, event: DataReceived) -> Call | None:
         stream = event.stream_id

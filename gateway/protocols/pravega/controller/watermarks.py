@@ -24,7 +24,7 @@ from attrs import define, field
 from gateway.protocols.pravega.controller import messages
 from gateway.protocols.pravega.controller.catalog import Catalog
 from gateway.protocols.pravega.controller.epochs import Cover, Part, in_epoch
-from gateway.protocols.pravega.controller.grpc import Code, over_limit
+from gateway.protocols.pravega.controller.grpc import over_limit
 from gateway.protocols.pravega.controller.kept_records import Stream
 from gateway.protocols.pravega.controller.messages import Message
 from gateway.protocols.pravega.controller.methods import (
@@ -137,11 +137,7 @@ class Watermarks:
                 return _BAD_POSITION
         count = self._noted + len(position) - (len(before.position) if before else 0)
         if count > _MOST_OFFSETS:
-            raise over_limit(
-                f"{count} offsets noted by writers",
-                _MOST_OFFSETS,
-                code=Code.RESOURCE_EXHAUSTED,
-            )
+            raise over_limit(f"{count} offsets noted by writers", _MOST_OFFSETS)
         self._noted = count
         marked.writers[writer] = _Writer(time, position, self._clock.seconds())
         return SUCCESS
@@ -178,12 +174,9 @@ class Watermarks:
             del self._streams[of]
 
     def _mark(self, scope: str, name: str, stream: Stream, marked: _Marked) -> None:
-        timeout = (
-            messages.decode(messages.StreamConfig, stream.config).timestamp_timeout
-            / 1000
-        )
-        seconds = self._clock.seconds()
-        since = seconds - (timeout or _TIMEOUT_SECONDS)
+        said = messages.decode(messages.StreamConfig, stream.config)
+        timeout = said.timestamp_timeout / 1000 or _TIMEOUT_SECONDS
+        since = self._clock.seconds() - timeout
         if self._begun > since and self._is_old(scope, name, stream):
             return  # others may write that have not noted again
         if not marked.is_read:
