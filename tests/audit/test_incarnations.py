@@ -507,6 +507,7 @@ def test_with_ack_spool_what_was_only_given_is_not_asked_for(tmp_path, bucket):
     was told that it is stored, and that disk is lost."""
     how = {"ack": "spool", "ago": SILENT}
     table(tmp_path, "a", ("aaaa", range(1, 8)))
+    ledger(tmp_path, records={"gw": {"aaaa": [1, ""], "bbbb": [12, "aaaa"]}})
     say_in(bucket, "aaaa", 7, **how)
     say_in(bucket, "bbbb", 11, since=12, earlier=("aaaa",), **how)
     assert look(tmp_path, bucket=bucket).complete
