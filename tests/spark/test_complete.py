@@ -206,6 +206,27 @@ def test_a_day_gets_its_mark_once(playing):
     assert playing.kept == ledger
 
 
+def test_a_first_start_says_nothing_of_a_day_of_which_there_is_nothing(playing, caplog):
+    """The log does not, but of the next one."""
+    caplog.set_level("INFO", "gateway.spark")
+    playing.says("gw", 0)
+    playing.look()
+    assert playing.kept.complete.has(YESTERDAY - timedelta(1))
+    assert "is complete" not in caplog.text
+    playing.now = MIDNIGHT + 20
+    playing.says("gw", 0)
+    playing.look()
+    assert "2026-11-28 is complete" in caplog.text
+
+
+def test_a_first_start_tells_of_a_day_that_has_rows(playing, caplog):
+    """They waited in the spool."""
+    caplog.set_level("INFO", "gateway.spark")
+    playing.day_is_over()
+    playing.look()
+    assert "2026-11-28 is complete" in caplog.text
+
+
 def test_a_gateway_that_was_cut_off_over_midnight_holds_it(playing):
     """For an hour, and an edge for two days: each is named, and the mark comes once."""
     for node in ("gw", "shop"):

@@ -239,6 +239,7 @@ class Sink(ABC):
 
     def say_complete(self) -> Sequence[int]:
         """Write down, durably, which days are complete that were not said to be, and mark them.
+        The first of all is not among those given, where the tables have nothing of it.
 
         None where a batch is on its way into the tables, or rows leave quarantine; ask again.
         """
@@ -253,6 +254,7 @@ class Sink(ABC):
                     self._tell_late("rows of quarantine were put through again", back)
                     self._marks.remove(self.roots(), back)
                 known = self.ledger.complete.now(self.through).without(back)
+                first = not known.since
                 if (days := known.due()) or back:
                     ledger = replace(self.ledger, complete=known.saying(days))
                     self._write_down(ledger)
@@ -263,7 +265,11 @@ class Sink(ABC):
             return ()
         finally:
             self._alone.release()
-        return days
+        return () if days and first and not self._has_rows(days) else days
+
+    def _has_rows(self, days: Collection[int]) -> bool:
+        """Whether the tables have rows of one of these *days*."""
+        return any(any(root.rows(days).values()) for root in self.roots())
 
     def _mark(self, going: Collection[int]) -> None:
         """Have marks at the tables' roots, but of days of which rows are *going* to other tables;
