@@ -230,7 +230,7 @@ def test_every_promise_of_a_name_is_checked(says, system):
         (lambda p: rewritten(p, lambda t: t.slice(1)), "has 4 events, its name promises 5"),
         (lambda p: rewritten(p, lsns(1, 2, 4, 3, 5)), "where lsn 3 should be, it has lsn 4"),
         (lambda p: rewritten(p, lsns(1, 2, 2, 3, 4)), "where lsn 3 should be, it has lsn 2 to 4"),
-        (lambda p: rewritten(p, lsns(2, 3, 4, 5, 6)), "where lsn 1 should be, it has 2 to 6"),
+        (lambda p: rewritten(p, lsns(2, 3, 4, 5, 6)), "where lsn 1 should be, it has lsn 2 to 6"),
         (lambda p: rewritten(p, lambda t: t.drop_columns(["seq"])), "no seq int64"),
         (lambda p: p.write_bytes(b""), "it is empty"),
         (lambda p: p.write_bytes(good[:-9]), "it can not be read"),
