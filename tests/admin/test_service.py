@@ -21,6 +21,7 @@ from gateway.daemon.admin_port import AdminPort
 from gateway.net import CannotListen
 from gateway.sdk.endpoint import parse_endpoint
 from gateway_testkit.certificates import Authority
+from gateway_testkit.daemon import free_port
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 Make = Callable[..., AdminPort]
@@ -108,8 +109,7 @@ def shaken(connection: socket.socket, authority: Authority) -> ssl.SSLSocket:
 
 def test_binds_where_told(make):
     """It binds the configured host and port, at start and not before."""
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        number = other.getsockname()[1]
+    number = free_port()
     admin = make(f"tcp:127.0.0.1:{number}")
     assert admin.address == f"tcp:127.0.0.1:{number}"
     with pytest.raises(ConnectionRefusedError):

@@ -20,6 +20,7 @@ from gateway.admin.status import (
     as_json,
 )
 from gateway.figures import section
+from gateway_testkit.daemon import free_port
 from incarnations import A, rows_of
 from making import Make
 from small_s3 import SmallS3, small_s3
@@ -318,8 +319,7 @@ def test_a_gateway_that_can_not_be_asked_is_a_problem(ask, serve):
         answering(node="gw-9", durable=1, published=1, bucket="s3://other/spool")
     )
     here = serve(answering(node="gw-9", durable=1, published=1, bucket=None))
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        nobody = f"127.0.0.1:{closed.getsockname()[1]}"
+    nobody = f"127.0.0.1:{free_port()}"
     for address, why in (
         (nobody, "can not be asked"),
         (elsewhere, "puts its files into s3://other/spool"),

@@ -27,6 +27,7 @@ from gateway.daemon.statistics import of_consumers
 from gateway.sdk.protocol import Statistics
 from gateway.store.readers.consumers import Behind
 from gateway_testkit.certificates import Authority, Pair
+from gateway_testkit.daemon import free_port
 from making import Make
 
 Shown = pytest.CaptureFixture[str]
@@ -328,8 +329,7 @@ def test_all_of_them_at_a_glance(serve, tmp_path, capsys):
     job = {"state": "running", "at": 1e12, "version": "1"}
     other = serve(answering(json.dumps(job).encode(), asked))
     rubbish = serve(answering(b"<html>", asked))
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        gone = f"127.0.0.1:{nobody.getsockname()[1]}"
+    gone = f"127.0.0.1:{free_port()}"
     file = peers(tmp_path, own, other, rubbish, gone)
     assert cli.main(["status", "--all", "--config", str(file)]) == 1
     head, *lines = capsys.readouterr().out.splitlines()

@@ -13,6 +13,7 @@ from gateway.doctor import ports
 from gateway.doctor.look import Look
 from gateway.doctor.ports import examine
 from gateway.store.system.lock import Lock, lock
+from gateway_testkit.daemon import free_port
 
 
 def at(config: Config) -> Look:
@@ -38,8 +39,7 @@ def daemon(tmp_path) -> Iterator[Lock]:
 
 def test_a_free_port(make):
     """It is free afterwards, too; port 0 is any."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
+    port = free_port()
     for listen in (f"tcp:127.0.0.1:{port}", f"tcp:{port}", "tcp:0", "systemd:x"):
         assert at(make(f"listen: '{listen}'")).state == "ok"
     socket.create_server(("127.0.0.1", port)).close()
