@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gateway.audit.remote import Access
-    from gateway.config.model import Spark
+    from gateway.config.spark import Spark
     from gateway.sdk.section import Place
     from gateway.spark.commit.lakedisk import LakeDisk
     from gateway.spark.commit.sink import Parts, Sink

@@ -125,7 +125,10 @@ class ReloadStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The whole daemon, or one worker of it."""
+    """The whole daemon, or one worker of it.
+
+    16 attributes: the keys of `/api/status` that have no section of their own.
+    """
 
     node: str
     version: str

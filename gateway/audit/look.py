@@ -47,7 +47,10 @@ class Files:
 
 
 class View:
-    """All places of all nodes, as the last look found them."""
+    """All places of all nodes, as the last look found them.
+
+    19 attributes: a place each, and what the last look made of all.
+    """
 
     def __init__(
         self,

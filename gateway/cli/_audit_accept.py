@@ -9,7 +9,7 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from itertools import takewhile
 from pathlib import Path
@@ -22,7 +22,6 @@ from gateway.store.system.disk import RealDisk
 
 if TYPE_CHECKING:
     from gateway.audit import Node, Report
-    from gateway.audit.sites import Site
     from gateway.store.readers.lake import Accepted
 
 HELP = """\
@@ -61,10 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _data_dir.add_arguments(parser, several=True, default=argparse.SUPPRESS)
 
 
-def run(
-    args: argparse.Namespace,
-    report_of: Callable[[argparse.Namespace, Site, Sequence[Site]], Report],
-) -> int:
+def run(args: argparse.Namespace, report_of: Callable[..., Report]) -> int:
     """Write it down; 0.  Raises `WrongUse`, OSError."""
     from gateway.store.readers.lake import accepted_folder
 
@@ -77,8 +73,7 @@ def run(
             f"{site.directories.lake}: no tables are here: name the configuration of the"
             " job, which keeps what was accepted"
         )
-    args.node = args.name
-    report = report_of(args, site, others)
+    report = report_of(site, others, node=args.name)
     first, last = args.span
     lives = _concerned(report, first, last, args.incarnation)
     where = min(sites, key=lambda one: one.keeps)  # a job's, if there is one

@@ -25,7 +25,7 @@ from gateway.store.readers.audited import Audited
 
 if TYPE_CHECKING:
     from gateway.audit import Report
-    from gateway.config.model import SparkAudit
+    from gateway.config.spark import SparkAudit
 
 _LOOK_SECONDS = 0.5
 _NICEST = 19

@@ -117,7 +117,8 @@ def run(args: argparse.Namespace) -> int:
     """Print the report; 0, 1 or 2."""
     with _data_dir.readable():
         if args.verb is not None:
-            return _audit_accept.run(args, report_of)
+            report = partial(report_of, args, gateways=_gateways(args))
+            return _audit_accept.run(args, report)
         if args.note:
             return _audit_note.run(args, _run)
         return _run(args)
@@ -145,8 +146,19 @@ def _link(text: str) -> str:
     return text.lower()
 
 
-def report_of(args: argparse.Namespace, site: Site, others: Sequence[Site]) -> Report:
-    """The audit's report.  Raises `WrongUse` for a node that is not there, OSError."""
+def report_of(
+    args: argparse.Namespace,
+    site: Site,
+    others: Sequence[Site],
+    *,
+    node: str | None = None,
+    first: int = 1,
+    gateways: Sequence[tuple[str, Ask]] = (),
+) -> Report:
+    """The audit's report, of all nodes or of one, from lsn *first* on.
+
+    Raises `WrongUse` for a node that is not there, OSError.
+    """
     from gateway.audit import audit
 
     look = partial(
@@ -156,23 +168,23 @@ def report_of(args: argparse.Namespace, site: Site, others: Sequence[Site]) -> R
         access=site.access,
         keeps=site.keeps,
         others=others,
-        gateways=_gateways(args),
+        gateways=gateways,
         silent_after=_silent_after(args),
     )
     with working("comparing tables, spool and journal"):
-        report = look(node=args.node, first=args.first, served=site.served)
-    if args.node is not None and not report.nodes:
+        report = look(node=node, first=first, served=site.served)
+    if node is not None and not report.nodes:
         everything = look(pause=lambda _: None)
         known = [node.node for node in everything.nodes]
         raise WrongUse(
-            f"--node {args.node}: no such node; there is {printable(', '.join(known)) or 'none'}"
+            f"--node {node}: no such node; there is {printable(', '.join(known)) or 'none'}"
         )
     return report
 
 
 def _silent_after(args: argparse.Namespace) -> float:
     """Seconds from the command line, or else from the configuration that is named first."""
-    from gateway.config.model import SparkAudit
+    from gateway.config.spark import SparkAudit
 
     if getattr(args, "silent_after", None) is not None:
         return float(args.silent_after)
@@ -198,7 +210,8 @@ def _run(
     place, *others = [_data_dir.site(each) for each in (one, *more)]
     ids = _ids(args.acknowledged)
     places, bucket, access = place.directories, place.bucket, place.access
-    report = report_of(args, place, others)
+    asked, first = _gateways(args), args.first
+    report = report_of(args, place, others, node=args.node, first=first, gateways=asked)
     heard(report)
     if report.told and (args.content or args.acknowledged):
         raise WrongUse(

@@ -63,9 +63,7 @@ def run(args: argparse.Namespace) -> int:
         site, *others = [_data_dir.site(each) for each in _data_dir.each(args)]
         said = _own(site, args.name, args.reason)
         if said is None:
-            args.node, args.first, args.gateways = args.name, 1, []
-            args.token_file = args.ca = args.cert = args.key = None
-            report = auditing.report_of(args, site, others)
+            report = auditing.report_of(args, site, others, node=args.name)
             ends = _waited_for(report, args.name, args.incarnation)
             records = [_word(site, one, args.reason) for one in ends]
         else:

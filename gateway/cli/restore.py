@@ -65,8 +65,6 @@ def run(args: argparse.Namespace) -> int:
     """Look, and fill if told to; 0 or 1.  Raises `WrongUse`."""
     with _data_dir.readable():
         site, *others = [_data_dir.site(each) for each in _data_dir.each(args)]
-        args.node, args.first, args.gateways = None, 1, []
-        args.token_file = args.ca = args.cert = args.key = None
         report = auditing.report_of(args, site, others)
         found = _looked(site, report)
         if args.fill:

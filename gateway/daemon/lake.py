@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from attrs import define, field
 
 from gateway.admin.freshness import Job
 from gateway.daemon.marks import Marks
@@ -31,35 +32,27 @@ _FILES_AT_START = 100
 """Files that are asked how old they are, about; each speaks for those after it, too."""
 
 
+@define(eq=False, slots=False)
 class LakeWatch:
-    """The watch of one node; all calls come from the reactor's thread."""
+    """The watch of one node; all calls come from the reactor's thread.
 
-    def __init__(
-        self,
-        node: str,
-        lake: Path,
-        spool: Path,
-        clock: Callable[[], float] = time.time,
-        *,
-        monotonic: Callable[[], float] = time.monotonic,
-        has_job: bool = True,
-        elsewhere: bool = False,
-        is_ours: Callable[[str], bool],
-    ) -> None:
-        """*has_job*: one is to come; without it nothing is said of a job's silence, and if
-        it may run *elsewhere* not before it has reported here.
-        *is_ours* says of an incarnation that had the node's name whether it gave lsns of ours.
-        """
-        self._node = node
-        self._is_ours = is_ours
-        self._has_job = has_job
-        self._elsewhere = elsewhere
-        self._lake = lake
-        self._path = health_path(lake)
-        self._spool = spool
-        self._clock = clock
-        self._monotonic = monotonic
-        self._read_at = monotonic()
+    *has_job*: one is to come; without it nothing is said of a job's silence, and if it may
+    run *elsewhere* not before it has reported here.
+    *is_ours* says of an incarnation that had the node's name whether it gave lsns of ours.
+    """
+
+    _node: str
+    _lake: Path
+    _spool: Path
+    _clock: Callable[[], float] = time.time
+    _monotonic: Callable[[], float] = field(default=time.monotonic, kw_only=True)
+    _has_job: bool = field(default=True, kw_only=True)
+    _elsewhere: bool = field(default=False, kw_only=True)
+    _is_ours: Callable[[str], bool] = field(kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        self._path = health_path(self._lake)
+        self._read_at = self._monotonic()
         """When what it says changed last."""
         self._told = Reported()
         self._stamp: tuple[int, int] | None = None

@@ -59,6 +59,8 @@ class Reloads:
     *load* reads the file and raises `config.Invalid`; *in_thread* calls it, *apply* takes
     what it gives.  *began* and *ended* are told of each reload.  *clock* is the wall
     clock.
+
+    16 attributes: six are given, the others are how the last reload went, and who waits.
     """
 
     _log = Logger()

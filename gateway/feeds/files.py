@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from attrs import define
 
 from gateway.event import Decode, Rows, Stored
 from gateway.feeds.columns import of_incarnation
@@ -47,25 +48,22 @@ class Hole:
     """The lsn to go on with."""
 
 
+@define(eq=False, slots=False)
 class EventFiles:
-    """The events of one node in files, for all who read them."""
+    """The events of one node in files, for all who read them.
 
-    def __init__(
-        self,
-        node: str,
-        directories: Directories,
-        decoders: Mapping[str, Decode],
-        given_by: Callable[[int], str] = lambda _: "",
-        holes: Callable[[], Lsns] = Lsns,
-    ) -> None:
-        """*given_by* says which incarnation gave an lsn that is in the journal, *holes* which
-        are in no file.
-        """
-        self.node = node
-        self.given_by = given_by
-        self.holes = holes
-        self._finder = Finder(directories, node)
-        self._decoders = decoders
+    *given_by* says which incarnation gave an lsn that is in the journal, *holes* which are in
+    no file.
+    """
+
+    node: str
+    _directories: Directories
+    _decoders: Mapping[str, Decode]
+    given_by: Callable[[int], str] = lambda _: ""
+    holes: Callable[[], Lsns] = Lsns
+
+    def __attrs_post_init__(self) -> None:
+        self._finder = Finder(self._directories, self.node)
         self._lock = threading.Lock()
         self._segments: OrderedDict[Path, list[Stored]] = OrderedDict()
         self._rows: OrderedDict[int, Rows] = OrderedDict()

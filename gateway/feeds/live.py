@@ -56,6 +56,8 @@ class Live:
 
     *ring_bytes* is for the elements of all queries together, *pending_bytes* for
     events that are durable and not decoded yet.
+
+    17 attributes: the rings, what is not decoded yet, and the bounds of both, which change together.
     """
 
     _log = Logger()

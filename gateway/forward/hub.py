@@ -98,6 +98,8 @@ class Hub:
 
     *node* is this gateway's own; *found* is told when it is known what the hub has of another
     node, once for each incarnation of the hub.  Files that are damaged go to *aside*.
+
+    16 attributes: nine are given; threads that bring files share the others.
     """
 
     _log = Logger()

@@ -24,7 +24,10 @@ _SERVING, _ANSWERING, _CLOSING = Phase.SERVING, Phase.ANSWERING, Phase.CLOSING
 
 
 class Pacing(Input):
-    """The input of one connection, whose server, turns and memory say when it goes on."""
+    """The input of one connection, whose server, turns and memory say when it goes on.
+
+    27 methods: turns, room and the stop each have a say in whether it is read.
+    """
 
     __slots__ = ("_connection", "_listener")
 

@@ -85,6 +85,8 @@ class Backend:
     certificates are believed.  *agent* is one of Twisted's, if none is to be made.
 
     The log has a line when it is away, once a minute at most, and one when it is back.
+
+    17 attributes: nine are given; the others are who waits, and how long it was away.
     """
 
     _log = Logger()

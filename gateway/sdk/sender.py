@@ -145,6 +145,8 @@ class Sender:
 
     If an acknowledgement is due and nothing arrives for *timeout* seconds, the
     connection is dropped and another one opened.
+
+    16 attributes: six are given; the others are the attempts, and what waits for them.
     """
 
     _log = Logger()

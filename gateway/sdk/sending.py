@@ -90,7 +90,10 @@ class Totals:
 
 
 class Sending(ABC):
-    """One run, from the first connection to the totals."""
+    """One run, from the first connection to the totals.
+
+    17 attributes: what one line of the totals, and the end of the run, depend on.
+    """
 
     def __init__(self, args: Namespace, sample: Sample) -> None:
         from twisted.internet import reactor

@@ -18,7 +18,7 @@ from gateway.spark.commit.formats import Format, stats_of
 
 if TYPE_CHECKING:
     from gateway.audit.remote import Access
-    from gateway.config.model import Spark
+    from gateway.config.spark import Spark
     from gateway.sdk.section import Place
 
 #: Delta's files do not have the columns that they are divided by.

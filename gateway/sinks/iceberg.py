@@ -19,7 +19,7 @@ from gateway.spark.commit.ledger import Broken
 
 if TYPE_CHECKING:
     from gateway.audit.remote import Access
-    from gateway.config.model import Spark
+    from gateway.config.spark import Spark
     from gateway.sdk.section import Place
 
 #: The catalog where `spark.table` names none, below the lake: a file of SQLite.

@@ -37,6 +37,8 @@ _MANY_FILES = 60
 class Snapshots(SharedTable):
     """The table *name*, `catalog.namespace.table`, as its snapshots have it; *order* is what
     a compaction sorts by.
+
+    26 methods: half of them are the interface, the others find our snapshots among all.
     """
 
     def __init__(

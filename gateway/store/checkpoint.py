@@ -101,6 +101,8 @@ class Checkpoint:
 
     Saves *interval* seconds after there is a segment to remove, or as soon as
     those have *most_bytes* and are some times larger than what has to be written.
+
+    19 attributes: nine are given; the others are what the next state file covers.
     """
 
     _log = Logger()

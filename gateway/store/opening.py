@@ -469,7 +469,10 @@ def _firsts_and_lasts(
 
 
 class Opened:
-    """The state that a start finds, and goes on with."""
+    """The state that a start finds, and goes on with.
+
+    17 attributes: what the parts that are made next take, each its own.
+    """
 
     def __init__(self, settled: _Settled) -> None:
         judged, read = settled.judged, settled.judged.read

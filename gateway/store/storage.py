@@ -146,6 +146,8 @@ class _Handing:
     """How what the spool has published goes on: the mark, the memories, who waits for it.
 
     It is the spool's `Observer`.
+
+    16 attributes: nine are given; four are the observer's callbacks.
     """
 
     _opened: Opened
@@ -234,6 +236,8 @@ class OpenedStorage:
 
     Making one opens it.  The directories are not locked: see `locked`.  Raises
     `segment.OtherFormat`, OSError.
+
+    18 attributes: eleven are given; the others are parts that `recover` joins.
     """
 
     settings: Settings

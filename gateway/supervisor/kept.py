@@ -14,6 +14,7 @@ import signal
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from attrs import define
 from twisted.internet.error import ProcessTerminated
 from twisted.internet.protocol import ProcessProtocol
 from twisted.python.failure import Failure
@@ -51,38 +52,31 @@ class Hears(Protocol):
         """The process has ended, and is not started again."""
 
 
+@define(eq=False, slots=False)
 class Kept:
-    """One of them; `start` begins."""
+    """One of them; `start` begins.
 
-    def __init__(
-        self,
-        name: str,
-        title: str,
-        words: list[str],
-        environ: Mapping[str, str],
-        reactor: Any,
-        hears: Hears,
-        *,
-        vital: bool = False,
-        once: bool = False,
-        silent_looks: int | None = None,
-    ) -> None:
-        """*title* is what sentences call it.  *vital*: when it can not even begin, as it
-        says itself, there is no use in another try.  *once*: it is over when it ends.
-        *silent_looks*: it hangs when so many `look`s in a row have heard nothing of it.
-        """
-        self.name = name
-        self.title = title
+    18 attributes: nine are given; the others are of the process that runs now.
+    """
+
+    name: str
+    title: str
+    """The words for it in sentences."""
+    _words: list[str]
+    _environ: Mapping[str, str]
+    _reactor: Any
+    _hears: Hears
+    _vital: bool = False
+    """Whether there is no use in another try when it says that it can not even begin."""
+    _once: bool = False
+    """Whether it is over when it ends, and not started again."""
+    _most_silent_looks: int | None = None
+    """The `look`s in a row without a word of it after which it hangs."""
+
+    def __attrs_post_init__(self) -> None:
         self.state = State.OVER
         self.failed = False
         """Whether it ended and should not have, or had to be killed."""
-        self._words = words
-        self._environ = environ
-        self._reactor = reactor
-        self._hears = hears
-        self._vital = vital
-        self._once = once
-        self._most_silent_looks = silent_looks
         self._silent_looks: int | None = None
         """Looks since the last sign of life of this process; None: there was none yet.
 

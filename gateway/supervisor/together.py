@@ -75,7 +75,7 @@ class Together:
                 "WATCHDOG_USEC": str(_DAEMON_LOOKS * 1_000_000),
             },
             vital=True,
-            silent_looks=_DAEMON_LOOKS,
+            most_silent_looks=_DAEMON_LOOKS,
         )
         self._recording = self._kept(
             "run", "the recording", child.words("recording"), environ, once=True
@@ -91,7 +91,7 @@ class Together:
                 "the Spark job",
                 child.words("job", "--json", *named),
                 environ,
-                silent_looks=_JOB_LOOKS,
+                most_silent_looks=_JOB_LOOKS,
             )
             self._kepts.append(self._job)
         reactor.listenUNIXDatagram(notices, _Notices(self._noticed))

@@ -8,7 +8,7 @@ import yaml
 
 from gateway.cli import main
 from gateway.config.columns import Column
-from gateway.config.model import Spark
+from gateway.config.spark import Spark
 from gateway.spark.rows.suggestion import Sent, Suggestion, Survey
 from gateway_testkit.settings import options_of
 

@@ -64,7 +64,14 @@ class World(Clock):
         self.ended: list[Kept] = []
         self.full = False
         self.kept = Kept(
-            "spark", "the job", ["job"], {}, self, self, vital=vital, silent_looks=60
+            "spark",
+            "the job",
+            ["job"],
+            {},
+            self,
+            self,
+            vital=vital,
+            most_silent_looks=60,
         )
         self.kept.start()
 

@@ -78,7 +78,10 @@ class Figures:
 
 
 class _Open(Struct, eq=False):
-    """A window, or a run of loose events, that is still arriving."""
+    """A window, or a run of loose events, that is still arriving.
+
+    19 attributes: the sums that its limits and its acknowledgement are made of.
+    """
 
     version: int
     id: int

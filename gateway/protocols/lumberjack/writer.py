@@ -32,7 +32,10 @@ class WrongAck(Unexpected):
 
 @define(eq=False, slots=False, kw_only=True)
 class Writer:
-    """Sends events over one connection after the other.  See `sender.Writer`."""
+    """Sends events over one connection after the other: implements `sender.Writer`.
+
+    16 attributes: half of them are its interface, or are given.
+    """
 
     _v1: bool = False
     _window: int = 2048

@@ -111,6 +111,8 @@ class Answering:
     Without a *backend* another program answers it (`Questions.answer`).
 
     *change* is called with each change of groups that the service asks for.
+
+    20 attributes: seven are given; the others are the posts under way, and what failed of late.
     """
 
     _log = Logger()

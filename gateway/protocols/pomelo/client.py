@@ -38,6 +38,8 @@ class Client:
 
     The connection is dropped if the handshake takes more than *timeout* seconds, or
     if the server sends nothing for two of its heartbeat intervals.
+
+    18 attributes: seven are given; most of the others end with the connection.
     """
 
     _log = Logger()

@@ -73,7 +73,10 @@ Step = bytes | Handshake | Acknowledged | Left | Ready
 
 
 class Session:
-    """One connection.  Raises `Refusal` only."""
+    """One connection.  Raises `Refusal` only.
+
+    18 attributes: what may come next depends on all that came in this connection.
+    """
 
     __slots__ = ("_beats", "_control", "_control_packages", "_decoder", "_handshaker",
                  "_inflation", "_message_bytes", "_mute", "_patience", "_quiet",

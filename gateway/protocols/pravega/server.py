@@ -123,7 +123,10 @@ class PravegaListener:
 
 
 class PravegaServer(Closing, Yielding):
-    """One connection.  Implements `interfaces.Server` and `container.Submitter`."""
+    """One connection.  Implements `interfaces.Server` and `container.Submitter`.
+
+    17 attributes: its input, its reads and its replies each wait for another thing.
+    """
 
     __slots__ = ("_appended", "_container", "_control", "_ending", "_first", "_growth",
                  "_input", "_listener", "_origin", "_origins", "_reads", "_session", "_steps",

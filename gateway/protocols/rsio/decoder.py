@@ -123,7 +123,10 @@ Token: TypeAlias = Run | Overrun | Oversized | Message
 
 
 class Decoder:
-    """Call `feed`, then `next` until it gives None.  Raises only `Refusal`, and is unusable then."""
+    """Call `feed`, then `next` until it gives None.  Raises only `Refusal`, and is unusable then.
+
+    16 attributes: where it is in a message, an element and a compressed block.
+    """
 
     __slots__ = ("_at", "_buffer", "_compressed", "_inflated", "_inflater", "_limits",
                  "_need", "_outer", "_packed", "_signals", "_skip", "_streams",

@@ -53,6 +53,8 @@ class Ingest:
     *flush* writes what the session has queued.  *acknowledged* is called when a batch is
     durable and its demand was given, *lost* when one can not be stored.  *refuse* is called
     when another connection publishes under the name of this one.
+
+    16 attributes: seven are given; the others are the batches under way, by stream.
     """
 
     _listener: Shared

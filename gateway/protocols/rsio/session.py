@@ -44,7 +44,10 @@ _ZLIB = 1
 
 
 class Session:
-    """One end of a connection."""
+    """One end of a connection.
+
+    27 methods, most of them short: one for a message, or for a signal.
+    """
 
     __slots__ = ("_decoder", "_fed", "_offered", "_outbound", "consumer", "control",
                  "moved", "producer", "server")  # fmt: skip

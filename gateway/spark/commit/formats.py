@@ -23,7 +23,7 @@ from gateway.tables import EVENTS
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from gateway.config.model import Spark
+    from gateway.config.spark import Spark
     from gateway.sdk.section import Place
     from gateway.spark.commit.lakedisk import LakeDisk
     from gateway.spark.commit.ledger import Ranges

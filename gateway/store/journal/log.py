@@ -123,6 +123,8 @@ class Log:
     *room*: to leave free for files of what is already durable.  *file_bytes*:
     how much a file may take, given the size of its segment, that of its payloads, and
     their number.  *spares*: what new segments are written over.
+
+    16 attributes: ten are given; the others are the open segment, and what it may take.
     """
 
     directory: Path

@@ -52,7 +52,10 @@ which those of a later thousand do not."""
 
 
 class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The record of an incarnation about itself."""
+    """The record of an incarnation about itself.
+
+    18 attributes: what is read elsewhere of a node is in this one object.
+    """
 
     incarnation: str
     since: Lsn

@@ -75,7 +75,10 @@ class _Names:
 
 @dataclass
 class Columns:
-    """Collects decoded batches until they are worth a row group."""
+    """Collects decoded batches until they are worth a row group.
+
+    22 attributes: one for each column of the file, and what its size is told by.
+    """
 
     node: str
     rows: int = 0

@@ -19,6 +19,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from attrs import define
 
 from gateway.event import SCHEMA, SCHEMA_VERSION, SCHEMA_VERSION_KEY, Stored
 from gateway.store.digests import EVENTS_KEY, PREVIOUS_KEY, EventsDigest
@@ -162,6 +163,7 @@ def _gathering(sink: Any) -> Iterator[pa.NativeFile]:
         raise
 
 
+@define(eq=False, slots=False)
 class _Encoding:
     """Encodes groups of rows in their order: each one here, or while the next is decoded.
 
@@ -169,17 +171,12 @@ class _Encoding:
     for that one it digests the group instead, so that both always have something to do.
     """
 
-    def __init__(
-        self,
-        writer: pq.ParquetWriter,
-        done: Written,
-        digest: EventsDigest,
-        executor: Executor | None,
-    ) -> None:
-        self._writer = writer
-        self._done = done
-        self._digest_of_all = digest
-        self._executor = executor
+    _writer: pq.ParquetWriter
+    _done: Written
+    _digest_of_all: EventsDigest
+    _executor: Executor | None
+
+    def __attrs_post_init__(self) -> None:
         self._begun: list[Future[None]] = []
         self._written: Future[None] | None = None
         """The last group."""

@@ -77,6 +77,8 @@ class Publisher:
     """Makes the files of one segment at a time.  Blocking; raises OSError.
 
     *keep*: leave published segments where they are.
+
+    18 attributes: thirteen are given; the others are how far it is.
     """
 
     _log = Logger()

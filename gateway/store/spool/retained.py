@@ -122,6 +122,8 @@ class Retained:
 
     *needed* by protocol: without any, nothing is kept.  *archive* holds files of other
     nodes as well, which are not read here.
+
+    27 methods, most of them short: all change one list of files.
     """
 
     _log = Logger()

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import TYPE_CHECKING, Self
 
+from attrs import define
+
 from gateway.protocols.rsio.client.runtime import Condition, Disconnected, StreamFailed
 from gateway.protocols.rsio.decoder import Run, elements
 from gateway.protocols.rsio.streams import UNKNOWN, Consumed
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from gateway.protocols.rsio.client.peer import Peer
 
 
+@define(eq=False, slots=False)
 class Subscription:
     """An asynchronous iterator of elements; `async with` cancels it at the end.
 
@@ -21,13 +24,12 @@ class Subscription:
     taken out.
     """
 
-    def __init__(
-        self, peer: Peer, ask: Callable[[], Consumed], changed: Condition, window: int
-    ) -> None:
-        self._peer = peer
-        self._ask = ask
-        self._changed = changed
-        self._window = window
+    _peer: Peer
+    _ask: Callable[[], Consumed]
+    _changed: Condition
+    _window: int
+
+    def __attrs_post_init__(self) -> None:
         self._stream: Consumed | None = None
         self._there: deque[bytes] = deque()
         self._taken = 0
