@@ -130,6 +130,7 @@ _STEPS = st.one_of(
 @settings(max_examples=some_of(200, 60), deadline=None)
 @given(seed=st.integers(0, 1 << 20), steps=st.lists(_STEPS, max_size=40))
 @example(seed=0, steps=[("submit", 0), ("set", -3600.0), ("step", 23), ("submit", 1)])
+@example(seed=0, steps=[("pass", EVERY_SECONDS), ("set", -0.9), ("submit", 1)])
 def test_what_comes_later_is_younger(seed, steps):
     """Whatever waits for its sync, fails, and whichever way the clock is set; of one incarnation."""
     playing = Playing(seed)
