@@ -15,11 +15,15 @@ from typing import Any
 from twisted.internet import unix
 from twisted.internet.interfaces import IListeningPort, IReactorTime
 
-from gateway.net.twisted_internals import AcceptedSocket, AcceptedUnixSocket
+from gateway.net.twisted_internals import (
+    MOST_SOCKETS,
+    AcceptedSocket,
+    AcceptedUnixSocket,
+    send_little,
+)
 
-_AT_ONCE = 256
 _BYTES_AT_ONCE = 1 << 20
-"""Sockets, and bytes, that are sent to at the end of a turn before the reactor serves others."""
+"""Bytes that are sent at the end of a turn, to `MOST_SOCKETS`, before the reactor serves others."""
 
 
 class Sends:
@@ -66,13 +70,18 @@ class Sends:
     def _send(self) -> None:
         try:
             left = _BYTES_AT_ONCE
-            for server in list(islice(self._waiting, _AT_ONCE)):
+            some: list[AcceptedSocket] = []
+            for server in islice(self._waiting, MOST_SOCKETS):
                 if left <= 0:
                     break
+                left -= server.unsent_bytes
+                some.append(server)
+            done = send_little(some)
+            for server in some:
                 if server in self._waiting:  # not lost meanwhile
                     del self._waiting[server]
-                    left -= server.unsent_bytes
-                    server.send()
+                    if server not in done:
+                        server.send()
         finally:
             if self._waiting and not self._scheduled:
                 self._scheduled = True

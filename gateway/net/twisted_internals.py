@@ -7,6 +7,10 @@ and a test says which of them another release lacks.
 Sockets: Twisted asks the kernel whether a socket can be written to before it sends;
 `AcceptedSocket` sends first (`gateway.net.sends`, ADR 11).
 
+Where several sockets have something in one turn, and a little each, one call of the kernel in C
+receives from all of them, or sends to all.  So another thread may take the interpreter once, and
+not at each socket.
+
 Ports: Twisted would remove a unix socket that systemd has handed over, or one of another
 process that took the place of ours.
 
@@ -20,7 +24,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from select import EPOLLIN
 from typing import Any, Protocol, cast
 
@@ -30,6 +34,8 @@ from twisted.internet.epollreactor import EPollReactor
 from twisted.internet.interfaces import IAddress, IProtocolFactory
 from twisted.logger import Logger
 from twisted.python.failure import Failure
+
+from gateway.sdk import native
 
 PRIVATE: Mapping[str, tuple[str, ...]] = {
     "twisted.internet.tcp.Server": (
@@ -62,6 +68,10 @@ _log = Logger()
 
 _MOST_PIECES = 1024
 """The kernel takes no more in one call (IOV_MAX)."""
+MOST_SOCKETS = 256
+"""Sockets of one call of the kernel in C."""
+_LITTLE = 2048
+"""Bytes of a read, or a piece to send, for which a call of its own costs more than they do."""
 
 
 class SendsLater(Protocol):
@@ -89,6 +99,8 @@ class AcceptedSocket(tcp.Server):
     read_bytes = tcp.Server.bufferSize
     _waits = False
     """The reactor says when it can be written to."""
+    _read_little = False
+    """The last read had a little, as the next one may."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -110,10 +122,39 @@ class AcceptedSocket(tcp.Server):
             return None
         except OSError:
             return main.CONNECTION_LOST
+        return self.received(data)
+
+    def received(self, data: bytes) -> Exception | None:
+        """Pass on what was read; nothing: the peer has sent its end."""
         if not data:
             return main.CONNECTION_DONE
+        self._read_little = len(data) < _LITTLE
         self.protocol.dataReceived(data)
         return None
+
+    @property
+    def may_read_little(self) -> bool:
+        """Whether it likely has a little to read, for which there is room."""
+        return self._read_little and self.protocol.room() >= _LITTLE  # type: ignore[attr-defined]
+
+    @property
+    def little_to_send(self) -> bytes:
+        """All that it has to send, if that is a little and nothing is left of earlier writes."""
+        if self._tempDataLen > _LITTLE or self._behind:
+            return b""
+        pieces = self._tempDataBuffer
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def sent(self, data: bytes, size: int) -> None:
+        """Count *size* bytes of *data*, which was all, as sent; -1: none, and the reactor sees why."""
+        if size < 0:
+            self._wait()
+            return
+        self._tempDataBuffer, self._tempDataLen = _NOTHING, 0
+        if size < len(data):
+            self._tempDataBuffer = []
+            self.dataBuffer, self.offset = data, size
+            self._wait()
 
     def write(self, data: bytes) -> None:
         """Write as Twisted's transport does, without its TLS, in one call."""
@@ -224,6 +265,20 @@ class AcceptedSocket(tcp.Server):
             super().startWriting()
 
 
+def send_little(servers: Sequence[AcceptedSocket]) -> Collection[AcceptedSocket]:
+    """Send for those that have a little, in one call; the others, or all, are left to `send`."""
+    little: dict[AcceptedSocket, bytes] = {}
+    if native.kernel and len(servers) > 1:
+        little = {one: data for one in servers if (data := one.little_to_send)}
+    if not little:
+        return little.keys()
+    numbers = [one.fileno() for one in little]
+    sizes = native.kernel.send(numbers, tuple(little.values()))
+    for (one, data), size in zip(little.items(), sizes, strict=True):
+        one.sent(data, size)
+    return little.keys()
+
+
 class AcceptedUnixSocket(AcceptedSocket, unix.Server):
     """The same of a unix socket."""
 
@@ -287,18 +342,42 @@ def poll_plainly(reactor: Any) -> None:
     def poll(seconds: float | None) -> None:
         ready, serve = own._selectables, own._doReadOrWrite
         wait = -1 if seconds is None else seconds
-        for number, event in own._poller.poll(wait, len(ready)):
+        found = own._poller.poll(wait, len(ready))
+        some = little(found, ready) if native.kernel and len(found) > 1 else {}
+        for number, event in found:
             if number in ready:  # not lost meanwhile
                 try:
-                    serve_one = read if event == EPOLLIN else serve
-                    serve_one(ready[number], number, event)
+                    if event == EPOLLIN:
+                        read(ready[number], some.get(number))
+                    else:
+                        serve(ready[number], number, event)
                 except Exception:
                     _log.failure("a connection could not be served")
 
-    def read(one: Any, *_: int) -> None:
-        """Serve one that has something to read and no more, as Twisted's does."""
+    def little(
+        found: Iterable[tuple[int, int]], ready: Mapping[int, Any]
+    ) -> Mapping[int, bytes]:
+        """Receive from those that have a little, in one call."""
+        numbers = [
+            number
+            for number, event in found
+            if event == EPOLLIN and getattr(ready.get(number), "may_read_little", False)
+        ][:MOST_SOCKETS]
+        if len(numbers) < 2:
+            return {}
+        each = native.kernel.receive(numbers, _LITTLE)
+        return {
+            number: data
+            for number, data in zip(numbers, each, strict=True)
+            if data is not None
+        }
+
+    def read(one: Any, data: bytes | None) -> None:
+        """Serve one that has something to read and no more, as Twisted's does; *data*: what
+        was received of it.
+        """
         try:
-            why = one.doRead()
+            why = one.doRead() if data is None else one.received(data)
         except BaseException as error:  # as Twisted does
             _log.failure("a connection could not be read")
             why = error

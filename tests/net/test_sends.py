@@ -211,6 +211,7 @@ class Writer:
     """In place of an accepted socket."""
 
     unsent_bytes = 0
+    little_to_send = b""
 
     def __init__(self, sends: Sends, sent: list[Writer], error: bool = False) -> None:
         self.sends, self.sent, self.error = sends, sent, error

@@ -16,7 +16,14 @@ from twisted.python.reflect import namedAny
 from zope.interface import implementer
 
 import twisted
-from gateway.net.twisted_internals import PRIVATE, AcceptedSocket, poll_plainly
+from gateway.net.twisted_internals import (
+    PRIVATE,
+    AcceptedSocket,
+    poll_plainly,
+    send_little,
+)
+from gateway.sdk import native
+from programs import lacking
 
 
 def names_of(kind: type) -> set[str]:
@@ -73,6 +80,105 @@ def test_what_the_kernel_has_not_taken_is_unsent():
     assert got == 5 + size
     own.close()
     peer.close()
+
+
+@pytest.fixture(params=["one call", "a call each"])
+def kernel(request, monkeypatch):
+    """With the kernel in C, and without it."""
+    if request.param == "a call each":
+        monkeypatch.setattr(native, "kernel", None)
+    elif native.kernel is None:
+        lacking("gateway-native is not installed: make native")
+
+
+class Protocol:
+    """Takes what comes, while it has *left* bytes of room."""
+
+    def __init__(self) -> None:
+        self.got: list[bytes] = []
+        self.left = 1 << 20
+        self.lost = False
+
+    def room(self) -> int:
+        return self.left
+
+    def dataReceived(self, data: bytes) -> None:
+        self.got.append(data)
+
+    def connectionLost(self, _why: Failure) -> None:
+        self.lost = True
+
+
+class Pair(Protocol):
+    """An accepted socket, whose protocol this is, and its peer."""
+
+    def __init__(self, reactor: object) -> None:
+        super().__init__()
+        own, self.peer = socket.socketpair()
+        own.setblocking(False)
+        address = ("192.0.2.1", 4000)
+        self.server = AcceptedSocket(own, self, address, None, 1, reactor)
+        self.server.sends = Outbox()
+
+    def close(self) -> None:
+        self.server.socket.close()
+        self.peer.close()
+
+
+def test_a_little_of_several_is_received(reactor, kernel):
+    """In one call once each has had a little; and an end, much, and of one without room nothing."""
+    pairs = one, other, third, last = [Pair(reactor) for _ in range(4)]
+    for pair in pairs:
+        pair.server.startReading()
+        pair.peer.send(b"first")
+    reactor.iterate(0)
+    one.peer.send(b"second")
+    other.peer.close()
+    much = bytes(5000)
+    third.peer.send(much)
+    last.left = 0
+    last.peer.send(b"waits")
+    for _ in range(3):
+        reactor.iterate(0)
+    assert one.got == [b"first", b"second"]
+    assert b"".join(third.got) == b"first" + much
+    assert (other.got, other.lost) == ([b"first"], True)
+    assert last.got == [b"first"]
+    last.left = 1 << 20
+    reactor.iterate(0)
+    assert last.got == [b"first", b"waits"]
+    for pair in (one, third, last):
+        assert not pair.lost
+        pair.server.stopReading()
+        pair.close()
+    other.peer.close()
+
+
+def test_a_little_for_several_is_sent(kernel):
+    """What the kernel does not take, or a peer that is gone, is left to the reactor; what is much
+    is sent alone."""
+    reactor = MemoryReactor()
+    pairs = fine, full, gone, much = [Pair(reactor) for _ in range(4)]
+    for pair in pairs:
+        pair.server.write(b"an ")
+        pair.server.write(b"answer")
+    with contextlib.suppress(BlockingIOError):
+        while full.server.socket.send(bytes(1 << 16)):
+            pass
+    gone.peer.close()
+    much.server.write(bytes(1 << 14))
+    done = send_little([pair.server for pair in pairs])
+    for pair in pairs:
+        if pair.server not in done:
+            pair.server.send()
+    assert fine.peer.recv(99) == b"an answer"
+    assert len(much.peer.recv(1 << 16)) == 9 + (1 << 14)
+    unsent = [pair.server.unsent_bytes for pair in pairs]
+    assert unsent == [0, 9, 9, 0]
+    assert set(reactor.writers) == {full.server, gone.server}
+    assert bool(done) == (native.kernel is not None)
+    for pair in pairs:
+        pair.close()
 
 
 @implementer(IReadDescriptor)

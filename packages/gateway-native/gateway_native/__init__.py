@@ -9,11 +9,24 @@ from gateway_native.kernel import (
     INTERFACE,
     messages,
     pieces,
+    receive,
     rows,
     run,
     scan,
+    send,
     sums,
     walk,
 )
 
-__all__ = ["INTERFACE", "messages", "pieces", "rows", "run", "scan", "sums", "walk"]
+__all__ = [
+    "INTERFACE",
+    "messages",
+    "pieces",
+    "receive",
+    "rows",
+    "run",
+    "scan",
+    "send",
+    "sums",
+    "walk",
+]

@@ -1,5 +1,5 @@
 /* Finds Lumberjack's frames, Pomelo's messages, and RS.io's and Pravega's events, and checks and
- * gathers what is in them.
+ * gathers what is in them; and receives from many sockets in one call, and sends to them.
  *
  * All of it is a quick way to an answer that the gateway's Python gives as well: `run`, `walk`,
  * `scan` and `sums` have the same answer always, `rows`, `pieces` and `messages` have one only for
@@ -12,13 +12,14 @@
 #include <Python.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #if defined(__SSE2__) && !defined(PORTABLE)
 #include <emmintrin.h>
 #endif
 
 /* Of what both sides have agreed on: what is called, and what comes of it. */
-#define INTERFACE 4
+#define INTERFACE 5
 
 typedef const unsigned char *Bytes;
 
@@ -30,6 +31,8 @@ enum {
     LET_GO = 1 << 14,
     /* Of objects and arrays in one another, as in `gateway/sdk/payload.py`. */
     DEPTH = 500,
+    /* Sockets of one call, at most. */
+    SOCKETS = 256,
 };
 
 static inline uint32_t u32(Bytes at) {
@@ -736,7 +739,92 @@ done:
     return answer;
 }
 
+/* Descriptors of a list; how many, or -1. */
+static Py_ssize_t descriptors_of(PyObject *list, int *into) {
+    Py_ssize_t count = PyList_Size(list);
+    if (count > SOCKETS) {
+        PyErr_SetString(PyExc_ValueError, "too many sockets");
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        long one = PyLong_AsLong(PyList_GetItem(list, i));
+        if (one == -1 && PyErr_Occurred()) return -1;
+        into[i] = (int)one;
+    }
+    return count;
+}
+
+PyDoc_STRVAR(receive_doc, "receive(sockets, most, /)\n--\n\n"
+"What each of the sockets, which are descriptors and do not block, has by now: *most* bytes of\n"
+"it, none if its peer has sent its end, or None if there is nothing, or an error.  Other threads\n"
+"run meanwhile.");
+
+static PyObject *py_receive(PyObject *self, PyObject *args) {
+    int sockets[SOCKETS];
+    ssize_t sizes[SOCKETS];
+    PyObject *list, *room = NULL, *answer = NULL;
+    Py_ssize_t count, most;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O!n", &PyList_Type, &list, &most)) return NULL;
+    if ((count = descriptors_of(list, sockets)) < 0) return NULL;
+    if (most < 1 || most > PY_SSIZE_T_MAX / SOCKETS) {
+        PyErr_SetString(PyExc_ValueError, "no size");
+        return NULL;
+    }
+    if (!(room = PyBytes_FromStringAndSize(NULL, count * most))) return NULL;
+    {
+        char *to = PyBytes_AsString(room);
+        PyThreadState *others = PyEval_SaveThread();
+        for (Py_ssize_t i = 0; i < count; i++) sizes[i] = recv(sockets[i], to + i * most, (size_t)most, 0);
+        PyEval_RestoreThread(others);
+        answer = PyList_New(count);
+        for (Py_ssize_t i = 0; answer && i < count; i++) {
+            PyObject *one = sizes[i] < 0 ? Py_NewRef(Py_None) : PyBytes_FromStringAndSize(to + i * most, sizes[i]);
+            if (!one || PyList_SetItem(answer, i, one)) Py_CLEAR(answer);
+        }
+    }
+    Py_DECREF(room);
+    return answer;
+}
+
+PyDoc_STRVAR(send_doc, "send(sockets, pieces, /)\n--\n\n"
+"Send to each of the sockets, which are descriptors and do not block, the piece in its place:\n"
+"how much was taken of each, -1 if an error says why nothing was.  Other threads run meanwhile.");
+
+static PyObject *py_send(PyObject *self, PyObject *args) {
+    int sockets[SOCKETS];
+    ssize_t sizes[SOCKETS];
+    char *from[SOCKETS];
+    PyObject *list, *pieces, *answer;
+    Py_ssize_t count;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &list, &PyTuple_Type, &pieces)) return NULL;
+    if ((count = descriptors_of(list, sockets)) < 0) return NULL;
+    if (PyTuple_Size(pieces) != count) {
+        PyErr_SetString(PyExc_ValueError, "not a piece for each socket");
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Py_ssize_t size;
+        if (PyBytes_AsStringAndSize(PyTuple_GetItem(pieces, i), &from[i], &size)) return NULL;
+        sizes[i] = size;
+    }
+    {
+        PyThreadState *others = PyEval_SaveThread();
+        for (Py_ssize_t i = 0; i < count; i++) sizes[i] = send(sockets[i], from[i], (size_t)sizes[i], 0);
+        PyEval_RestoreThread(others);
+    }
+    answer = PyList_New(count);
+    for (Py_ssize_t i = 0; answer && i < count; i++) {
+        PyObject *one = PyLong_FromSsize_t(sizes[i]);
+        if (!one || PyList_SetItem(answer, i, one)) Py_CLEAR(answer);
+    }
+    return answer;
+}
+
 static PyMethodDef methods[] = {
+    {"send", py_send, METH_VARARGS, send_doc},
+    {"receive", py_receive, METH_VARARGS, receive_doc},
     {"messages", py_messages, METH_VARARGS, messages_doc},
     {"sums", py_sums, METH_VARARGS, sums_doc},
     {"scan", py_scan, METH_VARARGS, scan_doc},
