@@ -14,10 +14,11 @@ import pytest
 from gateway.audit import audit
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Ledger
-from gateway.spark.files.overlaps import Prints, compared
+from gateway.spark.files.overlaps import Prints, compared, overlapping
 from gateway.store.directories import Directories
 from gateway.store.lsns import Lsns
-from gateway.store.names import Life
+from gateway.store.names import Life, SpoolFile
+from gateway.store.node.incarnation import Record
 from incarnations import A
 
 AT = 1_772_366_400_000_000
@@ -134,6 +135,28 @@ def test_two_pasts_are_both_there(run_once, put, told, config, together, caplog)
         for row in pq.read_table(path, columns=["payload"]).to_pylist()
     ]
     assert set(archived) == {*common, *one, *two}, "the tables could be made again"
+
+
+def test_another_past_that_comes_with_two_bounds_is_there_once(run_once, put, told):
+    """Its machine was copied, too: both files get an incarnation of their own, in one batch."""
+    one, two = past("one", 1, 6), past("two", 1, 9)
+    put(1, one)
+    run_once()
+    put(2, two[1:7])
+    put(3, two[2:])
+    run_once()
+    assert told().has_once(one, two[1:])
+
+
+def test_files_of_one_family_meet():
+    """Also where the tables have nothing of it yet."""
+    ids = ["b" * 10, "c" * 10]
+    files = [SpoolFile("gw", ids[0], 2, 7), SpoolFile("gw", ids[1], 3, 9)]
+    said = {file.life: Record(file.first, of=A) for file in files}
+    assert {*overlapping(files, Ledger(), said)} == {*files}
+    assert not overlapping(files, Ledger(), {})
+    apart = [files[0], files[1]._replace(first=8)]
+    assert not overlapping(apart, Ledger(), said)
 
 
 def test_another_past_under_the_very_same_name(run_once, put, told, config):

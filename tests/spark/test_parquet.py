@@ -10,7 +10,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +28,7 @@ from gateway.spark.reading import files
 from gateway.spark.run.checkpoint import Checkpoint
 from gateway.store.digests import EVENTS_KEY
 from gateway.store.names import SpoolFile
+from gateway.store.node.incarnation import Record
 from gateway.store.readers.lake import Accepted
 from incarnations import A
 from played_spark import PowerCut
@@ -442,6 +443,25 @@ def test_a_file_that_has_the_inode_and_time_of_one_before_is_compared(world, say
     assert sink.is_compared(file)
     path.unlink()
     assert not sink.is_compared(file)
+
+
+def test_a_file_is_compared_with_each_incarnation_of_its_family(world):
+    """What came into the tables behind that is another one's, though the lsns are the same."""
+    world.run(Fuse(), 1)
+    sink = world.without_checkpoint()
+    one, other = (SpoolFile("gw", each * 10, 2, 9) for each in "bc")
+    records = {file.life: Record(2, of=A) for file in (one, other)}
+    sink.ledger = replace(sink.ledger, records=records)
+    path = world.data / "spool" / one.name
+    path.parent.mkdir()
+    times = pa.array([1], pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"payload": [b"a"], "received_at": times}), path)
+    sink.note_compared(one)
+    assert sink.is_compared(one)
+    sink.ledger.committed.add(other.life, 2, 9)
+    assert not sink.is_compared(one)
+    sink.note_compared(one)
+    assert sink.is_compared(one)
 
 
 def test_a_manifest_outlives_its_checkpoint(world, lake_events):

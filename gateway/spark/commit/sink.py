@@ -166,9 +166,9 @@ class Sink(ABC):
         """The last commit, and what all jobs had said, when marks were settled."""
         self._unmarked = ""
         """Why marks could not be written, as it was told."""
-        self._compared: dict[str, tuple[str | None, Lsns]] = {}
-        """Files of which what the tables have, too, is the same: the digest of the events, and
-        which lsns that was."""
+        self._compared: dict[str, tuple[str | None, Mapping[Life, Lsns]]] = {}
+        """Files of which what the tables have, too, was looked at: the digest of the events, and
+        which lsns that was, by the incarnation that has them there."""
         self.types: Mapping[str, str] = {}
         """Columns that the next batch has; see `Ledger.types`."""
 
@@ -361,7 +361,7 @@ class Sink(ABC):
         were not compared.
         """
         found = overlapping(files, self.ledger, self._records)
-        if any(not self._is_compared(file, lsns) for file, lsns in found.items()):
+        if any(not self._is_compared(file, there) for file, there in found.items()):
             raise Overlap(found)
 
     def known(self, wanted: Mapping[Life, Lsns]) -> Iterable[tuple[Life, Prints]]:
@@ -371,24 +371,25 @@ class Sink(ABC):
 
     def note_compared(self, file: SpoolFile) -> None:
         """Note that the events which a file and the tables have in common are the same."""
-        lsns = self._overlap(file)
-        self._compared[file.name] = self._which(file), lsns
+        self._compared[file.name] = self._which(file), self._overlap(file)
 
     def is_compared(self, file: SpoolFile) -> bool:
         """Whether that is known of the file that is there now, and of all that it has."""
         return self._is_compared(file, self._overlap(file))
 
-    def _overlap(self, file: SpoolFile) -> Lsns:
+    def _overlap(self, file: SpoolFile) -> Mapping[Life, Lsns]:
         said = footers.read(self._spool, [file]).records
-        return overlapping([file], self.ledger, said).get(file, Lsns())
+        return overlapping([file], self.ledger, said).get(file, {})
 
-    def _is_compared(self, file: SpoolFile, lsns: Lsns) -> bool:
+    def _is_compared(self, file: SpoolFile, there: Mapping[Life, Lsns]) -> bool:
         if (which := self._which(file)) is None:
             return False
         if self.ledger.committed.covers(file) and self.taken.has(file.name, which):
             return True
-        compared, known = self._compared.get(file.name, (None, Lsns()))
-        return compared == which and not lsns - known
+        compared, known = self._compared.get(file.name, (None, {}))
+        return compared == which and not any(
+            lsns - known.get(life, Lsns()) for life, lsns in there.items()
+        )
 
     def _which(self, file: SpoolFile) -> str | None:
         """The digest of the events of the file that has that name now; None if there is none.

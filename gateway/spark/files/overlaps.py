@@ -201,6 +201,12 @@ def prints_of(source: Path | pa.BufferReader, lsns: Lsns) -> Prints:
     return found
 
 
+def _root(life: Life, ledger: Ledger, said: Mapping[Life, Record]) -> Life:
+    """The incarnation of which one is derived, or that itself."""
+    record = said.get(life) or ledger.records.get(life)
+    return Life(life.node, record.of) if record and record.of else life
+
+
 def families(
     files: Iterable[SpoolFile], ledger: Ledger, said: Mapping[Life, Record]
 ) -> dict[Life, list[Life]]:
@@ -210,8 +216,7 @@ def families(
     found: dict[Life, list[Life]] = {}
     of: dict[Life, list[Life]] = {}
     for life in {file.life for file in files}:
-        record = said.get(life) or ledger.records.get(life)
-        root = Life(life.node, record.of) if record and record.of else life
+        root = _root(life, ledger, said)
         of.setdefault(root, []).append(life)
         found[life] = list(dict.fromkeys((life, root)))
     for one, record in ledger.records.items():
@@ -224,27 +229,34 @@ def families(
 
 def overlapping(
     files: Collection[SpoolFile], ledger: Ledger, said: Mapping[Life, Record]
-) -> dict[SpoolFile, Lsns]:
+) -> dict[SpoolFile, dict[Life, Lsns]]:
     """The files of which events are committed, also in their family, or are in another one of
-    them; and the lsns of these.
+    them; and the lsns of these, by the incarnation that has them.
     """
-    taken = {
-        life: Lsns.joined(map(ledger.committed.of_life, mine))
-        for life, mine in families(files, ledger, said).items()
-    }
-    for file in _meeting(files):
-        taken[file.life].add(file.first, file.last)
-    found = {file: taken[file.life] & Lsns([(file.first, file.last)]) for file in files}
-    return {file: lsns for file, lsns in found.items() if lsns}
-
-
-def _meeting(files: Collection[SpoolFile]) -> list[SpoolFile]:
-    """Files that have an event which another one of them has."""
-    spans: dict[Life, list[tuple[int, int]]] = {}
+    family, meeting = families(files, ledger, said), _meeting(files, ledger, said)
+    found = {}
     for file in files:
-        spans.setdefault(file.life, []).append((file.first, file.last))
-    twice = {life: Lsns.twice(some) for life, some in spans.items()}
-    return [file for file in files if twice[file.life].touches(file.first, file.last)]
+        span = Lsns([(file.first, file.last)])
+        there = {
+            life: ledger.committed.of_life(life) & span for life in family[file.life]
+        }
+        if file in meeting:
+            there[file.life] = span
+        if any(there.values()):
+            found[file] = there
+    return found
+
+
+def _meeting(
+    files: Collection[SpoolFile], ledger: Ledger, said: Mapping[Life, Record]
+) -> set[SpoolFile]:
+    """Files that have an event which another one of them may have, also in their family."""
+    roots = {file: _root(file.life, ledger, said) for file in files}
+    spans: dict[Life, list[tuple[int, int]]] = {}
+    for file, root in roots.items():
+        spans.setdefault(root, []).append((file.first, file.last))
+    twice = {root: Lsns.twice(some) for root, some in spans.items()}
+    return {file for file in files if twice[roots[file]].touches(file.first, file.last)}
 
 
 @define(eq=False, slots=False)
@@ -276,6 +288,7 @@ class Overlaps:
         asked = [one for one in deleted.deletions(self._lake) if one.kind == "asked"]
         mine: dict[SpoolFile, Prints] = {}
         there: dict[SpoolFile, dict[Life, Lsns]] = {}
+        said: dict[Life, Record] = {}
         for file in files:
             if not (path := self._spool / file.name).exists():
                 continue
@@ -283,12 +296,12 @@ class Overlaps:
             span = Lsns([(file.first, file.last)])
             span -= deleted.lsns_of(asked, file.node, file.incarnation)
             mine[file] = prints_of(path, span)
-            said = footers.read(self._spool, [file]).records
+            said |= footers.read(self._spool, [file]).records
             there[file] = {
                 life: ledger.committed.of_life(life) & span
                 for life in families([file], ledger, said)[file.life]
             }
-        self.in_turns |= {file.name for file in _meeting(mine)}
+        self.in_turns |= {file.name for file in _meeting(mine, ledger, said)}
         wanted: dict[Life, Lsns] = {}
         for each in there.values():
             for life, lsns in each.items():

@@ -272,7 +272,9 @@ class Edge(Life):
             storage.directories,
             self.disk,
             storage.spool.is_ours,
-            lambda: storage.node_records(lambda: forwarder.arrived_lsn),
+            lambda: storage.node_records(
+                lambda: forwarder.arrived_lsn, forwarder.uploads.waiting_of
+            ),
             self._connect,  # type: ignore[arg-type]
             lambda: self.world.now,
             self._wall,
