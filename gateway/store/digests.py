@@ -72,12 +72,17 @@ class EventsDigest:
         What is hashed is Arrow's own buffers, in calls that release the interpreter.
         """
         for each in _chunks(payloads):
-            self._add_payloads(each)
+            self.add_payloads(each)
+        self.add_times(received_at)
+
+    def add_times(self, received_at: pa.Array | pa.ChunkedArray) -> None:
+        """The times of the next rows, whose payloads come for themselves."""
         for each in _chunks(received_at):
             times = each.view(pa.int64()).to_numpy()
             self._times.update(_octets(times))
 
-    def _add_payloads(self, payloads: pa.Array) -> None:
+    def add_payloads(self, payloads: pa.Array) -> None:
+        """The payloads of the next rows, whose times come for themselves."""
         count = len(payloads)
         if not count:
             return

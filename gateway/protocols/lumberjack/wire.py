@@ -278,9 +278,13 @@ def inflated(frame: bytes | memoryview) -> Iterator[bytes]:
 
 
 def inflated_at_once(frame: bytes | memoryview, size: int) -> bytes:
-    """The same in one piece, where there are *size* bytes.  Raises ValueError."""
+    """The same in one piece, where there are *size* bytes.  Raises ValueError.
+
+    Its sum is not looked at again: that was done when it came, and a journal has sums of its own.
+    """
+    stream = memoryview(frame)[8:-4]  # without our head, zlib's, and its sum
     try:
-        found = isal_zlib.decompress(memoryview(frame)[6:], bufsize=size + 1)
+        found = isal_zlib.decompress(stream, -15, size + 1)
     except _ZlibError as why:
         raise ValueError(f"a compressed frame is not zlib: {why}") from None
     if len(found) != size:

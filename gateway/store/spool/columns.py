@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,6 +81,9 @@ class Columns:
     """
 
     node: str
+    gathered: Callable[[pa.Array], object] = lambda _: None
+    """Called with all payloads in their order, some at a time, as soon as they are gathered: most
+    of them are in the processor's cache then."""
     rows: int = 0
     payload_bytes: int = 0
     _objects: int = 0
@@ -122,7 +125,7 @@ class Columns:
         self._times += [batch.received_at for batch in batches]
         if len(rows.ends) and count >= _MANY_ROWS:
             self._gather_payloads()
-            self._payload_arrays.append(_sliced(rows.block, rows.ends))
+            self._add_payloads(_sliced(rows.block, rows.ends))
         else:
             self._objects += count
             self._payloads += rows.each()
@@ -240,7 +243,11 @@ class Columns:
         payloads, self._payloads = self._payloads, []
         for at in range(0, len(payloads), _AT_ONCE):  # one batch alone may be many
             some = payloads[at : at + _AT_ONCE]
-            self._payload_arrays.append(pa.array(some, pa.binary()))
+            self._add_payloads(pa.array(some, pa.binary()))
+
+    def _add_payloads(self, payloads: pa.Array) -> None:
+        self._payload_arrays.append(payloads)
+        self.gathered(payloads)
 
     def _gather_seqs(self) -> None:
         if self._seqs:

@@ -112,7 +112,7 @@ def write(
     publishes it (`gateway.store.node.incarnation`).  Both are empty if that is not known, and so
     is its *record*.  *progress* is called after each group of rows, and *decoded* when the last
     one has its values.  With an *executor*, of one thread, a group is encoded and written to
-    *sink* in that, and digested there or here.
+    *sink* in that.
     """
     done = Written()
     batches = iter(batches)
@@ -124,13 +124,13 @@ def write(
         open_writer(gathered, compression, ENCODED) as writer,
     ):
         writer.add_key_value_metadata({SCHEMA_VERSION_KEY: b"%d" % SCHEMA_VERSION})
-        columns = Columns(node)
+        columns = Columns(node, digest.add_payloads)
         with _Encoding(writer, done, digest, executor) as encoding:
             for run, rows in decoder.decoded(batches):
                 columns.add_all(run, rows)
                 if columns.enough:
                     encoding.begin(columns)
-                    columns = Columns(node)
+                    columns = Columns(node, digest.add_payloads)
                     progress()
             if columns.rows:
                 encoding.begin(columns)
@@ -165,27 +165,16 @@ def _gathering(sink: Any) -> Iterator[pa.NativeFile]:
 
 @define(eq=False, slots=False)
 class _Encoding:
-    """Encodes groups of rows in their order: each one here, or while the next is decoded.
-
-    The executor's thread writes a group and then digests it.  If this thread would have to wait
-    for that one it digests the group instead, so that both always have something to do.
-    """
+    """Encodes groups of rows in their order: each one here, or while the next is decoded."""
 
     _writer: pq.ParquetWriter
     _done: Written
-    _digest_of_all: EventsDigest
+    _digest: EventsDigest
     _executor: Executor | None
 
     def __attrs_post_init__(self) -> None:
         self._begun: list[Future[None]] = []
-        self._written: Future[None] | None = None
-        """The last group."""
-        self._digested: list[Future[None]] = []
-        """The last group, perhaps behind the one before it."""
-        self._undigested: list[tuple[pa.ChunkedArray, pa.ChunkedArray]] = []
-        """Payloads and times that are not being digested yet, the oldest first.
-
-        They are the last group's, and for a moment those of the one before it."""
+        """The groups that may not be written yet, the oldest first."""
 
     def __enter__(self) -> Self:
         return self
@@ -193,9 +182,7 @@ class _Encoding:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
-                self._settle()
-                for each in self._digested:
-                    each.result()
+                self._settle(0)
         finally:
             for each in self._begun:
                 each.cancel()
@@ -206,34 +193,18 @@ class _Encoding:
         group = columns.table()
         self._done.events += group.num_rows
         self._done.flaws.update(columns.flaws)
-        digested = group.column("payload"), group.column("received_at")
+        self._digest.add_times(group.column("received_at"))
         if self._executor is None:
             self._write(group)
-            self._digest_of_all.add(*digested)
             return
-        written = self._executor.submit(self._write, group)
-        self._begun.append(written)
-        self._settle()
-        self._written = written
-        self._undigested.append(digested)
-        self._digested.append(self._executor.submit(self._digest))
-        self._begun.append(self._digested[-1])
+        self._begun.append(self._executor.submit(self._write, group))
+        self._settle(1)
 
     def _write(self, group: pa.Table) -> None:
         self._writer.write_table(group, row_group_size=group.num_rows)
 
-    def _digest(self) -> None:
-        self._digest_of_all.add(*self._undigested.pop(0))
-
-    def _settle(self) -> None:
-        """Wait until the last group is written; digest it meanwhile if that was not begun."""
-        if self._written is None:
-            return
-        *before, digested = self._digested
-        for each in before:
-            each.result()
-        self._digested = [digested]
-        if digested.cancel():
-            self._digested = []
-            self._digest()
-        self._written.result()
+    def _settle(self, most: int) -> None:
+        """Wait until no more than *most* groups are left to be written."""
+        while len(self._begun) > most:
+            self._begun[0].result()
+            del self._begun[0]

@@ -3,19 +3,18 @@
 import io
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate, chain, cycle, takewhile
-from threading import Event, Thread, current_thread, main_thread
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from twisted.logger import globalLogPublisher
 
 from gateway.event import SCHEMA, Batch, Origin, Rows, Stored
-from gateway.store.digests import EventsDigest
+from gateway.store.digests import of_file
 from gateway.store.journal.segment import UNKNOWN
 from gateway.store.lsns import Lsns
 from gateway.store.spool.columns import Columns
@@ -372,47 +371,18 @@ def test_a_file_reads_in_the_schema_of_events(attributes):
     ]
 
 
-@pytest.mark.parametrize("ahead", [True, False])
-def test_groups_that_are_encoded_beside_are_the_same_file(ahead, monkeypatch):
-    """Byte for byte, with the same digest; the link is asked for when all is written.
-
-    Whoever decodes digests what is not even written yet when the next group is there, and
-    nothing else: neither of the two ever only waits.
-    """
+def test_groups_that_are_encoded_beside_are_the_same_file():
+    """Byte for byte, with the same digest; the link is asked for when all is written."""
     sinks, digests = [], set()
-    digesters: list[Thread] = []
-    digested = Event()
-    add, write_table = EventsDigest.add, pq.ParquetWriter.write_table
-
-    def digest(self: EventsDigest, payloads: Any, received_at: Any) -> None:
-        add(self, payloads, received_at)
-        digesters.append(current_thread())
-        digested.set()
-
-    def write_late(self: pq.ParquetWriter, *args: Any, **more: Any) -> None:
-        write_table(self, *args, **more)
-        if ahead and current_thread() is not main_thread():
-            assert digested.wait(60)
-            digested.clear()
-
-    def decode(body: bytes) -> Rows:
-        if not ahead:
-            beside.submit(lambda: None).result()
-        return _decode(body)
-
-    monkeypatch.setattr(EventsDigest, "add", digest)
-    monkeypatch.setattr(pq.ParquetWriter, "write_table", write_late)
     with ThreadPoolExecutor(1) as beside:
         for executor in (None, beside):
-            digesters.clear()
-            digested.clear()
             sink = io.BytesIO()
             sinks.append(sink)
             written = write(
                 _batches(25, 4096),
                 sink,
                 node="gw",
-                decoder=Decoder({"rsio": decode}),
+                decoder=Decoder({"rsio": _decode}),
                 compression="zstd",
                 previous=lambda: str(sinks[-1].tell()),
                 executor=executor,
@@ -427,42 +397,31 @@ def test_groups_that_are_encoded_beside_are_the_same_file(ahead, monkeypatch):
     begun = last.column(0).dictionary_page_offset
     assert found.num_row_groups == 4
     assert int(found.metadata.metadata[b"gateway.previous"]) > begun
-    here = [each is main_thread() for each in digesters]
-    assert here[:-1] == [ahead] * 3
 
 
-class _Late(ThreadPoolExecutor):
-    """A digest is begun, and then nothing comes of it for a while."""
+def test_rows_are_digested_in_their_order_whatever_they_come_in():
+    """Blocks of many events, few that are objects or a block, and more than are gathered at
+    once, in turns and over several groups: as the file itself has them."""
+    counts = [64, 1, 5000, 3, 70, 2, 40_000, 1, 65, 63, 2] * 2
+    batches, lsn = [], 1
+    for number, count in enumerate(counts):
+        body = b"%d %d" % (number, count)
+        batches.append(Stored(Batch(ORIGIN, lsn, count, body, 8 * count), lsn))
+        lsn += count
 
-    def submit(self, job: Any, /, *given: Any, **more: Any) -> Any:
-        def late() -> Any:
-            begun.set()
-            time.sleep(0.05)
-            return job(*given, **more)
+    def decode(body: bytes) -> Rows:
+        number, count = map(int, body.split())
+        payloads = [b"%d of %d" % (row, number) for row in range(count)]
+        if number % 3:
+            return Rows(payloads)
+        ends = list(accumulate(map(len, payloads)))
+        return Rows([], block=b"".join(payloads), ends=ends)
 
-        begun = Event()
-        if job.__name__ != "_digest":
-            return super().submit(job, *given, **more)
-        submitted = super().submit(late)
-        assert begun.wait(60)
-        return submitted
-
-
-def test_rows_are_digested_in_their_order_however_late_that_begins():
-    """Also where the next group is there before the digest of the last has looked at it."""
-    digests = set()
-    with _Late(1) as late:
-        for executor in (None, late):
-            written = write(
-                _batches(25, 4096),
-                io.BytesIO(),
-                node="gw",
-                decoder=Decoder({"rsio": _decode}),
-                compression="zstd",
-                executor=executor,
-            )
-            digests.add(written.digest)
-    assert len(digests) == 1
+    sink = io.BytesIO()
+    decoder = Decoder({"rsio": decode})
+    written = write(batches, sink, node="gw", decoder=decoder, compression="zstd")
+    assert written.events == sum(counts)
+    assert written.digest == of_file(pa.BufferReader(sink.getvalue()))
 
 
 class _Full(io.BytesIO):
