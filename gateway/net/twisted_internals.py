@@ -345,19 +345,26 @@ def poll_plainly(reactor: Any) -> None:
         found = own._poller.poll(wait, len(ready))
         some = little(found, ready) if native.kernel and len(found) > 1 else {}
         for number, event in found:
-            if number in ready:  # not lost meanwhile
-                try:
-                    if event == EPOLLIN:
-                        read(ready[number], some.get(number))
-                    else:
-                        serve(ready[number], number, event)
-                except Exception:
-                    _log.failure("a connection could not be served")
+            # What was received of a socket is its own, though meanwhile it is not to be read any
+            # more, or another one has its number.
+            one, data = some.get(number) or (ready.get(number), b"")
+            if one is None or (data and not one.connected):  # lost meanwhile
+                continue
+            try:
+                if event == EPOLLIN:
+                    read(one, data)
+                else:
+                    serve(one, number, event)
+            except Exception:
+                _log.failure("a connection could not be served")
 
     def little(
         found: Iterable[tuple[int, int]], ready: Mapping[int, Any]
-    ) -> Mapping[int, bytes]:
-        """Receive from those that have a little, in one call."""
+    ) -> Mapping[int, tuple[Any, bytes]]:
+        """Receive from those that have a little, in one call.
+
+        An end or an error is there as long as its socket: it is read by itself.
+        """
         numbers = [
             number
             for number, event in found
@@ -367,17 +374,17 @@ def poll_plainly(reactor: Any) -> None:
             return {}
         each = native.kernel.receive(numbers, _LITTLE)
         return {
-            number: data
+            number: (ready[number], data)
             for number, data in zip(numbers, each, strict=True)
-            if data is not None
+            if data
         }
 
-    def read(one: Any, data: bytes | None) -> None:
+    def read(one: Any, data: bytes) -> None:
         """Serve one that has something to read and no more, as Twisted's does; *data*: what
-        was received of it.
+        was received of it, if that was done.
         """
         try:
-            why = one.doRead() if data is None else one.received(data)
+            why = one.received(data) if data else one.doRead()
         except BaseException as error:  # as Twisted does
             _log.failure("a connection could not be read")
             why = error

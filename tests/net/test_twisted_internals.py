@@ -3,6 +3,7 @@
 import contextlib
 import socket
 from collections.abc import Iterator
+from functools import partial
 from typing import cast
 
 import pytest
@@ -152,6 +153,44 @@ def test_a_little_of_several_is_received(reactor, kernel):
         pair.server.stopReading()
         pair.close()
     other.peer.close()
+
+
+def test_what_was_received_is_its_connections_alone(reactor, kernel):
+    """The one that is served first may have another read no more, as a full journal does, and
+    end a third, whose number a new socket gets."""
+    pairs = [Pair(reactor) for _ in range(3)]
+    new: list[Pair] = []
+
+    def serve(first: Pair, data: bytes) -> None:
+        first.got.append(data)
+        if new or data == b"first":
+            return
+        _, gone = others = [pair for pair in pairs if pair is not first]
+        for pair in others:
+            pair.server.stopReading()
+        number = gone.server.fileno()
+        gone.server.connectionLost(Failure(CONNECTION_DONE))
+        new.append(Pair(reactor))
+        assert new[0].server.fileno() == number
+        new[0].server.startReading()
+
+    for pair in pairs:
+        pair.dataReceived = partial(serve, pair)  # type: ignore[method-assign]
+        pair.server.startReading()
+        pair.peer.send(b"first")
+    reactor.iterate(0)
+    for pair in pairs:
+        pair.peer.send(b"second")
+    reactor.iterate(0)
+    kept = [pair for pair in pairs if not pair.lost]
+    for pair in kept:
+        pair.server.startReading()
+    reactor.iterate(0)
+    assert [pair.got for pair in kept] == [[b"first", b"second"]] * 2
+    assert (new[0].got, new[0].lost) == ([], False)
+    for pair in (*kept, *new):
+        pair.server.stopReading()
+        pair.close()
 
 
 def test_a_little_for_several_is_sent(kernel):
