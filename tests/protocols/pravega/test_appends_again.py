@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 
 from gateway.protocols.pravega import wire
 from gateway.protocols.pravega.codec import encode
-from gateway.protocols.pravega.frames import Frames, frame
+from gateway.protocols.pravega.frames import frame
 from gateway.protocols.pravega.wire_segments import (
     CreateSegment,
     ReadSegment,
-    SegmentCreated,
 )
 
-from .blocks import bare, blocked, content, padding, partial
+from .blocks import bare, content, partial
 from .conftest import W, X
 
 
@@ -33,16 +32,6 @@ def test_43_same_number_twice(writer, store, block):
     assert writer.ask(bare(block(b"b", b"c"), 3, 2)) == again
     assert writer.ask(bare(block(b"d"), 4)) == [wire.DataAppended(W, 4, 3, 9, 36)]
     assert later.rows == [("s", b"d")]
-
-
-def test_43_a_block_cut_anew(writer, store, block):
-    """Of a block that is stored in part, the rest is stored."""
-    writer.ask(bare(block(b"1", b"2"), 2, 2))
-    writer.setup()
-    assert writer.ask(bare(block(b"1", b"2", b"3"), 3, 3)) == [
-        wire.DataAppended(W, 3, 2, 9, 27)
-    ]
-    assert [payload for _, payload in store.rows] == [b"1", b"2", b"3"]
 
 
 def test_gaps_are_fine(writer, block):
@@ -159,34 +148,6 @@ def test_the_largest_unfinished_goes(store):
     assert not small.refused
     small.connection.lose()
     assert store.journal.reserved == 0
-
-
-def test_frames_of_every_slicing(store, block):
-    """A session in one byte pieces is the same session."""
-    peer = store.peer(hello=False)
-    stream = b"".join(
-        map(
-            encode,
-            (
-                wire.Hello(17, 5),
-                wire.SetupAppend(1, W, "s"),
-                *blocked(block(b"a") + padding(5), b"", 9, 1, 1),
-                wire.KeepAlive(),
-                CreateSegment(2, "t", 0, 0),
-            ),
-        )
-    )
-    for byte in stream:
-        peer.connection.deliver(bytes([byte]))
-    store.store()
-    assert peer.got == [
-        wire.Hello(17, 5),
-        wire.AppendSetup(1, "s", W, wire.NEVER),
-        wire.KeepAlive(),
-        wire.DataAppended(W, 1, wire.NEVER, 9, 9),
-        SegmentCreated(2, "t"),
-    ]
-    assert list(Frames({9}).feed(b"")) == []
 
 
 @pytest.mark.parametrize("stored_first", [True, False])

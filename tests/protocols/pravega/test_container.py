@@ -300,22 +300,6 @@ def test_drain_answers_what_is_owed(store):
     assert peer.connection.closed
 
 
-def test_many_segments_and_writers_come_back(store):
-    """A snapshot of thousands is what it was."""
-    state = Segments()
-    for number in range(2000):
-        name = f"scope/stream/{number}.#epoch.0"
-        for change in (
-            state.create(name, 1),
-            state.append(name, W, 1, b"abc", 2, claimed=1, last=NEVER),
-        ):
-            list(state.stored(change.body, 1))
-    data = snapshot.save(state)
-    again = snapshot.restore(data)
-    assert snapshot.save(again) == data
-    assert again.number == 4000
-
-
 class _Reactor(Clock):
     """Its turn is at once, in whichever thread."""
 

@@ -138,15 +138,6 @@ def test_acks_of_a_group_are_one(store, peer, block):
     assert [wire.decode_data_appended(p) for _, p in peer.got] == [(W, 18), (X, 9)]
 
 
-def test_several_appends_on_one_connection(store, peer, block):
-    """Each connection id has its own segment and its own level."""
-    peer.setup("a", W)
-    peer.setup("b", X)
-    peer.ask(whole(block(b"1")) + whole(block(b"2"), 0, X) + whole(block(b"3"), 9))
-    assert content(store, "a") == block(b"1", b"3")
-    assert content(store, "b") == block(b"2")
-
-
 def test_two_connection_ids_on_one_segment(store, peer, block):
     """Levels count a writer's own bytes, not the segment's."""
     peer.setup("s", W)
@@ -242,23 +233,6 @@ def scripted(block: Block) -> list[bytes]:
 def outcome(store: Any, peer: Peer) -> tuple[Any, ...]:
     store.store()
     return sorted(peer.got), store.rows, content(store, "s"), content(store, "t")
-
-
-def test_split_at_every_byte(make_store, block):
-    """A scripted session comes to the same wherever the stream is cut."""
-    stream = b"".join(scripted(block))
-    wants = None
-    for cut in range(len(stream) + 1):
-        store = make_store()
-        peer = Peer(store)
-        peer.send(stream[:cut])
-        peer.send(stream[cut:])
-        got = outcome(store, peer)
-        wants = wants or got
-        assert got == wants
-        assert not peer.inner.refused
-    assert wants is not None
-    assert len(wants[1]) == 4
 
 
 def in_parts(message: bytes, sizes: Iterator[int]) -> bytes:
@@ -594,37 +568,6 @@ def test_any_bytes(make_store, data):
     assert peer.inner.connection.failure is None
     peer.inner.connection.lose()
     assert store.journal.reserved == 0
-
-
-def test_a_client_and_its_reconnects(store):
-    """The writer's core sends again what is not stored, and nothing that is."""
-    events = [b"%d" % n * n for n in range(50)]
-    writer = DraftWriter(W, "s")
-    writer.add(events[:30])
-    peer = Peer(store)
-    peer.send(writer.connected())
-    assert list(writer.blocks()) == []
-    assert writer.received(peer.inner.connection.sent) == 0
-    peer.inner.connection.clear()
-    for sent in writer.blocks(most=100):
-        peer.send(sent)
-    for _ in range(3):
-        store.journal.store()
-    store.clock.advance(0)
-    assert 0 < writer.received(peer.inner.connection.sent) < 30
-    peer.inner.connection.lose()
-    writer.add(events[30:])
-    again = Peer(store)
-    again.send(writer.connected())
-    store.store()
-    writer.received(again.inner.connection.sent)
-    again.inner.connection.clear()
-    for sent in writer.blocks():
-        again.send(sent)
-    store.store()
-    writer.received(again.inner.connection.sent)
-    assert writer.unacknowledged == 0
-    assert [payload for _, payload in store.rows] == events
 
 
 def test_a_writer_believes_no_impossible_level():

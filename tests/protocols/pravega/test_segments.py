@@ -8,52 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.protocols.pravega import errors, records, snapshot
-from gateway.protocols.pravega.codec import AttributeUpdate, Entry
+from gateway.protocols.pravega.codec import Entry
 from gateway.protocols.pravega.segment import EVENT_COUNT, MARK_BYTES
 from gateway.protocols.pravega.segments import Segments
-from gateway.protocols.pravega.tables import ENTRY_BYTES, Table
+from gateway.protocols.pravega.tables import Table
 from gateway.protocols.pravega.wire import NEVER
 
 from .conftest import W, X
 
 TXN = "s#transaction.0000000000000000000000000000000a"
-
-
-def test_28_a_new_writer_has_no_number(model):
-    """Its number is NEVER until it writes."""
-    assert model.state.find("s").number_of(W) == NEVER
-
-
-def test_29_numbers_survive_a_restart(model, block):
-    """What a writer had stored is known to the next run, with length and count."""
-    model.append(block(b"a", b"b"), 2, claimed=2)
-    again = model.replayed().find("s")
-    assert again.number_of(W) == 2
-    assert again.length == again.readable == 18
-    assert again.attribute(EVENT_COUNT) == 2
-
-
-def test_34_another_connection_has_written(model, block):
-    """Who does not know the last number is fenced, and stores nothing."""
-    model.append(block(b"a"), 1)
-    with pytest.raises(errors.Fenced):
-        model.append(block(b"b"), 2, last=NEVER)
-    assert model.state.find("s").length == 9
-
-
-def test_35_conditional_on_the_length(model, block):
-    """An append at the wrong offset changes nothing; a right one after it does."""
-    with pytest.raises(errors.ConditionFailed):
-        model.append(block(b"a"), 1, offset=5)
-    model.append(block(b"a"), 1, offset=0)
-    assert model.state.find("s").length == 9
-
-
-def test_38_append_to_sealed(model, block):
-    """A sealed segment takes no more."""
-    model.keep(model.state.seal("s", 0))
-    with pytest.raises(errors.Sealed):
-        model.append(block(b"a"), 1)
 
 
 def test_45_truncation_is_checked(model, block):
@@ -64,21 +27,6 @@ def test_45_truncation_is_checked(model, block):
             model.state.truncate("s", offset, 0)
     model.keep(model.state.truncate("s", 9, 0))
     assert model.replayed().find("s").start == 9
-
-
-def test_53_twice(model):
-    """Create, seal and delete say so when it was done; truncate does not mind."""
-    with pytest.raises(errors.SegmentExists):
-        model.create("s")
-    model.keep(model.state.truncate("s", 0, 0))
-    model.keep(model.state.truncate("s", 0, 0))
-    model.keep(model.state.seal("s", 0))
-    with pytest.raises(errors.Sealed):
-        model.state.seal("s", 0)
-    model.keep(model.state.delete("s", 0))
-    with pytest.raises(errors.SegmentNotFound):
-        model.state.delete("s", 0)
-    assert not model.replayed().segments
 
 
 def test_54_merge(model, block):
@@ -101,33 +49,6 @@ def test_54_merge(model, block):
         assert state.find("s").attribute(EVENT_COUNT) == 3
         assert state.was_merged(TXN)
         assert TXN not in state.segments
-
-
-def test_54_merge_into_nothing(model):
-    """Without a target, or without a source, or of what is not staged: refused."""
-    model.create(TXN)
-    model.create("t")
-    with pytest.raises(errors.SegmentNotFound):
-        model.state.merge([("missing", TXN)], 0)
-    with pytest.raises(errors.SegmentNotFound):
-        model.state.merge([("s", "missing")], 0)
-    with pytest.raises(errors.Unsupported):
-        model.state.merge([("s", "t")], 0)
-    model.keep(model.state.seal("s", 0))
-    with pytest.raises(errors.Sealed):
-        model.state.merge([("s", TXN)], 0)
-
-
-def test_54_conditional_merge(model):
-    """An attribute that is not as expected stops the merge; else both happen."""
-    model.create(TXN)
-    with pytest.raises(errors.ConditionFailed):
-        model.state.merge([("s", TXN)], 0, updates=[AttributeUpdate(X, 4, 5, 1)])
-    assert TXN in model.state.segments
-    model.keep(
-        model.state.merge([("s", TXN)], 0, updates=[AttributeUpdate(X, 4, 5, NEVER)])
-    )
-    assert model.replayed().find("s").attribute(X) == 5
 
 
 def test_merges_of_several_are_one_change(model, block):
@@ -176,16 +97,6 @@ def test_two_sources_into_one_target(model, block):
     assert model.state.find("s").length == 24
 
 
-def test_attributes(model):
-    """Numbers are replaced if they are as expected."""
-    model.keep(model.state.attribute("s", X, 5, NEVER, 0))
-    with pytest.raises(errors.ConditionFailed):
-        model.state.attribute("s", X, 6, NEVER, 0)
-    assert model.replayed().find("s").attribute(X) == 5
-    model.keep(model.state.attribute("s", X, NEVER, 5, 0))
-    assert model.state.find("s").attribute(X) == NEVER
-
-
 def test_idle_writers_are_forgotten(model, block):
     """Who wrote since the last time is kept, who did not is not."""
     model.append(block(b"a"), 1, writer=W)
@@ -198,44 +109,6 @@ def test_idle_writers_are_forgotten(model, block):
     for state in (model.state, model.replayed()):
         assert state.find("s").number_of(W) == NEVER
         assert state.find("s").number_of(X) == 2
-
-
-def test_tables(model):
-    """Entries have versions in the order of their puts; conditions hold for all."""
-    state: Segments = model.state
-    model.keep(state.create_table("t", 0))
-    model.keep(state.put("t", [Entry(b"a", NEVER, b"1"), Entry(b"b", -1, b"2")], 0))
-    with pytest.raises(errors.BadKeyVersion):
-        state.put("t", [Entry(b"c", NEVER, b"3"), Entry(b"b", -1, b"x")], 0)
-    with pytest.raises(errors.KeyNotFound):
-        state.put("t", [Entry(b"c", 7, b"3")], 0)
-    model.keep(state.put("t", [Entry(b"a", 0, b"4")], 0))
-    for each in (state, model.replayed()):
-        table = each.table("t")
-        assert table.get(b"a") == Entry(b"a", 2, b"4")
-        assert table.get(b"c") == Entry(b"c", -1, b"")
-        assert [e.key for e in table.since(0, 9)[0]] == [b"b", b"a"]
-        assert table.since(2, 9) == ([Entry(b"a", 2, b"4")], 3, True)
-        assert table.since(3, 9) == ([], 3, True)
-        assert table.since(0, 1) == ([Entry(b"b", 1, b"2")], 2, False)
-        assert table.bytes == 4 + 2 * ENTRY_BYTES
-    with pytest.raises(errors.BadOffset):
-        state.remove("t", [Entry(b"a", NEVER)], 0, position=2)
-    with pytest.raises(errors.TableNotEmpty):
-        state.delete("t", 0, only_if_empty=True)
-    model.keep(state.remove("t", [Entry(b"a", 2), Entry(b"z", NEVER)], 0, position=3))
-    model.keep(state.remove("t", [Entry(b"b", NEVER)], 0))
-    assert not model.replayed().table("t").entries
-    model.keep(state.delete("t", 0, only_if_empty=True))
-    with pytest.raises(errors.Unsupported):
-        state.table("s")
-
-
-def test_tables_with_keys_of_one_size(model):
-    """A key of another size is not put."""
-    model.keep(model.state.create_table("t", 0, key_bytes=2))
-    with pytest.raises(errors.BadKeyVersion):
-        model.state.put("t", [Entry(b"abc", NEVER)], 0)
 
 
 def test_reading_waits_for_the_disk(model, block):
@@ -277,25 +150,6 @@ def test_a_body_is_applied_once(model, block):
     assert snapshot.save(model.replayed(onto=once)) == whole
     assert snapshot.save(model.replayed(onto=snapshot.restore(middle))) == whole
     assert snapshot.restore(whole).durable == model.state.number
-
-
-def test_a_snapshot_has_everything(model, block):
-    """Tables, staged data, attributes, idle writers, marks: all come back."""
-    state: Segments = model.state
-    model.append(block(b"x" * MARK_BYTES), 1)
-    model.append(block(b"y"), 2)
-    model.keep(state.attribute("s", X, 5, NEVER, 0))
-    model.keep(state.forget_idle_writers(0))
-    model.create(TXN)
-    model.append(block(b"z"), 1, name=TXN)
-    model.keep(state.create_table("t", 0, key_bytes=1))
-    model.keep(state.put("t", [Entry(b"k", NEVER, b"v")], 0))
-    again = snapshot.restore(snapshot.save(state))
-    assert snapshot.save(again) == snapshot.save(state)
-    assert again.staged_bytes == 9
-    assert again.find("s").lsn_near(MARK_BYTES + 8) == 2
-    merged = again.merge([("s", TXN)], 0)
-    assert records.decode(merged.body).payloads == [b"z"]
 
 
 def test_marks(model, block):

@@ -190,13 +190,6 @@ def test_a_payload_counts_until_it_is_dealt_with(cut):
     assert frames.held_bytes == 0
 
 
-def test_4_one_byte_at_a_time():
-    """A frame that comes in bytes is a frame."""
-    frames = Frames({9})
-    got = [one for byte in frame(9, b"abc") for one in frames.feed(bytes([byte]))]
-    assert got == [(9, b"abc")]
-
-
 def test_raw_bytes_between_frames():
     """Bytes that are asked for come as they are, and frames go on behind them."""
     frames = Frames({9})

@@ -1,8 +1,6 @@
 """Commits of transactions whose stream was scaled since they began: epochs that they share."""
 
 from itertools import pairwise
-from random import Random
-from typing import Any
 
 import pytest
 
@@ -199,35 +197,6 @@ def test_a_commit_that_needs_no_epochs(scaled, writers):
     before = scaled.current
     writers.commit(both)
     assert scaled.current == before
-    writers.check()
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_order_over_any_scalings(scaled, writers, config, seed):
-    """Whatever is scaled, begun and committed: events of a key are read once, in order."""
-    random = Random(seed)
-    pending: list[Any] = []
-    for _ in range(150):
-        keys = random.sample(sorted(Writers.KEYS), random.randrange(4))
-        match random.randrange(8):
-            case 0:
-                assert scaled.update(config("st", random.randrange(1, 6))) == 0
-            case 1:
-                number, low, high = random.choice(scaled.current)
-                middle = random.uniform(low, high)
-                answer = scaled.scale([number], (low, middle), (middle, high))
-                assert answer.status == STARTED
-            case 2 | 3 | 4:
-                writers.write(*keys)
-            case 5 | 6:
-                pending.append(writers.begin(*keys))
-            case _ if pending:
-                writers.commit(pending.pop(random.randrange(len(pending))))
-        current = scaled.current
-        edges = [0.0, *(high for _, _, high in current)]
-        assert edges == [*(low for _, low, _ in current), 1.0]
-    for txn in pending:
-        writers.commit(txn)
     writers.check()
 
 
