@@ -9,14 +9,6 @@ from small_rsio.server import Connection, Violated
 from small_rsio.streams import Refused, Source, numbers
 
 
-@fault("ping_is_answered_with_its_octets")
-class CutsPongs(Connection):
-    """A pong has no more than 255 octets of its ping."""
-
-    def on_Ping(self, ping: wire.Ping) -> None:
-        self.send(wire.Pong(ping.data[:255]))
-
-
 @fault("ping_is_answered_with_its_octets", "pings_are_answered_in_order",
        "ping_is_answered_within_a_stream", "pings_are_limited")  # fmt: skip
 class DoesNotAnswerPings(Connection):
@@ -49,25 +41,6 @@ class AnswersPingsBetweenElements(Connection):
     def on_Ping(self, ping: wire.Ping) -> None:
         if not any(each.parts for each in self.consumed.values()):
             super().on_Ping(ping)
-
-
-@fault("codes_begin_errors_and_reasons")
-class GivesNoCodesInGoodbye(Connection):
-    """Reasons have no code, though extension 5 is in use."""
-
-    def violated(self, why: str) -> None:
-        self.send(wire.Goodbye("no"))
-        self.hang_up()
-
-
-@fault("token_comes_before_subscriptions")
-class ServesBeforeTheToken(Connection):
-    """A subscribe is answered before the token has come."""
-
-    def check_order(self, message: Message) -> None:
-        waits, self.awaits_token = self.awaits_token, False
-        super().check_order(message)
-        self.awaits_token = waits
 
 
 @fault("pings_may_come_before_the_token")
@@ -133,15 +106,6 @@ class DoesNotAnswerCompress(Connection):
 
     def on_Compress(self, compress: wire.Compress) -> None:
         self.inflate = zlib.decompressobj()
-
-
-@fault("blocks_are_one_zlib_stream", "elements_of_blocks_are_stored")
-class InflatesEachBlockAfresh(Connection):
-    """Has a fresh zlib state for each block."""
-
-    def inflated(self, data: bytes) -> bytes:
-        self.inflate = zlib.decompressobj()
-        return super().inflated(data)
 
 
 @fault("blocks_take_the_place_of_messages", "elements_of_blocks_are_stored")
@@ -249,16 +213,6 @@ class ResumesOffByOne(Connection):
     def on_SubscribeFrom(self, asked: wire.SubscribeFrom) -> None:
         before = max(asked.offset - 1, 0)
         self.subscribed(asked.publisher, asked.subscriber, asked.demand, before)
-
-
-@fault(
-    "resumes_behind_the_offset", "resumes_at_the_end", "impossible_offsets_are_errors"
-)
-class IgnoresOffsets(Connection):
-    """subscribeFrom begins at the first element."""
-
-    def on_SubscribeFrom(self, asked: wire.SubscribeFrom) -> None:
-        self.subscribed(asked.publisher, asked.subscriber, asked.demand, 0)
 
 
 @fault("resumes_at_the_end")

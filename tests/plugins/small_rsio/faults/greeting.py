@@ -97,21 +97,6 @@ class TakesAnyNumberOfExtensions(Connection):
         super().received(data)
 
 
-@fault("extensions_need_both_hellos")
-class TakesExtensionsUnasked(Connection):
-    """Takes and answers messages of extensions that are not in use."""
-
-    def check_order(self, message: Message) -> None:
-        used, self.used = self.used, frozenset({1, 2, 3, 4, 5, 6})
-        try:
-            super().check_order(message)
-        finally:
-            self.used = used
-
-    def on_GoodbyeAck(self, ack: wire.GoodbyeAck) -> None:
-        pass
-
-
 @fault("hello_is_answered", "spec201_demand_is_signalled")
 class SendsExtensionsUnasked(Connection):
     """Sends stored to a client that does not have extension 2."""
@@ -137,15 +122,6 @@ class WaitsForeverForTheToken(Connection):
     def timed_out(self) -> None:
         if not self.greeted:
             super().timed_out()
-
-
-@fault("goodbye_is_answered", "goodbye_is_acknowledged", "nothing_follows_goodbye",
-       "texts_are_limited")  # fmt: skip
-class DoesNotAnswerGoodbye(Connection):
-    """Closes without a word."""
-
-    def on_Goodbye(self, goodbye: wire.Goodbye) -> None:
-        self.hang_up()
 
 
 @fault("goodbye_is_answered", "violations_are_told", "unknown_types_end",

@@ -134,15 +134,6 @@ class SaysStoredToNamedSenders(Connection):
         self.used = used
 
 
-@fault("stored_is_what_is_stored", "stored_comes_in_any_stream")
-class NeverSaysStored(Connection):
-    """Sends no stored."""
-
-    def send(self, message: Message) -> None:
-        if not isinstance(message, wire.Stored):
-            super().send(message)
-
-
 @fault("senders_have_offsets_of_their_own")
 class TakesAllSendersForOne(Connection):
     """All names share one offset."""

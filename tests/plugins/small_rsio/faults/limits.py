@@ -6,17 +6,6 @@ from small_rsio.faults.table import fault
 from small_rsio.server import Connection
 
 
-@fault("limits_are_told")
-class TellsItsLimitsLate(Connection):
-    """Tells its limits behind the first subscribe."""
-
-    def subscribe_to(self, publisher: str) -> None:
-        told, self.told = self.told, True
-        super().subscribe_to(publisher)
-        self.told = told
-        self.tell_limits()
-
-
 @fault("element_of_the_told_size_is_taken")
 class TellsTooMuch(Connection):
     """Tells more octets than it takes."""

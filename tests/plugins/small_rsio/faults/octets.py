@@ -211,16 +211,6 @@ class HangsUpAtALargeElement(Connection):
         super().element(stream, element)
 
 
-@fault(
-    "too_large_a_joined_element_cancels_its_stream", "unfinished_elements_are_limited"
-)
-class KeepsAnyNumberOfUnfinishedElements(Connection):
-    """Joins parts without a limit."""
-
-    def too_much_unfinished(self, stream: Consumed, joined: bytes) -> bool:
-        return False
-
-
 @fault("unfinished_elements_are_limited",
        "too_large_a_joined_element_cancels_its_stream")  # fmt: skip
 class HangsUpAtTooMuchUnfinished(Connection):
@@ -232,17 +222,6 @@ class HangsUpAtTooMuchUnfinished(Connection):
         super().part(part, last=last)
         if stream is not None and stream.dropped and not before:
             raise Violated("too much is unfinished")
-
-
-@fault("finished_elements_are_not_counted")
-class CountsFinishedElements(Connection):
-    """A counter of unfinished elements that leaks: it is never taken back."""
-
-    begun = 0
-
-    def too_much_unfinished(self, stream: Consumed, joined: bytes) -> bool:
-        self.begun += 1
-        return self.begun > 64
 
 
 @fault("unfinished_elements_end_with_their_stream")

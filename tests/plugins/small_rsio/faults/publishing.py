@@ -7,25 +7,6 @@ from small_rsio.server import Connection, Link, Server, Violated
 from small_rsio.streams import UNBOUNDED, Served, Source
 
 
-@fault(
-    "spec101_never_more_than_requested", "spec308_requests_add_up", "demand_is_met_in_full",
-    "spec103_elements_are_in_order", "spec303_many_requests_at_once",
-)  # fmt: skip
-class SendsOneMore(Connection):
-    """Each request brings an element more than it asks for."""
-
-    def wanted(self, stream: Served, more: int) -> None:
-        super().wanted(stream, more + 1)
-
-
-@fault("spec101_packed_elements_count_each", "demand_is_met_in_full")
-class CountsPacksAsOne(Connection):
-    """An onNextPacked takes one unit, however many elements it has."""
-
-    def charge_demand(self, stream: Served, count: int) -> None:
-        stream.demand -= 1 if stream.source.size else count
-
-
 @fault("spec101_split_elements_count_once")
 class ChargesSplitElementsLate(Connection):
     """Begins the next large element before there is demand for it."""
@@ -74,13 +55,6 @@ class SendsAllThatIsThere(Connection):
 
 
 @fault("large_elements_leave_others_their_turns")
-class SendsLargeParts(Connection):
-    """Other streams have their turns between parts, which are of 64 KiB."""
-
-    part_octets = 1 << 16
-
-
-@fault("large_elements_leave_others_their_turns")
 class SendsLargeElementsWhole(Connection):
     """Splits no element."""
 
@@ -125,18 +99,6 @@ class SharesElements(Connection):
         return super().source(publisher, offset)
 
 
-@fault("spec104_failure_is_on_error", "spec109_rejection_is_on_subscribe_and_on_error",
-       "spec210_fails_with_and_without_demand", "streams_end_apart",
-       "spec309_not_positive_is_an_error", "id_is_free_after_a_terminal")  # fmt: skip
-class CompletesInsteadOfFailing(Connection):
-    """Sends onComplete where onError belongs."""
-
-    def send(self, message: Message) -> None:
-        if isinstance(message, wire.OnError):
-            message = wire.OnComplete(message.subscriber)
-        super().send(message)
-
-
 @fault("spec102_may_end_before_demand_is_met", "spec105_end_is_on_complete",
        "spec105_empty_stream_completes", "spec209_completes_with_and_without_demand",
        "fixed_size_is_kept")  # fmt: skip
@@ -164,15 +126,6 @@ class EndsOnlyWithoutDemand(Connection):
     def finish(self, stream: Served) -> None:
         if not stream.demand:
             super().finish(stream)
-
-
-@fault("spec107_nothing_follows_on_complete", "id_is_free_after_a_terminal")
-class CompletesTwice(Connection):
-    """Each onComplete comes twice."""
-
-    def complete(self, stream: Served) -> None:
-        super().complete(stream)
-        self.send(wire.OnComplete(stream.id))
 
 
 @fault("spec107_nothing_follows_on_complete", "spec107_nothing_follows_on_error",

@@ -5,7 +5,7 @@ from typing import Any
 from rsio_check import wire
 from small_rsio.faults.table import fault
 from small_rsio.server import Connection, Server, Violated
-from small_rsio.streams import UNBOUNDED, Consumed
+from small_rsio.streams import Consumed
 
 
 @fault("spec201_demand_is_signalled", "demand_is_renewed_for_each_element")
@@ -40,16 +40,6 @@ class EndsWithoutCancelling(Connection):
 
     def second_on_subscribe(self, stream: Consumed) -> None:
         raise Violated("a second onSubscribe (2.5)")
-
-
-@fault("spec208_late_elements_are_dropped", "spec208_late_elements_keep_their_size",
-       "spec108_terminal_may_follow_cancel", "elements_beyond_demand_are_not_stored")  # fmt: skip
-class ForgetsWhatItCancelled(Connection):
-    """A late element of a cancelled stream ends the conversation."""
-
-    def cancel(self, stream: Consumed) -> None:
-        super().cancel(stream)
-        self.consumed.pop(stream.id, None)
 
 
 @fault("cancelled_stream_ends_with_its_terminal", "spec107_signal_after_terminal_ends")
@@ -126,16 +116,6 @@ class AsksForTooMuch(Connection):
         super().grant(stream, more + 1)
 
 
-@fault("demand_is_renewed_for_each_element", "demand_is_renewed_in_any_form",
-       "same_id_both_ways_is_two_streams", "elements_may_be_empty",
-       "window_may_be_used_in_any_pieces", "acknowledged_elements_are_stored")  # fmt: skip
-class NeverAsksAgain(Connection):
-    """The first window is the last."""
-
-    def grant(self, stream: Consumed, more: int) -> None:
-        pass
-
-
 @fault("demand_is_renewed_in_any_form", "packed_elements_are_stored_apart")
 class RenewsPacksAsOne(Connection):
     """Asks for one element again for a whole onNextPacked."""
@@ -159,19 +139,6 @@ class AsksForWhatHasBegun(Connection):
         self.send(wire.Request(message.subscriber, 1))
 
 
-@fault("overrun_cancels_the_stream", "overrun_within_a_pack_cancels_the_stream",
-       "overrun_by_a_first_part_cancels_the_stream", "second_overrun_ends",
-       "elements_beyond_demand_are_not_stored")  # fmt: skip
-class TakesMoreThanRequested(Connection):
-    """Takes whatever comes."""
-
-    def overrun(self, stream: Consumed) -> None:
-        stream.room = UNBOUNDED
-
-    def charge(self, stream: Consumed, count: int = 1) -> bool:
-        return super().charge(stream, count) or not stream.dropped
-
-
 @fault("overrun_within_a_pack_cancels_the_stream")
 class ChargesPacksOnce(Connection):
     """Demand is not enforced within an onNextPacked."""
@@ -189,14 +156,6 @@ class ChargesLastParts(Connection):
         if part.element not in stream.parts and not last:
             stream.room += 1
         super().part(part, last=last)
-
-
-@fault("second_overrun_ends")
-class ToleratesASecondOverrun(Connection):
-    """Cancels a stream each time that too much comes, without an end."""
-
-    def overrun(self, stream: Consumed) -> None:
-        self.cancel(stream)
 
 
 @fault("overrun_cancels_the_stream", "overrun_within_a_pack_cancels_the_stream")
