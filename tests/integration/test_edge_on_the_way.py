@@ -1,4 +1,4 @@
-"""An edge and its hub while what both go by ends, or is wrong: certificates, a token, the
+"""An edge and its hub while what both go by ends, or is wrong: certificates, the
 clock; and while a job of one's own reads what goes over.  What was acknowledged gets there
 once, and nobody starts anything again.
 """
@@ -164,27 +164,6 @@ def test_certificates_end(tmp_path):
         edge.kill()
 
 
-def test_a_token_is_taken_away(tmp_path):
-    """By a reload of the hub, while the edge is connected: it is refused and says so, its
-    events wait there; with the new one, which a reload brings, they go on.
-    """
-    authority = Authority(tmp_path / "certificates")
-    hub, edge = made(tmp_path, authority, authority.issue("hub"))
-    with hub, edge:
-        sends(edge, 1)
-        arrives(hub, 1)
-        (tmp_path / "token").write_text("another")
-        reload(hub)
-        sends(edge, 2)
-        says(edge, "no such name and token")
-        assert edge.status()["forward"]["refused"]
-        assert len(events_at(hub)) == 1
-        text = edge.config.read_text()
-        edge.config.write_text(text.replace("secret", "another"))
-        reload(edge)
-        arrives(hub, 2)
-
-
 def test_a_job_beside_it(tmp_path):
     """A file stays until the hub has it and until that job has it, whichever is later; while
     the hub is away nothing goes, however old it is.
@@ -223,13 +202,6 @@ def done(edge: Daemon, name: str) -> None:
         *("--config", edge.config),
     )
     assert said.returncode == 0, said.stdout + said.stderr
-
-
-def reload(daemon: Daemon) -> None:
-    done = run(
-        *(sys.executable, "-m", "gateway.cli", "reload", "--config", daemon.config)
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 class Clocked(Daemon):

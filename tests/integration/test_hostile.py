@@ -7,7 +7,7 @@ import threading
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -15,22 +15,6 @@ from pylogbeat import PyLogBeatClient
 
 from daemons import listener
 from deadlines import eventually
-from gateway.protocols.pomelo import wire as pomelo
-from gateway.protocols.pravega.codec import encode
-from gateway.protocols.pravega.wire import (
-    AppendBlockEnd,
-    AppendSetup,
-    DataAppended,
-    Hello,
-    SetupAppend,
-)
-from gateway.protocols.pravega.wire_segments import (
-    CreateSegment,
-    ReadSegment,
-    SegmentCreated,
-)
-from making import Make
-from pravega_socket import Client
 from samples import some_of
 
 pytestmark = pytest.mark.fresh  # what they cost is measured
@@ -198,134 +182,3 @@ def test_slow_writers_cost_little(start, connect):
     (line,) = lines_about(daemon, "127.0.4.1")
     assert "limit 200 (limits.connections_per_peer)" in line
     assert grown(daemon, before) < 64 * MiB
-
-
-# Memory, whatever it is taken with
-
-
-MEMORY = 64 * MiB
-ATTACKER = "127.0.9.1"
-
-
-def in_a_package(kind: int, size: int) -> bytes:
-    return struct.pack(">I", kind << 24 | size)
-
-
-GREETING = pomelo.package(1, b'{"sys":{"type":"js-websocket"},"user":{}}')
-GREETING += pomelo.package(2)
-
-
-@pytest.fixture
-def crowd(connect) -> Make[list[Any]]:
-    """Peers from the attacker's address, each with a thread that sends what *says*."""
-
-    def crowd(address: tuple[str, int], count: int, says: bytes) -> list[Any]:
-        peers = [connect(address, ATTACKER) for _ in range(count)]
-        for peer in peers:
-            threading.Thread(target=say, args=[peer, says], daemon=True).start()
-        return peers
-
-    def say(peer: Any, data: bytes) -> None:
-        try:
-            peer.send(data)
-        except OSError:  # cut off
-            peer.socket.close()
-
-    return crowd
-
-
-def attacked(start: Make) -> Any:
-    """A daemon with little memory, and listeners of three protocols."""
-    return start(
-        journal={"memory_bytes": f"{MEMORY}B"},
-        listeners=[
-            listener("beats", "lumberjack"),
-            listener(
-                "game",
-                "pomelo",
-                limits={"message_bytes": "16MiB"},
-                options={"heartbeat": "0s", "handshake_timeout": "1h"},
-            ),
-            listener("streams", "pravega"),
-        ],
-    )
-
-
-def let_go(daemon: Any, name: str) -> int:
-    """How many connections were closed for what they made the daemon hold."""
-    rejected = daemon.listener(name)["rejected"]
-    return int(rejected.get("memory", 0) + rejected.get("protocol", 0)) + int(
-        rejected.get("unread", 0)
-    )
-
-
-def assert_bounded(daemon: Any, *rules: str) -> None:
-    """It never had more than it may, and the log blames the attacker alone, by one of
-    these *rules*: all that is held for all peers, if there are none."""
-    peak = daemon.memory()
-    print(f"at most {peak / MiB:.1f} MiB")
-    assert peak < MEMORY + 200 * MiB
-    lines = [line for line in daemon.log.splitlines() if " warn " in line]
-    rules = rules or ("(journal.memory_bytes)",)
-    assert any(rule in line for line in lines for rule in rules)
-    assert [line for line in lines if f" {ATTACKER}:" not in line] == []
-
-
-@pytest.mark.slow
-def test_unfinished_messages_of_many(start, crowd):
-    """Sixty game clients without a token, each with 15 MiB of one message: two fit, the
-    others wait, and are read as those are let go that do not go on.
-    """
-    daemon = attacked(start)
-    says = GREETING + in_a_package(4, 16 * MiB - 10) + bytes(15 * MiB)
-    with friend(daemon):
-        crowd(daemon.address("game"), 60, says)
-        eventually(lambda: let_go(daemon, "game") >= 3, "three are let go", 300)
-    assert_bounded(daemon, "(journal.memory_bytes)", "(limits.minimum_rate)")
-
-
-@pytest.mark.slow
-def test_a_few_that_trickle_keep_nobody_out(start, connect):
-    """Six addresses hold all there is, and send just enough: who comes then is taken."""
-    daemon = start(journal={"memory_bytes": f"{MEMORY}B"})
-    peers = [connect(daemon.address(), f"127.0.8.{n}") for n in range(1, 7)]
-    over = threading.Event()
-
-    def trickle(peer: Any) -> None:
-        with suppress(OSError):
-            peer.send(frame(b"2W", 100) + frame(b"2J", 1, 15 * MiB))
-            peer.send(bytes(MEMORY // 2 // 6 - 60_000))
-            while not over.wait(0.5):
-                peer.send(bytes(100))
-
-    threads = [threading.Thread(target=trickle, args=[peer]) for peer in peers]
-    for thread in threads:
-        thread.start()
-    eventually(
-        lambda: daemon.status()["memory"]["held_bytes"] > MEMORY // 3, "they hold it"
-    )
-    for number in range(1, 5):
-        honest = connect(daemon.address(), f"127.0.7.{number}")
-        honest.send(honest.window(b"{}"))
-        assert honest.ack() == 1
-    over.set()
-    for thread in threads:
-        thread.join()
-
-
-@pytest.mark.slow
-def test_replies_that_nobody_reads(start, crowd):
-    """A few bytes ask for a megabyte, many times."""
-    daemon = attacked(start)
-    writer, event = b"w" * 16, struct.pack(">II", 0, MiB - 8) + bytes(MiB - 8)
-    client = Client(daemon.address("streams"))
-    client.ask(CreateSegment(1, "s", 0, 0), SegmentCreated)
-    client.ask(SetupAppend(1, writer, "s"), AppendSetup)
-    client.ask(AppendBlockEnd(writer, len(event), event, 1, 1, 9), DataAppended)
-    client.close()
-    asks = encode(Hello(17, 5)) + encode(ReadSegment("s", 0, MiB)) * 100
-    with friend(daemon):
-        crowd(daemon.address("streams"), 60, asks)
-        eventually(lambda: let_go(daemon, "streams") >= 40, "most are let go", 300)
-    # Each asks for more than one alone may leave unread, too: what is looked at first.
-    assert_bounded(daemon, "(journal.memory_bytes)", "does not read what we send")

@@ -1,11 +1,9 @@
 """`gateway send` and `gateway rsio-check` against a daemon as users start it."""
 
-import asyncio
 import json
 import os
 import subprocess
 import sys
-import threading
 from typing import Any
 
 import pytest
@@ -13,8 +11,6 @@ import pytest
 import warm
 from daemons import listener, tls
 from deadlines import eventually, finish
-from gateway.protocols.rsio.client import Outbox
-from gateway.protocols.rsio.client.on_asyncio import connect
 
 REACTIVE = listener(
     "reactive", "rsio", options={"check_publishers": True, "window": 64}
@@ -91,43 +87,6 @@ def test_exactly_once_through_a_kill(prepare, free_port, tmp_path, gateway_comma
     assert audit.returncode == 0, audit.stdout + audit.stderr
     rows = daemon.rows()
     assert len(rows) == 8000 * len(SENDERS)
-
-
-def test_a_program_that_connects_again(prepare, free_port):
-    """The loop of docs/rsio.md: the daemon is killed twice, each reading is there once."""
-    port, count = free_port(), 4000
-    fixed = {**REACTIVE, "listen": f"tcp:127.0.0.1:{port}"}
-    daemon = prepare(listeners=[fixed]).start()
-    readings = iter([b'{"n":%d}' % number for number in range(count)])
-    outbox = Outbox()
-    connections = 0
-
-    async def program() -> None:
-        nonlocal connections
-        done = False
-        while not done:
-            try:
-                async with connect("127.0.0.1", port, name="meter-17") as peer:
-                    connections += 1
-                    async with peer.publisher("events", outbox=outbox) as publisher:
-                        for reading in readings:
-                            await publisher.send(reading)
-                            await asyncio.sleep(0.001)
-                done = True
-            except OSError:
-                await asyncio.sleep(0.05)
-
-    thread = threading.Thread(target=lambda: asyncio.run(program()), daemon=True)
-    thread.start()
-    for heard in (1000, 2000):
-        eventually(lambda heard=heard: outbox.confirmed > heard, "it is heard")
-        daemon.restart()
-    thread.join()
-    assert connections > 2
-    daemon.settled()
-    daemon.terminate()
-    stored = [json.loads(row["payload"])["n"] for row in daemon.rows()]
-    assert stored == list(range(count))
 
 
 #: Carries standard input and output to a port, as `ssh` and `socat` do: so many bytes at a

@@ -169,19 +169,3 @@ def test_who_is_impatient_does_no_harm(start):
     assert "Stopping already: " in daemon.log
     assert "Traceback" not in daemon.log
     assert len(daemon.rows()) == 5
-
-
-def test_what_could_not_be_published_is_told_at_the_end(start):
-    """The last line says that events wait; the next start publishes them."""
-    daemon = start(spool={"roll_interval": "1h"})
-    with PyLogBeatClient(*daemon.address()) as client:
-        client.send([{"number": number} for number in range(5)])
-    aside = daemon.spool.rename(daemon.spool.with_name("aside"))
-    daemon.spool.touch()  # no directory: nothing can be written there
-    assert daemon.terminate() in TERMINATED
-    assert "Stopped: 5 acknowledged events (up to lsn 5) wait in the" in daemon.log
-    daemon.spool.unlink()
-    aside.rename(daemon.spool)
-    daemon.start()
-    daemon.settled()
-    assert len(daemon.rows()) == 5

@@ -128,6 +128,34 @@ def test_publish(endpoint, gate):
     assert submitted(gate) == elements
 
 
+def test_a_program_waits_in_send_for_demand(make_gate):
+    """However long the journal is full it has one element in hand, beyond the window that is
+    on its way; then everything arrives, once.
+    """
+    gate = make_gate(window=16)
+    endpoint, outbox = Endpoint(gate), Outbox()
+    returned: list[int] = []
+
+    async def run() -> None:
+        async with publishing(endpoint, "events", outbox=outbox) as publisher:
+            for number in range(100):
+                await publisher.send(b"%d" % number)
+                returned.append(number)
+
+    running = Running(endpoint, run())
+    gate.journal.full = True
+    for _ in range(9):
+        endpoint.pump()
+        gate.journal.store_all()
+        gate.clock.advance(1)
+    assert running.results == []
+    assert len(returned) == outbox.sent <= outbox.confirmed + 16
+    assert outbox.unsent == 1
+    gate.journal.full = False
+    running.finish()
+    assert submitted(gate) == [b"%d" % number for number in range(100)]
+
+
 def test_flush_waits_for_the_disk(endpoint, gate):
     """No sooner is anything confirmed than it is durable."""
     outbox = Outbox()
