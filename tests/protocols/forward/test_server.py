@@ -224,22 +224,6 @@ def test_requests_come_in_any_slicing(hub, size):
     assert hub.files == [one.name, two.name]
 
 
-def test_a_line_that_is_cut_anywhere(hub):
-    """After any number of bytes: the file goes on where it is, and is there once."""
-    for cut in range(0, len(Sent(1, 200).data), 97):
-        sent = Sent(1 + 1000 * (cut + 1), 200)
-        edge = hub.connect()
-        edge.say((edge.of(sent) + sent.data)[: min(cut, len(sent.data))])
-        assert edge.codes() == []
-        edge.connection.lose()
-        edge = hub.connect()
-        edge.put(sent, at=edge.ask(sent))
-        assert edge.codes() == [201]
-        assert (hub.directories.spool / sent.name).read_bytes() == sent.data
-        assert hub.parts == []
-        edge.connection.lose()
-
-
 def test_a_line_that_dies_unseen(hub):
     """What came of a slow one in ten seconds is kept, though it was never cut here: or one
     that dies again and again would bring the same octets for ever.

@@ -116,19 +116,6 @@ def test_not_stored_at_once(reader):
 # Pressure
 
 
-def test_a_full_journal_stops_the_reading(reader):
-    """While the journal is full nothing is read; when it has room again, all goes on."""
-    reader.deliver(window(1))
-    reader.journal.full = True
-    reader.deliver(window(2))
-    assert reader.connection.paused
-    reader.deliver(window(3))
-    assert len(reader.journal.submitted) == 1
-    reader.journal.full = False
-    assert not reader.connection.paused
-    assert len(reader.journal.submitted) == 3
-
-
 def test_a_full_journal_stops_new_connections(reader):
     """Of one that comes while the journal is full one read is taken, and stored later."""
     reader.journal.full = True
@@ -140,22 +127,6 @@ def test_a_full_journal_stops_new_connections(reader):
     assert not reader.journal.submitted
     reader.journal.full = False
     assert len(reader.journal.submitted) == 1
-
-
-def test_unacknowledged_bytes(make_reader):
-    """A connection that is owed too much is not read until half of it is settled."""
-    reader = make_reader(unacknowledged_bytes=12_000)
-    while not reader.connection.paused:
-        reader.deliver(window(1))
-    owed = len(reader.journal.pending)
-    assert 8 < owed < 16
-    assert reader.server.unacknowledged_bytes >= 12_000
-    for _ in range(owed // 2 - 1):
-        reader.journal.store()
-        assert reader.connection.paused
-    reader.journal.store_all()
-    assert not reader.connection.paused
-    assert reader.server.unacknowledged_bytes == 0
 
 
 def test_a_connection_has_so_many_batches_under_way(make_reader):
@@ -185,12 +156,6 @@ def test_a_window_larger_than_the_debt_limit(make_reader):
 
 
 # The end
-
-
-def test_drain_when_idle(reader):
-    """Nothing pending: drained connections close at once."""
-    reader.server.drain()
-    assert reader.connection.closed
 
 
 def test_drain_answers_what_is_pending(reader):
@@ -393,21 +358,6 @@ def test_what_is_left_of_a_turn_goes_with_its_peer(reader):
     reader.connection.lose()
     reader.server.received(b"")
     assert len(reader.journal.submitted) == submitted
-    assert reader.journal.reserved == 0
-
-
-def test_unfinished_windows_are_bounded_together(reader):
-    """When all open windows are too large together, the largest is refused."""
-    reader.journal.reservable = 100
-    head = wire.window(V2, 1) + wire.json(V2, 1, b"{%s}" % (b" " * 90))
-    reader.deliver(head[:-2])
-    assert reader.journal.reserved >= 90
-    assert reader.connection.refused is None
-    reader.deliver(head[-2:] + wire.window(V2, 1) + wire.json(V2, 2, b"x" * 200)[:-1])
-    assert reader.connection.refused is None  # the first window is owed its answer
-    reader.journal.store()
-    assert "journal.memory_bytes" in str(reader.connection.refused)
-    assert reader.sent == wire.ack(V2, 1)
     assert reader.journal.reserved == 0
 
 

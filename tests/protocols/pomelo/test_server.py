@@ -145,16 +145,6 @@ def test_what_is_lost_after_the_client_has_left(greeted, reader):
     assert greeted.server.unacknowledged_bytes == 0
 
 
-def test_what_is_held(greeted, reader):
-    """Half a message is held until the rest of it comes, or the client goes."""
-    package = wire.notify("a", b"x" * 1000)
-    greeted.deliver(package[:500])
-    assert greeted.server.held_bytes == 500
-    greeted.deliver(package[500:])
-    assert greeted.server.held_bytes == 0
-    assert len(greeted.journal.submitted) == 1
-
-
 def test_nothing_is_taken_after_the_end(greeted, reader):
     """Bytes and ticks that come too late change nothing."""
     greeted.server.kick("bye")
@@ -226,35 +216,6 @@ def test_the_origin_knows_the_client(reader):
 
 
 # Flow
-
-
-def test_a_full_journal_stops_reading(greeted, reader):
-    """What was read is answered, nothing more is read until there is room."""
-    greeted.journal.full = True
-    greeted.deliver(wire.request(1, "a", b"{}"))
-    assert greeted.connection.paused
-    greeted.deliver(wire.request(2, "a", b"{}"))
-    assert len(greeted.journal.submitted) == 1
-    greeted.journal.store()
-    assert greeted.sent == wire.response(1, OK)
-    assert greeted.connection.paused
-    greeted.journal.full = False
-    assert not greeted.connection.paused
-    assert len(greeted.journal.submitted) == 2
-
-
-def test_debt_stops_reading(make_reader):
-    """One connection may have so much waiting for the disk, and no more."""
-    reader = make_reader(unacknowledged_bytes=1000)
-    reader.greet()
-    for number in range(1, 10):
-        reader.deliver(wire.request(number, "a", b"x" * 300))
-    assert reader.connection.paused
-    assert 1000 <= reader.server.unacknowledged_bytes < 2000
-    reader.journal.store_all()
-    assert not reader.connection.paused
-    assert reader.server.unacknowledged_bytes == 0
-    assert len(reader.journal.stored) == 9
 
 
 def test_a_paused_client_is_kept_alive(greeted, reader):
@@ -364,14 +325,6 @@ def test_drain(greeted, reader):
     )
     assert greeted.connection.closed
     assert len(greeted.journal.submitted) == 1
-
-
-def test_drain_of_an_idle_client(greeted, reader):
-    """At once; a second time it is nothing."""
-    greeted.server.drain()
-    greeted.server.drain()
-    assert greeted.sent == _kick("shutdown")
-    assert greeted.connection.closed
 
 
 def test_drain_while_the_journal_is_full(greeted, reader):

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from gateway.protocols.pravega import wire
 from gateway.protocols.pravega.codec import encode
-from gateway.protocols.pravega.frames import frame
 from gateway.protocols.pravega.wire_segments import (
     CreateSegment,
     ReadSegment,
@@ -85,23 +84,6 @@ def test_63_flipped_bytes(make_store, block, at, value, cut):
     assert lengths[0] == lengths[1]
 
 
-def test_56_pressure(make_store, block):
-    """We stop reading over the limit, and go on below it."""
-    store = make_store(unacknowledged_bytes=5000)
-    peer, other = store.peer(), store.peer()
-    peer.setup()
-    peer.send(bare(block(b"x" * 3000), 1))
-    assert not peer.connection.paused
-    peer.send(bare(block(b"x" * 1000), 2))
-    assert peer.connection.paused
-    assert not other.connection.paused
-    peer.send(bare(block(b"later"), 3))
-    store.store()
-    assert not peer.connection.paused
-    store.store()
-    assert peer.got[-1].last_event == 3
-
-
 def test_56_pressure_of_a_full_journal(store, block):
     """Only who appends is not read: readers, metadata and new connections go on."""
     peer, other = store.peer(), store.peer()
@@ -136,18 +118,6 @@ def test_56_metadata_without_end(peer, store):
     assert peer.connection.paused
     store.journal.full = False
     assert not peer.connection.paused
-
-
-def test_the_largest_unfinished_goes(store):
-    """When unfinished messages fill the memory, the largest is let go."""
-    small, large = store.peer(), store.peer()
-    store.journal.reservable = 150
-    small.connection.deliver(frame(9, bytes(500))[:80])
-    large.connection.deliver(frame(9, bytes(500))[:100])
-    assert "journal.memory_bytes" in large.refused
-    assert not small.refused
-    small.connection.lose()
-    assert store.journal.reserved == 0
 
 
 @pytest.mark.parametrize("stored_first", [True, False])

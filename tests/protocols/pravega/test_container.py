@@ -21,7 +21,6 @@ from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.wire import NEVER, AppendBlockEnd, Hello, SetupAppend
 from gateway.protocols.pravega.wire_segments import (
     CreateTransientSegment,
-    SegmentCreated,
 )
 from gateway.sdk.interfaces import NotStored
 from gateway.testing import ManualJournal
@@ -189,16 +188,6 @@ def test_replay_takes_only_its_own(store):
     assert store.container.state.number == 1
 
 
-def test_transients_of_a_crash_are_cleared(peer, store):
-    """Large events that nobody can finish are gone after the next start."""
-    [made] = peer.ask(CreateTransientSegment(1, W, "s"))
-    assert isinstance(made, SegmentCreated)
-    again = store.restarted()
-    again.store()
-    assert set(again.container.state.segments) == {"s"}
-    assert set(again.restarted().container.state.segments) <= {"s"}
-
-
 def many_transients(store: Any) -> Any:
     peer = store.peer()
     for number in range(500):
@@ -282,22 +271,6 @@ def test_a_journal_that_stops(make_store):
     peer.send(bare(b"a", 1), bare(b"b", 2))
     assert peer.connection.closed
     assert len(peer.got) == 1
-
-
-def test_drain_answers_what_is_owed(store):
-    """When the daemon stops, what was taken is acknowledged before the FIN."""
-    peer, idle, silent = store.peer(), store.peer(), store.peer(hello=False)
-    peer.setup()
-    peer.send(bare(b"abc", 1))
-    for one in (peer, idle, silent):
-        one.server.drain()
-    assert idle.connection.closed
-    assert silent.connection.closed
-    assert not peer.connection.closed
-    store.store()
-    [ack] = peer.got
-    assert ack.last_event == 1
-    assert peer.connection.closed
 
 
 class _Reactor(Clock):

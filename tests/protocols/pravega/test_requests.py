@@ -131,19 +131,6 @@ def test_41_transients_go_with_their_connection(peer, store, block):
     ]
 
 
-def test_staged_data_is_bounded(make_store, block):
-    """Open transactions together hold so much and no more."""
-    store = make_store(transaction_bytes=20)
-    peer = store.peer()
-    peer.ask(ws.CreateSegment(1, TXN, 0, 0))
-    peer.setup(TXN)
-    peer.ask(wire.AppendBlockEnd(W, 18, block(b"0123456789"), 1, 1, 1))
-    peer.send(ws.ReadSegment(TXN, 8, 4, "", 2))
-    assert peer.got == [ws.SegmentRead(TXN, 8, False, False, b"01234567", 2)]
-    peer.send(wire.AppendBlockEnd(W, 9, block(b"x"), 1, 2, 1))
-    assert "options.transaction_bytes" in peer.refused
-
-
 def test_42_unsupported(peer):
     """What does not fit the segment."""
     peer.ask(wt.CreateTableSegment(0, "t"))

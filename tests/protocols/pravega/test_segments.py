@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.protocols.pravega import errors, records, snapshot
 from gateway.protocols.pravega.codec import Entry
-from gateway.protocols.pravega.segment import EVENT_COUNT, MARK_BYTES
+from gateway.protocols.pravega.segment import MARK_BYTES
 from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.tables import Table
 from gateway.protocols.pravega.wire import NEVER
@@ -27,28 +27,6 @@ def test_45_truncation_is_checked(model, block):
             model.state.truncate("s", offset, 0)
     model.keep(model.state.truncate("s", 9, 0))
     assert model.replayed().find("s").start == 9
-
-
-def test_54_merge(model, block):
-    """A transaction's events become rows when it is merged, all at once."""
-    model.append(block(b"a"), 1)
-    model.create(TXN)
-    staged = model.append(block(b"b", b"c"), 2, name=TXN, claimed=2)
-    assert staged.count == 0
-    assert model.state.staged_bytes == 18
-    merged = model.keep(model.state.merge([("s", TXN)], 0))
-    assert merged.count == 2
-    assert model.state.staged_bytes == 0
-    rows = records.decode(merged.body)
-    assert rows.payloads == [b"b", b"c"]
-    assert list(rows.seqs or ()) == [9, 18]
-    assert rows.channel == "s"
-    assert rows.attributes == {"merged": TXN[2:]}
-    for state in (model.state, model.replayed()):
-        assert state.find("s").length == 27
-        assert state.find("s").attribute(EVENT_COUNT) == 3
-        assert state.was_merged(TXN)
-        assert TXN not in state.segments
 
 
 def test_merges_of_several_are_one_change(model, block):

@@ -69,19 +69,6 @@ def test_no_row_before_the_commit(peer, store, block):
     assert store.journal.durable_lsn == 3
 
 
-def test_a_commit_is_one_batch(peer, store, block):
-    """Whatever the number of its segments: a crash leaves all of it or nothing."""
-    segments = ("s", "t", "u")
-    begin(store, peer, *segments)
-    for number, name in enumerate(segments):
-        write(peer, number, block(name.encode()), 1, 1)
-    before = len(store.journal.submitted)
-    commit(store, *segments)
-    store.store()
-    assert len(store.journal.submitted) == before + 1
-    assert sorted(store.rows) == [(name, name.encode()) for name in segments]
-
-
 def test_no_row_of_an_aborted_one(peer, store, block):
     """Neither now nor after a restart, and its memory is free again."""
     begin(store, peer, "s")

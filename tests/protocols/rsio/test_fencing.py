@@ -44,16 +44,6 @@ def sender(gate, read) -> Any:
 # On the wire
 
 
-def test_nothing_is_subscribed_to_that_is_not_announced(gate, read):
-    """Who only reads takes the name from nobody."""
-    reader = Wire(gate, read)
-    assert reader.say(HELLO, NAME)[1:] == []
-    assert reader.say(Announce("another", b"1", 0)) == []
-    assert reader.say(Announce("events", b"1", 0)) == [
-        SubscribeFrom("events", 1, 1024, 0)
-    ]
-
-
 def test_a_life_is_in_the_journal_before_it_is_asked(gate):
     """What could be forgotten in a crash is told to nobody."""
     gate.say(HELLO, NAME, Announce("events", b"1", 0))
@@ -143,22 +133,6 @@ def test_without_an_instance(sender, gate, read):
     assert sender(b"1", resumed=1)[1][-1].reason.startswith("E412")
 
 
-@pytest.mark.parametrize(
-    "announced",
-    [
-        (Announce("events", b"1", 2),),
-        (Announce("events", b"", 1),),
-        (Announce("events", b"x" * 65, 0),),
-        (Announce("events", b"1", 0), Announce("events", b"1", 0)),
-        (Announce("events", b"1", 0), Token("name", b"late")),
-    ],
-)
-def test_what_is_no_announce(gate, announced):
-    """The conversation ends."""
-    gate.say(HELLO, Token("name", b"meter"), *announced)
-    assert gate.connection.refused is not None
-
-
 def test_announce_is_for_clients(opened, happened):
     """… whose hello lists offsets as well."""
     said = wire.encode(Announce("events", b"1", 0))
@@ -166,14 +140,6 @@ def test_announce_is_for_clients(opened, happened):
         happened(opened(2, 7, server=False), said)[1].rule == "announce from a server"
     )
     assert "not legal" in happened(opened(7), said)[1].rule
-
-
-def test_again_when_the_stream_is_over(sender):
-    """A program may publish under a name once more, on the same connection."""
-    one, _ = sender(b"1")
-    one.say(OnSubscribe(1, 0), wire.on_next(1, [b"a"]), OnComplete(1))
-    heard = one.say(Announce("events", b"1", 1))
-    assert heard == [SubscribeFrom("events", 2, 1024, 1)]
 
 
 def test_again_in_the_read_that_ends_the_stream(sender, gate):

@@ -13,7 +13,6 @@ from gateway.protocols.rsio.messages import (
     ClientHello,
     Goodbye,
     GoodbyeAck,
-    OnComplete,
     OnError,
     OnNextLastPart,
     OnNextPart,
@@ -143,27 +142,6 @@ def test_one_lost_batch_of_a_read_ends_all(make_gate):
     assert not [one for one in gate.heard() if isinstance(one, Request)]
 
 
-def test_numbers_go_on(gate):
-    """A stream's elements are numbered across batches."""
-    gate.say(HELLO, OnSubscribe(1, 0))
-    gate.say(wire.on_next(1, [b"{}"] * 3))
-    gate.say(wire.on_next(1, [b"{}"] * 2))
-    assert list(decode(gate.journal.submitted[1].body).seqs) == [4, 5]
-
-
-def test_a_full_journal_gives_no_credit(make_gate):
-    """What is durable is acknowledged when there is room for more."""
-    gate = make_gate(window=4)
-    gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"{}"] * 4))
-    gate.heard()
-    gate.journal.full = True
-    gate.journal.store_all()
-    assert gate.heard() == []
-    gate.journal.full = False
-    assert gate.heard() == [Request(1, 4)]
-    assert not gate.connection.paused
-
-
 def test_a_publisher_is_heard_though_the_journal_is_full(make_gate):
     """Demand bounds its elements; its ping, its cancel and its goodbye are answered, and
     what it subscribed to goes on."""
@@ -211,13 +189,6 @@ def test_who_is_gone_leaves_nothing_in_the_queue(gate):
     assert gate.journal.pending == []
 
 
-def test_who_says_goodbye_is_stored(gate):
-    """All that came before the goodbye."""
-    gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"1"]), Goodbye(""))
-    gate.connection.lose()
-    assert gate.journal.withdrawn == []
-
-
 def test_a_named_sender_resumes_before_what_was_withdrawn(gate):
     """Its elements are neither lost nor doubled, taken by the journal or not."""
     named = ClientHello(0, (2, 4))
@@ -247,15 +218,6 @@ def test_a_mere_subscriber_is_read_though_the_journal_is_full(gate):
     assert not gate.connection.paused
 
 
-def test_too_much_on_its_way_to_the_disk(make_gate):
-    """A connection that owes too much is not read until half of it is settled."""
-    gate = make_gate(unacknowledged_bytes=2000)
-    gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"x" * 1500]))
-    assert gate.connection.paused
-    gate.journal.store_all()
-    assert not gate.connection.paused
-
-
 def test_many_tiny_batches_on_their_way_to_the_disk(make_gate):
     """Everybody waits for the number of somebody's batches, and not for their bytes."""
     gate = make_gate(unacknowledged_bytes=8 << 20, window=10_000)
@@ -267,28 +229,6 @@ def test_many_tiny_batches_on_their_way_to_the_disk(make_gate):
     while gate.journal.pending:
         gate.journal.store_all()
     assert sum(stored.batch.count for stored in gate.journal.stored) == 4000
-
-
-def test_what_can_not_be_stored_is_not_acknowledged(gate):
-    """Nor is anything behind it; the peer is told, and the connection ends."""
-    gate.say(
-        HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"{}"]), wire.on_next(1, [b"{}"])
-    )
-    gate.heard()
-    gate.journal.refuse()
-    assert gate.heard() == [Goodbye("E503 can not store")]
-    assert gate.connection.closed
-    gate.journal.store()
-    assert gate.heard() == []
-
-
-def test_no_credit_after_the_end(gate):
-    """Nothing is asked of a stream that has ended (2.3); its elements are stored."""
-    gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"{}"]), OnComplete(1))
-    gate.heard()
-    gate.journal.store_all()
-    assert gate.heard() == []
-    assert len(gate.journal.stored) == 1
 
 
 def test_elements_before_a_violation_are_stored(gate):

@@ -302,6 +302,7 @@ def test_too_late(make_gate, said, reason):
         [HELLO],
         [NAMED, Token("bearer", b"wrong")],
         [NAMED, Token("name", b"ann")],
+        [NAMED, Token("basic", b"ann:s3cret")],
         [NAMED, Request(1, 1), Subscribe("check/never", 1, 1)],
     ],
 )
@@ -313,6 +314,7 @@ def test_refused_tokens(make_gate, said):
     why = gate.connection.refused
     assert why.key == "options.tokens"
     assert why.rule.startswith("E401 ")
+    assert "wrong" not in str(why), "a secret is told to nobody"
     assert gate.connection.closed
 
 

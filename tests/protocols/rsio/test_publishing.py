@@ -34,7 +34,7 @@ from gateway.protocols.rsio.messages import (
     Subscribe,
 )
 from gateway.sdk.interfaces import Refusal
-from gateway.sdk.publisher import Elements, Fault, Finished, Publishers
+from gateway.sdk.publisher import Elements, Fault, Publishers
 from gateway.sdk.publisher import Request as Asked
 
 from .conftest import HELLO
@@ -190,15 +190,6 @@ def test_turns(gate):
     heard = gate.heard()
     assert (2, [b"0", b"1"]) in heard
     assert OnComplete(2) in heard, "the other stream had its turn"
-
-
-def test_the_end_without_demand(gate, tap):
-    """A source may end, well or not, before it is asked for more (2.9)."""
-    gate.say(Subscribe("tap", 1, 0))
-    tap.end = Finished()
-    tap.wake()
-    assert gate.heard()[-1] == OnComplete(1)
-    assert tap.closed == 1
 
 
 def test_a_source_that_fails(gate, tap):

@@ -40,15 +40,6 @@ def test_what_is_switched_off_is_not_offered(make_gate):
     assert gate.greet() == [ServerHello(0, (1, 3, 5, 8))]
 
 
-def test_no_hello(gate):
-    """A peer that says nothing is told so, and dropped."""
-    gate.clock.advance(9.9)
-    assert not gate.connection.closed
-    gate.clock.advance(0.2)
-    assert gate.heard() == [Goodbye("no hello")]
-    assert gate.connection.refused.key == "options.hello_timeout"
-
-
 def test_a_hello_that_we_have_not_read(gate):
     """It is here: the peer is not late, and has its time for the rest of it."""
     gate.connection.unread_input = True
@@ -79,16 +70,6 @@ def test_another_language(gate):
 # Tokens
 
 
-def test_a_token_is_required(make_gate):
-    """Who has none gets a goodbye, and no subscription."""
-    gate = make_gate(tokens={"ann": "s3cret"})
-    assert gate.greet() == [
-        ServerHello(0, (1, 2, 3, 4, 5, 6, 7, 8)),
-        Goodbye("E401 a token is required"),
-    ]
-    assert gate.connection.closed
-
-
 def test_a_token_names_its_holder(make_gate):
     gate = make_gate(tokens={"ann": "s3cret", "bob": "other"})
     gate.say(ClientHello(0, (4,)))
@@ -96,25 +77,6 @@ def test_a_token_names_its_holder(make_gate):
     gate.say(Token("bearer", b"other"))
     assert gate.connection.origin.principal == "bob"
     assert gate.heard() == [Subscribe("events", 1, 1024)]
-
-
-@pytest.mark.parametrize(
-    "token",
-    [Token("bearer", b"wrong"), Token("name", b"ann"), Token("basic", b"ann:s3cret")],
-)
-def test_a_wrong_token(make_gate, token):
-    """… is refused, and its secret is not told to anyone."""
-    gate = make_gate(tokens={"ann": "s3cret"})
-    gate.say(ClientHello(0, (4,)), token)
-    assert gate.heard()[-1].reason.startswith("E401")
-    assert gate.connection.refused.key == "options.tokens"
-    assert "wrong" not in str(gate.connection.refused)
-
-
-def test_nothing_before_the_token(gate):
-    """Who has announced a token does not subscribe without it."""
-    gate.say(ClientHello(0, (4,)), Subscribe("check/never", 1, 1))
-    assert gate.heard()[-1].reason.startswith("E401")
 
 
 def test_a_certificate_is_enough(make_gate):
@@ -129,12 +91,6 @@ def test_names_that_are_none(gate, name):
     """A name is text that can be shown."""
     gate.say(ClientHello(0, (4,)), Token("name", name))
     assert gate.heard()[-1].reason.startswith("E401")
-
-
-def test_one_token(gate):
-    """A second one is a mistake."""
-    gate.say(ClientHello(0, (4,)), Token("name", b"a"), Token("name", b"b"))
-    assert gate.connection.refused is not None
 
 
 # Living
@@ -176,21 +132,6 @@ def test_a_cancelled_publisher_is_named(gate):
     gate.say(ClientHello(0, (8,)), OnSubscribe(1, 2 << 20))
     assert gate.heard()[-1].subscriber == 1
     assert not gate.connection.closed
-
-
-def test_all_connections_hold_too_much(make_gate):
-    """The one that holds most goes."""
-    gate = make_gate()
-    gate.say(HELLO, OnSubscribe(1, 0), OnNextPart(1, 1, b"x" * 100))
-    other, _ = gate.connect()
-    gate.journal.reservable = 1000
-    for message in (HELLO, OnSubscribe(1, 0), OnNextPart(1, 1, b"x" * 950)):
-        other.deliver(wire.encode(message))
-    assert other.refused.key == "journal.memory_bytes"
-    assert gate.connection.refused is None
-    assert gate.journal.reserved == 100
-    gate.connection.lose()
-    assert gate.journal.reserved == 0
 
 
 # Leaving
