@@ -4,7 +4,7 @@
 
 It leads a session of its own, so that ^C on the terminal reaches its parent alone, which
 stops it once.  When the parent is killed it stops as by SIGTERM: no other process reads
-its output or starts it again.
+its output or starts it again, or kills it where it hangs as it stops.
 """
 
 from __future__ import annotations
@@ -14,9 +14,14 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 
+STOP_SECONDS = 120.0
+"""Seconds for publishing, and for the end of a batch; as the units for systemd have it."""
 _PR_SET_PDEATHSIG = 1
+_LOOK_SECONDS = 1.0
 
 
 def words(what: str, *more: str) -> list[str]:
@@ -35,6 +40,16 @@ def keep_interrupts_away() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def outlive(parent: int, pause: Callable[[float], object] = time.sleep) -> None:
+    """Wait until the parent has ended, and then as long as it would have waited for the end of
+    this process: kill that, and its Java.
+    """
+    while os.getppid() == parent:
+        pause(_LOOK_SECONDS)
+    pause(STOP_SECONDS)
+    os.killpg(0, signal.SIGKILL)
+
+
 def main() -> None:
     """Become what the command line names."""
     parent, what, *more = sys.argv[1:]
@@ -46,6 +61,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Thread(target=outlive, args=(int(parent),), daemon=True).start()
     if what == "daemon":
         from twisted.scripts.twistd import run
 

@@ -19,13 +19,11 @@ from twisted.internet.error import ProcessTerminated
 from twisted.internet.protocol import ProcessProtocol
 from twisted.python.failure import Failure
 
-from gateway.supervisor.child import keep_interrupts_away
+from gateway.supervisor.child import STOP_SECONDS, keep_interrupts_away
 
 _FIRST_SECONDS, _MOST_SECONDS = 1.0, 60.0
 _STEADY_SECONDS = 60.0
 """Seconds of running after which the next pause is a short one again."""
-_STOP_SECONDS = 120.0
-"""Seconds for publishing, and for the end of a batch; as the units for systemd have it."""
 _MOST_LINE_BYTES = 64 << 10
 
 
@@ -134,7 +132,7 @@ class Kept:
                 self._over()
             case State.STARTING | State.UP:
                 self.state = State.STOPPING
-                self._timer = self._reactor.callLater(_STOP_SECONDS, self._too_long)
+                self._timer = self._reactor.callLater(STOP_SECONDS, self._too_long)
                 self._signal("TERM")
 
     def kill(self) -> None:
@@ -192,7 +190,7 @@ class Kept:
 
     def _too_long(self) -> None:
         self._hears.told(
-            f"{self.title} has not stopped in {_STOP_SECONDS:g} s and is killed; what was"
+            f"{self.title} has not stopped in {STOP_SECONDS:g} s and is killed; what was"
             " acknowledged stays"
         )
         self._signal("KILL")

@@ -9,7 +9,7 @@ from twisted.internet.error import ProcessDone, ProcessTerminated
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
-from gateway.supervisor import kept
+from gateway.supervisor import child, kept
 from gateway.supervisor.kept import Kept, State
 
 
@@ -275,7 +275,7 @@ def test_one_that_is_stopping_has_its_own_time(world):
 def test_one_that_does_not_stop(world):
     """It is killed after a while, which is said, and counts as a failure."""
     world.kept.stop()
-    world.advance(kept._STOP_SECONDS)
+    world.advance(kept.STOP_SECONDS)
     assert world.children[-1].signals == ["TERM", "KILL"]
     assert "is killed" in world.sentences[-1]
     world.children[-1].ends(by=signal.SIGKILL)
@@ -306,3 +306,13 @@ def test_its_last_words(world):
     ]  # fmt: skip
     assert "(exit status 1: bc: why)" in world.sentences[-1]
     assert child.closed
+
+
+def test_nobody_else_ends_one_that_hangs_when_its_parent_is_killed(monkeypatch):
+    """Killed in the seconds in which it was to stop: it ends itself by then, and its Java."""
+    parents, killed, pauses = iter([7, 7, 1]), list[Any](), list[float]()
+    monkeypatch.setattr(child.os, "getppid", lambda: next(parents))
+    monkeypatch.setattr(child.os, "killpg", lambda *one: killed.append(one))
+    child.outlive(7, pauses.append)
+    assert pauses == [1.0, 1.0, child.STOP_SECONDS]
+    assert killed == [(0, signal.SIGKILL)]
