@@ -17,6 +17,8 @@ from ipaddress import IPv6Address, ip_address
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -161,8 +163,7 @@ def client_of(origin: Origin) -> str:
 BATCH_BYTES = 1024
 
 
-@dataclass(slots=True, eq=False)
-class Batch:
+class Batch(Struct, eq=False):
     """Events that are stored together or not at all, as their protocol carried them."""
 
     origin: Origin
@@ -232,8 +233,7 @@ class Rows:
         return self.ends[row] - (self.ends[row - 1] if row else 0)
 
 
-@dataclass(slots=True)
-class Stored:
+class Stored(Struct):
     """A batch with its place in the journal: what listeners and readers get."""
 
     batch: Batch

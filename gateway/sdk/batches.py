@@ -22,10 +22,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+from msgspec import Struct
 from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 
@@ -43,8 +43,7 @@ __all__ = ["BatchListener", "BatchServer", "Pending", "Ready", "Session"]
 _EVENT_BYTES = 16
 
 
-@dataclass(slots=True)
-class Ready:
+class Ready(Struct):
     """A complete batch: store `body`, if it has events, then send `ack`."""
 
     count: int = 0
@@ -102,8 +101,7 @@ class Session(Protocol):
         """
 
 
-@dataclass(slots=True, eq=False)
-class Pending:
+class Pending(Struct, eq=False):
     """A batch that is complete and not acknowledged.  Implements `interfaces.Told`."""
 
     ack: bytes

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from gateway.protocols.pomelo import events
 from gateway.protocols.pomelo.handshake import KnownRoute
 from gateway.protocols.pomelo.wire import Route
@@ -25,38 +27,24 @@ class ServiceRequest(NamedTuple):
     """The row in the batch."""
 
 
-class Ready:
+class Ready(Struct, eq=False):
     """Messages that arrived at once: store `body()`, then answer the requests."""
 
-    __slots__ = (
-        "asked",
-        "codes",
-        "count",
-        "encoded",
-        "flawed",
-        "ids",
-        "payload_bytes",
-        "pieces",
-        "taken_bytes",
-        "zipped",
-    )
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.payload_bytes = 0
-        self.ids: list[int] = []
-        """Ids of the requests among the messages."""
-        self.asked: dict[int, ServiceRequest] | None = None
-        """Requests that a service of the game's answers, by their positions in `ids`."""
-        self.encoded: dict[int, str] | None = None
-        """Positions in `ids` of requests that are answered in protobuf, and routes."""
-        self.pieces: list[bytes] = []
-        self.codes: dict[Route, str] | None = None
-        self.flawed: list[tuple[int, int]] | None = None
-        self.taken_bytes = 0
-        """Bytes of the packages as they arrived."""
-        self.zipped = False
-        """Some of its bodies are compressed."""
+    count: int = 0
+    payload_bytes: int = 0
+    ids: list[int] = []
+    """Ids of the requests among the messages."""
+    asked: dict[int, ServiceRequest] | None = None
+    """Requests that a service of the game's answers, by their positions in `ids`."""
+    encoded: dict[int, str] | None = None
+    """Positions in `ids` of requests that are answered in protobuf, and routes."""
+    pieces: list[bytes] = []
+    codes: dict[Route, str] | None = None
+    flawed: list[tuple[int, int]] | None = None
+    taken_bytes: int = 0
+    """Bytes of the packages as they arrived."""
+    zipped: bool = False
+    """Some of its bodies are compressed."""
 
     def name(self, code: Route, known: KnownRoute) -> None:
         """A message uses *code* for this route."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attrs import define
+from msgspec import Struct
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
@@ -48,8 +48,7 @@ _NONE: dict[_Pending, None] = {}
 _TOO_MANY = "too many messages"
 
 
-@define(eq=False, weakref_slot=False)
-class _Pending:
+class _Pending(Struct, eq=False):
     """A batch that is not durable yet.  Implements `interfaces.Told`."""
 
     _server: PomeloServer

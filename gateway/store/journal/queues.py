@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from attrs import define
+from msgspec import Struct
 
 from gateway.event import Batch
 from gateway.sdk.interfaces import Told
@@ -38,8 +39,7 @@ def telling(batch: Batch) -> int:
     return 1 + batch.answers // _ANSWERS
 
 
-@dataclass(slots=True)
-class Submitted:
+class Submitted(Struct, eq=False):
     """A batch that was submitted, and who is told when it is durable."""
 
     batch: Batch

@@ -1,10 +1,10 @@
 """How segments begin and end, what room they ask for, and who is told of their files."""
 
 import errno
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from deadlines import eventually
 from gateway.store.journal import Log
@@ -162,7 +162,7 @@ def test_the_room_for_a_file_is_that_of_the_open_segment(directory, make):
         return 0
 
     log = Log(directory, RealDisk(), 1, A, file_bytes=file_bytes)
-    batch = replace(make(b"x" * 30), count=7, payload_bytes=500)
+    batch = structs.replace(make(b"x" * 30), count=7, payload_bytes=500)
     log.commit([batch])
     stored = log.bytes
     log.commit([batch, batch])

@@ -10,6 +10,7 @@ from unittest.mock import Mock
 
 import pyarrow.parquet as pq
 import pytest
+from msgspec import structs
 
 from catalogs import published_in
 from gateway.event import SCHEMA, Rows
@@ -87,7 +88,7 @@ def test_a_file_may_be_larger_than_its_segment(place, compression, events, size)
     """
     payload = random.Random(1).randbytes(size).hex().encode()[:size]
     place.decoders["zipped"] = lambda body: Rows([payload] * events)
-    batch = replace(place.batch(b"", "zipped"), count=events)
+    batch = structs.replace(place.batch(b"", "zipped"), count=events)
     batch.payload_bytes = events * size
     place.log.commit([batch])
     sealed = place.log.seal()
