@@ -65,15 +65,6 @@ def test_what_pylogbeat_sends_arrives(start):
     assert daemon.listener()["events"] == 50
 
 
-def test_a_big_window_arrives(start):
-    """Twenty thousand events in one window, acknowledged as one."""
-    daemon = start()
-    with PyLogBeatClient(*daemon.address()) as client:
-        client.send(messages(20_000))
-    daemon.settled()
-    assert payloads(daemon.rows()) == messages(20_000)
-
-
 def test_events_that_are_no_json_are_acknowledged_and_kept(start):
     """A poison event does not make its sender loop; it is stored with its flaw."""
     sent = [b"{nope", b"", b'{"m":"\xff\xfe"}', b'{"fine":true}']

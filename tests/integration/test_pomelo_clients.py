@@ -35,10 +35,6 @@ SAID = [
     ("request", "other.x.y", {"a": "ü😀"}),
 ]
 
-HELLO = b'\1\0\0\x0b{"sys": {}}'
-ACK = b"\2\0\0\0"
-HEARTBEAT = b"\3\0\0\0"
-REQUEST = b"\4\0\0\x0a\0\7\5a.b.c{}"
 
 both = pytest.mark.parametrize(
     "options",
@@ -151,26 +147,6 @@ def test_sigterm_kicks_clients_from_npm(run_client, game, client, kick):
         heard = [json.loads(line) for line in talk.result().splitlines()]
     assert [said[0] for said in heard] == ["answer", "answer", "kick"]
     assert heard[-1][1] == kick
-    game.farewell()
-
-
-@pytest.mark.parametrize("options", [PLAIN], ids=["plain"])
-def test_sigterm_answers_then_kicks(game):
-    """A request that the daemon has read is answered; then the kick; then FIN."""
-    with socket.create_connection(("127.0.0.1", game.port)) as connection:
-        connection.sendall(HELLO + ACK)
-        heard = b""
-        while not heard.endswith(HEARTBEAT):
-            heard += connection.recv(1 << 16)
-        connection.sendall(REQUEST)
-        game.stop_after(1)
-        rest = b"".join(iter(lambda: connection.recv(1 << 16), b""))
-    kick = b'{"reason":"shutdown"}'
-    answer = b'\4\7{"code":200}'
-    assert rest.replace(HEARTBEAT, b"") == (
-        b"\4\0\0" + bytes([len(answer)]) + answer
-        + b"\5\0\0" + bytes([len(kick)]) + kick
-    )  # fmt: skip
     game.farewell()
 
 
