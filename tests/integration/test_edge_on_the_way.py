@@ -276,6 +276,6 @@ def test_the_clock_of_an_edge_is_a_month_off(tmp_path, days, way):
         now = time.time()
         assert all(abs(path.stat().st_mtime - now) < 86400 for path in files)
         shown = [row["received_at"] - datetime.now(UTC) for row in rows_at(hub)]
-        # While it runs, no event is older than what it has told all of.
+        # The one that shows the clock being set back is not older than what was told to be all.
         asked = [0, max(days, 0), days, 0]
         assert [round(one / timedelta(days=1)) for one in shown] == asked
