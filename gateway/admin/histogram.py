@@ -28,15 +28,16 @@ class BulkHistogram(Collector):
         """*buckets* are their upper bounds, rising; a last one, +Inf, is added."""
         self._name = name
         self._text = text
-        self._bounds = list(buckets)
-        self._counts = [0] * (len(self._bounds) + 1)
+        self.bounds = list(buckets)
+        """The buckets' upper bounds, without +Inf."""
+        self._counts = [0] * (len(self.bounds) + 1)
         self._sum = 0.0
         if registry is not None:
             registry.register(self)
 
     def observe(self, values: Iterable[float]) -> None:
         """Count all of them."""
-        bounds, counts = self._bounds, self._counts
+        bounds, counts = self.bounds, self._counts
         total = 0.0
         for value in values:
             counts[bisect_left(bounds, value)] += 1
@@ -44,17 +45,12 @@ class BulkHistogram(Collector):
         self._sum += total
 
     @property
-    def bounds(self) -> Sequence[float]:
-        """The buckets' upper bounds, without +Inf."""
-        return self._bounds
-
-    @property
     def counts(self) -> Sequence[int]:
         """How many values each bucket has, +Inf's last."""
         return tuple(self._counts)
 
     def collect(self) -> Iterator[Metric]:
-        bounds = [*map(floatToGoString, self._bounds), "+Inf"]
+        bounds = [*map(floatToGoString, self.bounds), "+Inf"]
         buckets = list(zip(bounds, accumulate(self._counts), strict=True))
         yield HistogramMetricFamily(
             self._name, self._text, buckets=buckets, sum_value=self._sum

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from attrs import define
 
 from gateway.admin.site import number, plain
 from gateway.sdk.protocol import Answer
@@ -28,20 +29,17 @@ _USUAL_CONNECTIONS, _MOST_CONNECTIONS = 100, 1000
 _FRESH_SECONDS = 2.0
 
 
+@define(eq=False, slots=False)
 class Peers:
     """*connections* gives each open one, *rejections* the newest first: objects that
     msgspec can write, with the columns of the pages.  *clock* is that of `at`.
     """
 
-    def __init__(
-        self,
-        connections: Callable[[], Iterable[Any]],
-        rejections: Callable[[], Iterable[Any]],
-        clock: Callable[[], float],
-    ) -> None:
-        self._connections = connections
-        self._recent = rejections
-        self._clock = clock
+    _connections: Callable[[], Iterable[Any]]
+    _rejections: Callable[[], Iterable[Any]]
+    _clock: Callable[[], float]
+
+    def __attrs_post_init__(self) -> None:
         self._looked: float | None = None
         self._all: Sequence[Any] = ()
 
@@ -61,7 +59,7 @@ class Peers:
         """The newest first; `seconds` ago."""
         now = self._clock()
         rows = []
-        for one in self._recent():
+        for one in self._rejections():
             row = msgspec.to_builtins(one)
             row["seconds"] = round(max(0.0, now - row.pop("at")), 1)
             rows.append(row)
@@ -102,7 +100,7 @@ class Peers:
             name: {"unacknowledged": size, "last_error": None}
             for name, size in unacknowledged.items()
         }
-        for one in self._recent():
+        for one in self._rejections():
             row = found.setdefault(
                 one.listener, {"unacknowledged": 0, "last_error": None}
             )

@@ -54,7 +54,8 @@ class LakeWatch:
         self._path = health_path(self._lake)
         self._read_at = self._monotonic()
         """When what it says changed last."""
-        self._told = Reported()
+        self.told = Reported()
+        """The job's last report."""
         self._stamp: tuple[int, int] | None = None
         self._marks = Marks(_MARKS)
         self._of_listeners: dict[str, Marks] = {}
@@ -110,32 +111,32 @@ class LakeWatch:
     @property
     def committed_lsn(self) -> int:
         """The newest of our events that is in a table, as the job last said."""
-        by = self._told.committed(self._node)
+        by = self.told.committed(self._node)
         ours = [int(last) for name, last in by.items() if self._is_ours(name)]
         return max(ours, default=0)
 
     @property
     def up(self) -> bool:
         """Whether the job has reported lately that it runs."""
-        return self._told.up(self._silent_seconds)
+        return self.told.up(self._silent_seconds)
 
     @property
     def _silent_seconds(self) -> float:
         now = self._clock()
-        if (self._told.number("at") or 0.0) - now < SILENT:
-            return self._told.silent_seconds(now)
+        if (self.told.number("at") or 0.0) - now < SILENT:
+            return self.told.silent_seconds(now)
         # The clock was set back since: what was said then was said before we read it.
         return SILENT + self._monotonic() - self._read_at
 
     @property
     def has_job(self) -> bool:
         """Whether one is to report here."""
-        return self._has_job and not (self._elsewhere and not self._told.words)
+        return self._has_job and not (self._elsewhere and not self.told.words)
 
     @property
     def job(self) -> Job:
         """The job, as it last reported."""
-        told, words = self._told, self._told.words
+        told, words = self.told, self.told.words
         error = words.get("last_error")
         return Job(
             up=self.up,
@@ -159,16 +160,6 @@ class LakeWatch:
     def audited(self) -> Audited:
         """The result of the last audit, by the file beside the tables."""
         return Audited.read(self._lake)
-
-    @property
-    def batches(self) -> list[dict[str, float]]:
-        """The job's last batches, the newest last: `at`, `seconds`, `rows`, `files`."""
-        return self._told.batches
-
-    @property
-    def paths(self) -> list[str]:
-        """Paths that many events of late have and no column takes, as the job said."""
-        return self._told.paths
 
     def lag_seconds(self) -> float:
         """Age of our oldest event that is in no table; 0 if there is none."""
@@ -205,7 +196,7 @@ class LakeWatch:
     def statistics(self) -> Iterator[Statistics]:
         """Sections `audit`, `lake` and `spark`."""
         self._read()
-        now, told = self._clock(), self._told
+        now, told = self._clock(), self.told
         if found := self.audited.figures(now):
             yield section("audit").of(found)
         if not self.has_job:
@@ -227,7 +218,7 @@ class LakeWatch:
             found = self._path.stat()
             stamp = found.st_ino, found.st_mtime_ns
             if stamp != self._stamp:
-                self._told = Reported.read(self._path)
+                self.told = Reported.read(self._path)
                 self._stamp, self._read_at = stamp, self._monotonic()
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from attrs import define
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
@@ -74,17 +75,17 @@ class Change:
     """The new ones that get the socket of another, which is the second."""
 
 
+@define(eq=False, slots=False)
 class Listeners:
     """The open listeners, in the order of the file."""
 
     _log = Logger()
 
-    def __init__(
-        self, protocols: Ports, make: Make, drain_seconds: float = 10.0
-    ) -> None:
-        self._protocols = protocols
-        self._make = make
-        self._drain_seconds = drain_seconds
+    _protocols: Ports
+    _make: Make
+    _drain_seconds: float = 10.0
+
+    def __attrs_post_init__(self) -> None:
         self._opened: list[_Serving] = []
         self._leaving: dict[_Serving, None] = {}
         """Listeners that accept no more, and have connections."""

@@ -202,8 +202,8 @@ class Running:
                 *lake,
             ],
             freshness=self._freshness(protocols),
-            batches=opened.lake.batches,
-            paths=opened.lake.paths,
+            batches=opened.lake.told.batches,
+            paths=opened.lake.told.paths,
             payloads=self.admin.site.access.trusted,
         )
 

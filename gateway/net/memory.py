@@ -71,7 +71,8 @@ class MemoryBudget:
 
     def __attrs_post_init__(self) -> None:
         self._ahead = 0
-        self._held = 0
+        self.held_bytes = 0
+        """Unfinished input and unread output of all connections."""
         self._addresses: dict[str, int] = {}
         """Bytes that each address holds, with what is read ahead of it."""
         self._ahead_of: dict[str, int] = {}
@@ -136,7 +137,7 @@ class MemoryBudget:
         return True
 
     def _count(self, account: Account, change: int) -> None:
-        self._held += change
+        self.held_bytes += change
         _add(self._addresses, account.address, change)
         holds = account.size or account.ahead
         if account in self._accounts:
@@ -175,11 +176,6 @@ class MemoryBudget:
         self._count(account, change)
 
     @property
-    def held_bytes(self) -> int:
-        """Unfinished input and unread output of all connections."""
-        return self._held
-
-    @property
     def waiting(self) -> int:
         """How many connections are not read, as others go first."""
         return len(self._waiting)
@@ -188,7 +184,7 @@ class MemoryBudget:
     def plenty(self) -> int:
         """Bytes that may be read of every connection; 0: ask for each (`room`)."""
         left = self._left()
-        if self._tight or left * 3 <= self._held:
+        if self._tight or left * 3 <= self.held_bytes:
             return 0
         return max(_LITTLE, left // (_FEW_CONNECTIONS + len(self._accounts)) // 2)
 
@@ -236,7 +232,7 @@ class MemoryBudget:
             self._look(self._left())
 
     def _ends_tight(self) -> bool:
-        if self._left() < self._held:
+        if self._left() < self.held_bytes:
             return False
         self._tight = False
         self._tell(list(self._waiting))
@@ -253,14 +249,14 @@ class MemoryBudget:
     @property
     def _noticed(self) -> int:
         """The change of what is left after which to look again."""
-        return max(_LOOKED_BYTES, self._held // 64, abs(self._looked_at) // 4)
+        return max(_LOOKED_BYTES, self.held_bytes // 64, abs(self._looked_at) // 4)
 
     def _look(self, left: int) -> None:
         """Say who goes on while so much is left, and tell those who waited for it."""
         self._looked_at = left
         self._largest = max(self._addresses.values(), default=0)
         self._first = self._last_place = 0
-        if left * 16 < left + self._held:
+        if left * 16 < left + self.held_bytes:
             left = 0  # the first has all of it
         for one in self._accounts:
             if one.stands or one.size > one.input == 0:  # it waits for no input
@@ -294,8 +290,8 @@ class MemoryBudget:
 
     def _free_below(self, left: int) -> int:
         """Bytes of an address below which it may read, whatever its place."""
-        free = (left - (left + self._held) // _MUCH) // _MUCH
-        if self._largest * 4 >= self._held:
+        free = (left - (left + self.held_bytes) // _MUCH) // _MUCH
+        if self._largest * 4 >= self.held_bytes:
             free = max(free, self._largest // _MUCH)
         return free
 
@@ -312,7 +308,7 @@ class MemoryBudget:
 
     def _free(self) -> None:
         """Let go of the largest until it is not too much any more."""
-        while self._held > 0 and not self._reserve(0):
+        while self.held_bytes > 0 and not self._reserve(0):
             self._free_largest()
 
     def _free_largest(self) -> None:
@@ -320,7 +316,7 @@ class MemoryBudget:
         address = max(held, key=held.__getitem__)
         of_it, what = held[address], "the most"
         accounts: Iterable[Account] = self._accounts
-        if of_it * _MUCH < self._held and (standing := self._standing()):
+        if of_it * _MUCH < self.held_bytes and (standing := self._standing()):
             accounts = (one for one in self._accounts if one.stands)
             address = max(standing, key=standing.__getitem__)
             of_it, what = standing[address], "the most of those that make no progress"

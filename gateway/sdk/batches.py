@@ -153,7 +153,7 @@ class BatchServer(Closing, Yielding, Aging):
     """One connection.  Implements `interfaces.Server`."""
 
     __slots__ = ("_aged", "_batches", "_busy_since", "_control", "_ending", "_input", "_listener",
-                 "_pending", "_session", "_unacknowledged", "_valve")  # fmt: skip
+                 "_pending", "_session", "_valve", "unacknowledged_bytes")  # fmt: skip
 
     def __init__(self, listener: BatchListener, connection: Connection) -> None:
         super().__init__(connection)
@@ -164,7 +164,8 @@ class BatchServer(Closing, Yielding, Aging):
         self._input: list[bytes] = []
         """Bytes that arrived after those."""
         self._pending: deque[Pending] | None = None
-        self._unacknowledged = 0
+        self.unacknowledged_bytes = 0
+        """Bytes of complete batches that are not acknowledged."""
         self._valve = Valve(
             connection, listener.journal, listener.unacknowledged_bytes, self._settle
         )
@@ -181,11 +182,6 @@ class BatchServer(Closing, Yielding, Aging):
             return 0
         return self._session.held_bytes + sum(map(len, self._input))
 
-    @property
-    def unacknowledged_bytes(self) -> int:
-        """Bytes of complete batches that are not acknowledged."""
-        return self._unacknowledged
-
     # What the network tells
 
     def received(self, data: bytes) -> None:
@@ -195,7 +191,7 @@ class BatchServer(Closing, Yielding, Aging):
             self._session = self._listener.session(self._connection.origin)
         if data:
             self._input.append(data)
-        self._valve.regulate(self._unacknowledged)
+        self._valve.regulate(self.unacknowledged_bytes)
         try:
             self._take_turn(self._session)
         except Refusal as why:
@@ -228,7 +224,7 @@ class BatchServer(Closing, Yielding, Aging):
             left -= ready.work
             if ready.count or ready.ack:
                 self._submit(ready)
-                self._valve.regulate(self._unacknowledged)
+                self._valve.regulate(self.unacknowledged_bytes)
                 if self._aged and self._end_between():
                     return
             if ready.report is not None:
@@ -307,7 +303,7 @@ class BatchServer(Closing, Yielding, Aging):
             self._pending = deque((pending,))
         else:
             self._pending.append(pending)
-        self._unacknowledged += held
+        self.unacknowledged_bytes += held
         if ready.count:
             batch = pending.batch = Batch(
                 origin=ready.origin or self._connection.origin,
@@ -345,7 +341,7 @@ class BatchServer(Closing, Yielding, Aging):
         while pending and pending[0].batch is None:
             first = pending.popleft()
             acks.append(first.ack)
-            self._unacknowledged -= first.held
+            self.unacknowledged_bytes -= first.held
         if not pending:
             self._pending = None
         if data := b"".join(acks):
@@ -364,7 +360,7 @@ class BatchServer(Closing, Yielding, Aging):
         if (
             (valve.paused or listener.journal.full)
             and not (self._ending or self._closed)
-            and valve.regulate(self._unacknowledged)
+            and valve.regulate(self.unacknowledged_bytes)
             and self._unread
         ):
             self._connection.again()
@@ -413,7 +409,7 @@ class BatchServer(Closing, Yielding, Aging):
         self._valve.close()
         self._drop_session()
         pending, self._pending = self._pending, None
-        self._unacknowledged = 0
+        self.unacknowledged_bytes = 0
         for one in pending or ():
             if one.ack and one.batch is not None:  # its sender will send it again
                 self._listener.journal.withdraw(one.batch)

@@ -243,7 +243,7 @@ def _loop(
             for turn in turns:
                 turn.take()
         if available_now:
-            job.house.expire()
+            job.house.expiry.finish()
             if not stop.is_set():
                 job.house.maintain()
         job.stop()

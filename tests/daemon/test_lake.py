@@ -177,10 +177,10 @@ def test_what_the_job_says(world):
     assert world.seen()["spark"]["waiting_seconds"] == 67
     world.say(recent=[{"at": 1, "seconds": 2, "rows": 3, "files": 4}, {"at": 5}, 6])
     assert world.job.up
-    assert world.watch.batches == [{"at": 1, "seconds": 2, "rows": 3, "files": 4}]
+    assert world.watch.told.batches == [{"at": 1, "seconds": 2, "rows": 3, "files": 4}]
     world.say(paths=["status", "x" * 99, 3], more_paths=2)
     assert world.job.up
-    assert world.watch.paths == ["status", f"{'x' * 60}…", "3", "2 more"]
+    assert world.watch.told.paths == ["status", f"{'x' * 60}…", "3", "2 more"]
     world.say(at="x", paths=4, recent=3, last_batch_seconds=[], state=3, oldest_file=7)
     assert world.job == Job(state="3", silent_seconds=world.now)
 

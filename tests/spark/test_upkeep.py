@@ -262,10 +262,10 @@ def test_expiry_waits_while_days_are_compacted(tmp_path, monkeypatch):
     assert len(expired) == 1
     clock.now += DAY
     house.tend()
-    house._expiry.join()
-    assert (len(expired), house.expiry_problem) == (1, None)
+    house.expiry.join()
+    assert (len(expired), house.expiry.problem) == (1, None)
     go_on.set()
     house._compactor.join()  # type: ignore[union-attr]
     house.tend()
-    house._expiry.join()
-    assert (len(expired), house.expiry_problem) == (2, None)
+    house.expiry.join()
+    assert (len(expired), house.expiry.problem) == (2, None)

@@ -46,20 +46,10 @@ class Hook:
     """Asks the service about one listener's clients; its word for one has *user_bytes* at most."""
 
     def __init__(self, backend: Backend, user_bytes: int) -> None:
-        self._backend = backend
+        self.backend = backend
         self._user_bytes = user_bytes
         self.outcomes = dict.fromkeys(OUTCOMES, 0)
         """Outcomes of handshakes."""
-
-    @property
-    def waiting(self) -> int:
-        """Clients that are being asked about."""
-        return self._backend.waiting
-
-    @property
-    def trouble(self) -> str | None:
-        """The reason why the service does not answer, if so."""
-        return self._backend.trouble
 
     async def ask(self, origin: Origin, said: bytes) -> Admitted:
         """Ask who the client is.  Raises `Denied`, or `Unreachable` if no answer can be used."""
@@ -78,7 +68,7 @@ class Hook:
         return admitted
 
     async def _ask(self, question: _Question, client: str) -> Admitted:
-        reply = await self._backend.post(question, client)
+        reply = await self.backend.post(question, client)
         if reply.code in _DENIED:
             raise Denied(_why(reply.body))
         if reply.code != 200:
@@ -107,9 +97,6 @@ class Hook:
                 f"{self._user_bytes} (options.handshake_bytes)"
             )
         return told
-
-    def close(self) -> None:
-        self._backend.close()
 
 
 def _why(body: bytes) -> str:

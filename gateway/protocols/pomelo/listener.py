@@ -172,7 +172,7 @@ class Pomelo:
         if self.sessions is not None:
             self.sessions.flush()
         if self.hook is not None:
-            self.hook.close()
+            self.hook.backend.close()
         for service in set(self.services.values()):
             service.close()
 

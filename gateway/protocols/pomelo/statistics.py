@@ -75,7 +75,7 @@ def statistics(
     expired = sum(one.expired for one in boxes)
     pushed = sum(one.rows for one in boxes) - refused - expired
     told = [
-        *(one.trouble for one in hooks),
+        *(one.backend.trouble for one in hooks),
         *(one.trouble for one in services),
         *(one.folder.trouble for one in boxes),
         *lobby.troubles,
@@ -88,7 +88,7 @@ def statistics(
             "authentications": {
                 name: figures.authentications[name] for name in AUTHENTICATIONS
             },
-            "authenticating": sum(one.waiting for one in hooks),
+            "authenticating": sum(one.backend.waiting for one in hooks),
             "too_many": dict(figures.too_many),
             "kicked": dict(figures.kicked),
             "turned_away": dict(figures.turned_away),

@@ -86,9 +86,7 @@ class Container:
         self._changed: dict[str, None] = {}
         """Segments with durable changes since the last `_flush`."""
         self._flush_scheduled = False
-        self._snapshots = Snapshots(
-            clock, self._new_snapshot, encoded=self._schedule_flush
-        )
+        self._snapshots = Snapshots(clock, self._new_snapshot, self._schedule_flush)
         self._forgetting: IDelayedCall | None = None
 
     # -- start and stop -------------------------------------------------------------

@@ -65,17 +65,17 @@ class PendingRead:
             self.fetched.cancel()
 
 
+@define(eq=False, slots=False)
 class PendingReads:
     """The reads of all connections, from the tail cache and from files."""
 
     _log = Logger()
 
-    def __init__(
-        self, state: Segments, recent: TailCache, reader: Reader | None
-    ) -> None:
-        self.state = state
-        self.recent = recent
-        self.reader = reader
+    state: Segments
+    recent: TailCache
+    reader: Reader | None
+
+    def __attrs_post_init__(self) -> None:
         self._waiting: dict[str, dict[PendingRead, None]] = {}
         """Reads in waiting, by segment."""
 

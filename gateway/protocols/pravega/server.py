@@ -130,7 +130,7 @@ class PravegaServer(Closing, Yielding):
 
     __slots__ = ("_appended", "_container", "_control", "_ending", "_first", "_growth",
                  "_input", "_listener", "_origin", "_origins", "_reads", "_session", "_steps",
-                 "_submitted_full", "_unstored", "_valve")  # fmt: skip
+                 "_submitted_full", "_valve", "unacknowledged_bytes")  # fmt: skip
 
     def __init__(self, listener: PravegaListener, connection: Connection) -> None:
         super().__init__(connection)
@@ -153,7 +153,9 @@ class PravegaServer(Closing, Yielding):
         """Bytes of append commands since the last change."""
         self._growth: ControlBudget | None = None
         """None: no append took much more than it brought."""
-        self._unstored = self._submitted_full = 0
+        self.unacknowledged_bytes = 0
+        """Memory of the changes that are not durable yet."""
+        self._submitted_full = 0
         self._valve = Valve(
             connection,
             listener.container.journal,
@@ -162,11 +164,6 @@ class PravegaServer(Closing, Yielding):
         )
         self._ending = False
         self._regulate()
-
-    @property
-    def unacknowledged_bytes(self) -> int:
-        """Memory of the changes that are not durable yet."""
-        return self._unstored
 
     @property
     def held_bytes(self) -> int:
@@ -280,7 +277,7 @@ class PravegaServer(Closing, Yielding):
     def _take(self, step: Step, turn: Turn) -> None:
         if isinstance(step, Change):
             turn.charge(_CHANGE + BYTE * step.size + _EVENT * step.count)
-            self._unstored += step.size + self._listener.change_bytes
+            self.unacknowledged_bytes += step.size + self._listener.change_bytes
             if self._container.journal.full:
                 held = step.size + _CHANGE_BYTES
                 self._submitted_full += max(held, _FULL_BYTES if step.count else 0)
@@ -314,7 +311,7 @@ class PravegaServer(Closing, Yielding):
     # -- called by the container -----------------------------------------------------
 
     def stored(self, change: Change, stored: Stored) -> None:
-        self._unstored -= change.size + self._listener.change_bytes
+        self.unacknowledged_bytes -= change.size + self._listener.change_bytes
         self._connection.count(events=stored.batch.count)
 
     def flush(self) -> None:
@@ -326,7 +323,7 @@ class PravegaServer(Closing, Yielding):
             self._connection.write(due)
         if self._closed:
             return
-        if session.replies_pending or self._unstored:
+        if session.replies_pending or self.unacknowledged_bytes:
             self._container.flush_after_commit(self)
         elif self._ending:
             self._hang_up()
@@ -355,7 +352,10 @@ class PravegaServer(Closing, Yielding):
         feeding = self._submitted_full >= _FULL_BYTES
         if feeding and not self._container.journal.full:
             self._submitted_full = 0
-        if self._valve.regulate(self._unstored, feeding=feeding) and self._unread:
+        if (
+            self._valve.regulate(self.unacknowledged_bytes, feeding=feeding)
+            and self._unread
+        ):
             self._connection.again()
 
     # -- the end ---------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from attrs import define
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
@@ -11,22 +12,20 @@ from gateway.protocols.pravega.snapshot import SnapshotWriter
 from gateway.sdk.interfaces import NotStored
 
 
+@define(eq=False, slots=False)
 class Snapshots:
-    """Makes snapshots, one at a time, each for all who asked before it began."""
+    """Makes snapshots, one at a time, each for all who asked before it began.
 
-    def __init__(
-        self,
-        clock: IReactorTime,
-        begin: Callable[[], SnapshotWriter],
-        *,
-        encoded: Callable[[], object],
-    ) -> None:
-        """*encoded* has `finish` called, now or after the next group commit."""
+    *tell_encoded* has `finish` called, now or after the next group commit.
+    """
+
+    _clock: IReactorTime
+    _new: Callable[[], SnapshotWriter]
+    _tell_encoded: Callable[[], object]
+
+    def __attrs_post_init__(self) -> None:
         self.between: Callable[[], object] | None = None
         """Called once, as soon as no snapshot is being made."""
-        self._clock = clock
-        self._new = begin
-        self._tell_encoded = encoded
         self._asked: list[Deferred[bytes]] = []
         """Asked for, and not begun."""
         self._waiters: list[Deferred[bytes]] = []

@@ -36,8 +36,6 @@ from gateway.spark.later.deleted_ranges import DeletedRanges
 from gateway.store.lsns import Lsns
 from gateway.store.names import FoundFile, Life, SpoolFile, parse_file_name
 from gateway.store.objects.bucket import Bucket
-from gateway.store.objects.node_record import Heard
-from gateway.store.readers.lake import End
 
 _log = logging.getLogger("gateway.spark")
 
@@ -94,24 +92,9 @@ class Inbox:
             bucket, disk, self._forget, archived=archived, deleted=deleted
         )
         self._missing = Missing(bucket.url, clock)
-        self._endings = Endings(bucket, clock)
+        self.endings = Endings(bucket, clock)
         self.waiting: Sequence[SpoolFile] = ()
         """The files in the bucket that were in no table at the last look, and not aside."""
-
-    @property
-    def ends(self) -> Mapping[Life, End | None]:
-        """How incarnations have ended, as far as records tell; None: they have not after all."""
-        return self._endings.ends
-
-    @property
-    def heard(self) -> tuple[float, list[Heard]]:
-        """The records of incarnations, and when they were listed: 0 if they were not."""
-        return self._endings.heard
-
-    @property
-    def again(self) -> set[str]:
-        """Files that were fetched though the tables had their events: by others, perhaps."""
-        return self.copies.again
 
     def _forget(self, name: str) -> None:
         """Forget an object that is not in the bucket any more.  Any thread may say so."""
@@ -165,7 +148,7 @@ class Inbox:
             pass
         if self._stopping.is_set() and not stopped:
             return brought
-        self._endings.hear(self._at_once)
+        self.endings.hear(self._at_once)
         self._missing.tell(there, ledger)
         self._tell_behind({node: len(one.waiting) for node, one in nodes.items()})
         if failures:

@@ -51,7 +51,7 @@ class Housekeeping:
         self._disk = disk
         self._lake = config.data_dir / "lake"
         self._clock = clock
-        self._expiry = Expiry(
+        self.expiry = Expiry(
             sink.expire,
             config.spark.retention,
             lambda done: _log.info("expired (spark.retention): %s", done),
@@ -64,7 +64,7 @@ class Housekeeping:
         compacts, maintains = "compact" in asked, "maintain" in asked
         self._compactor = self._new_compactor(open_day=open_day) if compacts else None
         self._upkeep = self._new_upkeep() if maintains else None
-        tasks = self._expiry, self._compactor, self._upkeep
+        tasks = self.expiry, self._compactor, self._upkeep
         self._tasks: list[BackgroundTask] = [one for one in tasks if one is not None]
 
     def _new_compactor(self, *, open_day: bool) -> Compactor:
@@ -98,11 +98,6 @@ class Housekeeping:
         """Whether a task is under way."""
         return any(one.busy for one in self._tasks)
 
-    @property
-    def expiry_problem(self) -> str | None:
-        """Why the last time nothing could be removed."""
-        return self._expiry.problem
-
     def tend(self) -> None:
         """Begin what it is time for, one task at a time: another one would find days busy."""
         for task in self._tasks:
@@ -111,10 +106,6 @@ class Housekeeping:
             # Formats ask the clock themselves which files and snapshots are old.
             if task is not self._upkeep or not self._clock.ahead_seconds:
                 task.tend()
-
-    def expire(self) -> None:
-        """Remove what is older than `spark.retention`, before this returns."""
-        self._expiry.finish()
 
     def maintain(self) -> None:
         """Maintain the tables of a job that runs on, if it is time."""

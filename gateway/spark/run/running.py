@@ -108,7 +108,7 @@ class Job:
         self._completing = Completing(
             Directories.of(config),
             sink,
-            None if inbox is None else lambda: inbox.heard,
+            None if inbox is None else lambda: inbox.endings.heard,
             lambda: self._cleaner.waiting() if inbox is None else inbox.waiting,
             config.spark.audit.silent_after,
             unknown_since=Reported.read(health_path(self._lake)).number(
@@ -188,7 +188,7 @@ class Job:
     def _is_doubtful(self, file: SpoolFile) -> bool:
         """Whether a file was fetched again, and not compared yet."""
         inbox = self._inbox
-        if inbox is None or file.name not in inbox.again:
+        if inbox is None or file.name not in inbox.copies.again:
             return False
         return not self._sink.is_compared(file)
 
@@ -325,7 +325,7 @@ class Job:
             self.house.tend()
         self._health.note(
             clock_ahead_seconds=round(self._time.ahead_seconds),
-            expiry_problem=self.house.expiry_problem,
+            expiry_problem=self.house.expiry.problem,
             **self._deleted.counts(),
         )
         self._learn()
@@ -385,7 +385,7 @@ class Job:
         if anew:
             self._health.note(anew=anew)
         accepted = dict(accepting.waiting(self._lake))
-        ends = {} if self._inbox is None else dict(self._inbox.ends)
+        ends = {} if self._inbox is None else dict(self._inbox.endings.ends)
         new = {
             life: end
             for life, end in ends.items()

@@ -341,7 +341,7 @@ class _World:
         """Incarnations of directories of which nobody has heard: a new one, whose hub was away
         or not told further, and a copy of one that was heard.
         """
-        _, words = self.job.inbox.heard
+        _, words = self.job.inbox.endings.heard
         said = [one.record for one in words if one.record is not None]
         heard = {each for one in said for each in (*one.earlier, one.incarnation)}
         unheard: set[str] = set()

@@ -90,7 +90,7 @@ class Job:
         self.completing = Completing(
             Directories.under(self.data),
             self.sink,
-            lambda: self.inbox.heard,
+            lambda: self.inbox.endings.heard,
             lambda: self.inbox.waiting,
             300.0,
             lambda: self.world.wall,
@@ -102,7 +102,7 @@ class Job:
         )  # fmt: skip
         self._new_cleaner()
         self.clean()
-        self.sink.learn((), self.inbox.ends)
+        self.sink.learn((), self.inbox.endings.ends)
 
     def _new_cleaner(self) -> None:
         disk = Lake()
@@ -116,7 +116,7 @@ class Job:
         )
 
     def _is_doubtful(self, file: SpoolFile) -> bool:
-        again = file.name in self.inbox.again
+        again = file.name in self.inbox.copies.again
         return again and not self.sink.is_compared(file)
 
     def _point(self, name: str) -> None:
@@ -156,7 +156,7 @@ class Job:
         """At the bucket."""
         with contextlib.suppress(BucketError):
             self.inbox.look()
-            self.sink.learn((), self.inbox.ends)
+            self.sink.learn((), self.inbox.endings.ends)
         said = self.sink.ledger.complete.days
         self.completing.look(now=True)
         if days := self.sink.ledger.complete.days - said:

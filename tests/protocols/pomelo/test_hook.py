@@ -157,8 +157,8 @@ def test_no_answer_in_time(login, pomelo, logged):
     login.agent.answer(200, {})
     told = [one["log_format"] for one in logged if one.get("url") == URL]
     assert [text.split()[1] for text in told] == ["does", "answers"]
-    assert login.hook.trouble is None
-    assert login.hook.waiting == 0
+    assert login.hook.backend.trouble is None
+    assert login.hook.backend.waiting == 0
 
 
 def test_a_service_that_is_away(login, pomelo):
@@ -167,9 +167,9 @@ def test_a_service_that_is_away(login, pomelo):
     login.agent.fail(Refused())
     assert b"authentication is not available" in login.connection.sent
     assert len(login.agent.asked) == 1
-    assert str(login.hook.trouble).startswith(f"{URL} does not answer: ")
+    assert str(login.hook.backend.trouble).startswith(f"{URL} does not answer: ")
     login.reader.clock.advance(301)
-    assert login.hook.trouble is None, "nobody has asked since"
+    assert login.hook.backend.trouble is None, "nobody has asked since"
 
 
 def test_a_connection_that_the_service_has_just_closed(login, pomelo):
@@ -190,9 +190,9 @@ def test_many_at_once(make_reader, pomelo):
         client.deliver(pomelo.hello() + ASK)
         assert client.paused
     assert len(login.agent.asked) == 2
-    assert login.hook.waiting == 6
+    assert login.hook.backend.waiting == 6
     clients[2].lose()
-    assert login.hook.waiting == 5
+    assert login.hook.backend.waiting == 5
     for _ in range(5):
         login.agent.answer(200, {})
     login.reader.journal.store_all()
@@ -223,7 +223,7 @@ def test_a_client_who_is_not_waited_for(login, pomelo):
     login.connection.deliver(pomelo.hello())
     login.connection.lose()
     assert len(login.agent.asked) == 1
-    assert not login.hook._backend._away
+    assert not login.hook.backend._away
 
 
 def test_who_leaves_meanwhile(login, pomelo):
@@ -232,7 +232,7 @@ def test_who_leaves_meanwhile(login, pomelo):
     assert login.connection.held_bytes > 0
     login.connection.lose()
     assert login.agent.cancelled == 1
-    assert login.hook.waiting == 0
+    assert login.hook.backend.waiting == 0
     assert login.hook.outcomes == {"admitted": 0, "denied": 0, "failed": 0}
     assert login.reader.journal.submitted == []
 

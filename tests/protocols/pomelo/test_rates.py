@@ -305,7 +305,7 @@ def test_nobody_is_asked_about_who_is_turned_away(make_reader, pomelo):
     """A service that authenticates hears of those only who may begin a session."""
     reader = make_reader(authenticate="http://login.test/", **SESSIONS)
     agent = FakeAgent()
-    reader.listener.hook._backend._agent = agent
+    reader.listener.hook.backend._agent = agent
     for _ in range(30):
         connection, _ = reader.connect()
         connection.deliver(pomelo.hello())

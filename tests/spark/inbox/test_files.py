@@ -130,13 +130,13 @@ def test_an_object_that_is_uploaded_again_is_looked_at_and_goes_again(world):
     inbox.look()
     world.put(1, 5)
     assert inbox.look() == 1
-    assert inbox.again == {names[0]}
+    assert inbox.copies.again == {names[0]}
     assert inbox.look() == 0
     assert names[0] in world.bucket.objects
     world.commit(names[0])
     inbox.look()
     assert names[0] not in world.bucket.objects
-    assert not inbox.again
+    assert not inbox.copies.again
 
 
 def test_a_copy_that_somebody_removed_is_fetched_again(world):

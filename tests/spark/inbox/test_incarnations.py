@@ -33,9 +33,7 @@ def say(world: World, by: str, lsn: int, at: float = 1.0, **more: object) -> Non
 def heard(world: World) -> tuple[Inbox, list[float]]:
     """A job's inbox, and its clock."""
     inbox, now = world.inbox(most_bytes=10_000), [0.0]
-    inbox.listing._clock = inbox._missing._clock = inbox._endings._clock = lambda: now[
-        0
-    ]
+    inbox.listing._clock = inbox._missing._clock = inbox.endings._clock = lambda: now[0]
     inbox.look()
     return inbox, now
 
@@ -63,24 +61,24 @@ def test_who_is_silent_has_ended(world):
     say(world, A, 5)
     now[0] = EVERY_SECONDS
     inbox.look()
-    assert inbox.ends == {Life("gw", A): None}
+    assert inbox.endings.ends == {Life("gw", A): None}
     now[0] += SILENT_SECONDS
     inbox.look()
-    assert inbox.ends == {Life("gw", A): None}
+    assert inbox.endings.ends == {Life("gw", A): None}
     now[0] += EVERY_SECONDS
     inbox.look()
-    end = inbox.ends[Life("gw", A)]
+    end = inbox.endings.ends[Life("gw", A)]
     assert end is not None
     assert (end.acknowledged, end.heard, end.ack, end.exact, end.since) == (
         5, 1.0, "journal", False, 1,
     )  # fmt: skip
     now[0] += EVERY_SECONDS
     inbox.look()
-    assert inbox.ends[Life("gw", A)] == end  # and not one that was found later
+    assert inbox.endings.ends[Life("gw", A)] == end  # and not one that was found later
     say(world, A, 7, at=2.0)
     now[0] += EVERY_SECONDS
     inbox.look()
-    assert inbox.ends == {Life("gw", A): None}
+    assert inbox.endings.ends == {Life("gw", A): None}
 
 
 def test_who_stopped_in_good_order_has_ended(world):
@@ -90,13 +88,13 @@ def test_who_stopped_in_good_order_has_ended(world):
     say(world, B, 9, since=6, earlier=(A,), exact=True)
     say(world, C, 2)
     inbox, _ = heard(world)
-    end = inbox.ends.pop(Life("gw", B))
+    end = inbox.endings.ends.pop(Life("gw", B))
     assert isinstance(end, End)
     assert (end.acknowledged, end.exact) == (9, True)
-    assert inbox.ends == {Life("gw", A): None, Life("gw", C): None}
+    assert inbox.endings.ends == {Life("gw", A): None, Life("gw", C): None}
     say(world, A, 7, exact=True)
     inbox, _ = heard(world)
-    assert inbox.ends[Life("gw", A)] is not None
+    assert inbox.endings.ends[Life("gw", A)] is not None
 
 
 def test_words_are_read_once_a_minute(world):
@@ -127,7 +125,7 @@ def test_files_come_while_words_can_not_be_read(world):
     name = world.put(1, 5)
     inbox, now = heard(world)
     assert world.here() == [name]
-    assert inbox.ends == {Life("gw", A): None}
+    assert inbox.endings.ends == {Life("gw", A): None}
 
     def fault(request: str, name: str) -> None:
         if (request, name) == ("list", ".gateway-node-"):
