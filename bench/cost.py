@@ -49,7 +49,7 @@ from gateway.cli.table import files
 from gateway.event import SCHEMA
 from gateway.store.names import file_name
 
-_FILE_ROWS = 50_000
+_FILE_ROWS, _GROUP_ROWS = 50_000, 10_000
 _GATEWAY = [sys.executable, "-m", "gateway"]
 _RATE, _WINDOW = 500, 50
 
@@ -117,6 +117,7 @@ def publish(folder: Path, first: int, count: int) -> None:
             spool / file_name("gw", "a" * 10, lsn, lsn + len(made) - 1),
             compression="zstd",
             write_page_checksum=True,
+            row_group_size=_GROUP_ROWS,  # of some 13 MB, as the gateway makes them
         )
         (lines / f"{lsn:09d}.txt").write_bytes(b"\n".join(made) + b"\n")
 

@@ -233,7 +233,7 @@ class Bench:
         files = [parse_file_name(path.name) for path in sorted(spool.iterdir())]
         found = footers.read(spool, [file for file in files if file is not None])
         rows = tables.events(self.read())
-        query.writer(self.spark, spool, lambda _: rows)(rows, folder, Plan(found.files))
+        query.Writer(self.spark, spool, lambda _: rows)(rows, folder, Plan(found.files))
 
     def files(self, name: str) -> list[Path]:
         return list((self.home / name).rglob("*.parquet"))

@@ -53,7 +53,7 @@ class _Parquet(Kind):
             spool,
             parts.checkpoint,
             parts.disk,
-            write=query.writer(spark, spool, again, alike=not config.spark.tables),
+            write=query.Writer(spark, spool, again, alike=not config.spark.tables),
             count=lambda files: stats.count(files, window),
             find_resent=parts.find_resent,
             rules=config.spark.tables,

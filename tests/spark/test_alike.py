@@ -13,6 +13,7 @@ import pytest
 from gateway.spark.commit.sink import Plan
 from gateway.spark.files import alike
 from gateway.spark.rows import tables
+from gateway.spark.rows.columns import Columns
 from gateway.spark.run import query
 from gateway.spark.source import SCHEMA_DDL
 from gateway.store.names import SpoolFile, file_name, parse_file_name
@@ -32,12 +33,13 @@ def put(tmp_path, make_envelope) -> Put:
         first: int,
         *tables: pa.Table,
         statistics: Any = ("lsn", "received_at", "protocol", "flaw"),
+        node: str = "gw",
         **options: Any,
     ) -> SpoolFile:
         options.setdefault("received_at", _micros(NIGHT))
-        made = list(tables) or [make_envelope("gw", first, [b"{}"] * 3, **options)]
+        made = list(tables) or [make_envelope(node, first, [b"{}"] * 3, **options)]
         rows = sum(map(len, made))
-        file = parse_file_name(file_name("gw", A, first, first + rows - 1))
+        file = parse_file_name(file_name(node, A, first, first + rows - 1))
         assert file is not None
         chosen = statistics if isinstance(statistics, bool) else list(statistics)
         with pq.ParquetWriter(
@@ -114,12 +116,40 @@ def test_tables_are_the_same_either_way(second, put, tmp_path, spark):
     assert (alike.folder_of(tmp_path, files) is not None) == (not second)
     paths = [f"file://{tmp_path / file.name}" for file in files]
     rows = tables.events(spark.read.schema(SCHEMA_DDL).parquet(*paths))
-    query.writer(spark, tmp_path, lambda _: rows)(rows, tmp_path / "ours", Plan(files))
     named = tables.named(rows, files)
+    query.Writer(spark, tmp_path, lambda _: named)(rows, tmp_path / "ours", Plan(files))
     named.write.partitionBy(*tables.PARTITIONS).parquet(f"file://{tmp_path}/spark")
     ours, theirs = _lake(tmp_path / "ours"), _lake(tmp_path / "spark")
     assert ours == theirs
     assert sum(map(len, ours.values())) == 6
+
+
+@pytest.mark.spark
+def test_batches_have_one_plan(put, tmp_path, spark):
+    """Whatever files they have.  Another node has another plan, which knows those before, too;
+    and what an attempt that failed has left is not taken."""
+    read = query.reader(spark, tmp_path, "json", Columns())
+    writer = query.Writer(spark, tmp_path, read)
+    files = [put(1), put(4), put(1, node="other")]
+    plans = []
+    for number, some in enumerate([files[:1], files[1:2], files[2:], files[:2]]):
+        folder = tmp_path / f"batch-{number}"
+        (folder / DAY).mkdir(parents=True)
+        (folder / DAY / "part-99.zstd.parquet").write_bytes(b"half of a fi")
+        paths = [f"file://{tmp_path / file.name}" for file in some]
+        rows = spark.read.schema(SCHEMA_DDL).parquet(*paths).select("lsn")
+        writer(rows, folder, Plan(some))
+        plans.append(writer._prepared)
+        (written,) = _lake(folder).values()
+        assert [(row["node"], row["lsn"]) for _, row, _ in written] == [
+            (file.node, lsn)
+            for file in some
+            for lsn in range(file.first, file.last + 1)
+        ]
+        assert {row["incarnation"] for _, row, _ in written} == {A}
+    assert plans[0] is plans[1]
+    assert plans[1] is not plans[2]
+    assert plans[2] is plans[3]
 
 
 def _lake(path: Path) -> dict[str, list[Any]]:

@@ -235,7 +235,14 @@ def test_a_query_of_another_directory_begins_anew(
     sink: Any = SimpleNamespace(ledger=Ledger(), recover=lambda: None)
     asked: Any = None
     made = query.Query(
-        asked, sink, checkpoint, Path(spool), stream=asked, limit=asked, trigger=1.0
+        asked,
+        sink,
+        checkpoint,
+        Path(spool),
+        stream=asked,
+        made=asked,
+        limit=asked,
+        trigger=1.0,
     )
     monkeypatch.setattr(query.Query, "_begin", lambda self: None)
     made.start(available_now=True)

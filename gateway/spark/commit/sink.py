@@ -95,6 +95,8 @@ class Plan:
     """Events that their sender sent twice."""
     row_bytes: int = 0
     """Bytes that one row may have in memory."""
+    known: Sequence[SpoolFile] = ()
+    """Files of nodes that a plan of its rows should know as well."""
     rules: Mapping[str, TableByRule] | None = None
     """The rules that divide its rows; None: those of the configuration."""
 

@@ -60,9 +60,18 @@ _COMPILE = "-XX:-DontCompileHugeMethods"
 #: The quick compiler alone: the thorough one takes 15 s of CPU, which pays for itself after a
 #: million rows.
 _QUICKLY = "-XX:TieredStopAtLevel=1"
-#: The collector for a small heap, which it lets grow: it takes less memory and no CPU beside
-#: the tasks.
-_COLLECTOR = "-XX:+UseSerialGC -Xms128m"
+#: The collector for a small heap, which it lets grow no further than it must: it takes less
+#: memory and no CPU beside the tasks.
+_COLLECTOR = "-XX:+UseSerialGC -Xms96m -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
+#: The C library has a pool of memory for each of Java's threads, and keeps what the compilers
+#: have used at the start.
+_MALLOC = {"MALLOC_ARENA_MAX": "2", "MALLOC_TRIM_THRESHOLD_": "131072"}
+#: What Spark's own pages would show of jobs that are over: thousands, each with its plan.
+_SHOWN = (
+    *("spark.ui.retainedJobs", "spark.ui.retainedStages", "spark.ui.retainedTasks"),
+    *("spark.sql.ui.retainedExecutions", "spark.sql.streaming.ui.retainedQueries"),
+)
+_FEW = "20"
 _SMALL_HEAP = re.compile(r"1?\d{1,3}m|[12]g")
 _JAVA_ASKS = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 _OWN_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
@@ -119,6 +128,8 @@ def settings(
         # The default starts the program `readlink` four times a batch.
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
     }
+    if not spark.ui:
+        chosen |= dict.fromkeys(_SHOWN, _FEW)
     if spark.master.startswith("local"):
         chosen["spark.driver.host"] = "127.0.0.1"
         # A task that runs out of heap ends alone, and not all of Java: `gateway.spark.files.heap`.
@@ -223,6 +234,7 @@ def start(
     classes = None
     if not submitted:
         os.environ |= pythons(spark.master, spark.conf, os.environ)
+        os.environ |= {**_MALLOC, **os.environ}
         found = java.find(os.environ)
         _log.info("%s", found)
         if (cache := java.cache(os.environ)) is not None:

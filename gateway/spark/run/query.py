@@ -12,6 +12,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define
 
 from gateway.spark.commit.ledger import Broken
+from gateway.spark.commit.prepared import Prepared, parts_of
 from gateway.spark.commit.sink import Plan, Sink
 from gateway.spark.files import heap, known_files, s3a
 from gateway.spark.files.alike import folder_of
@@ -41,7 +43,7 @@ LOG_BYTES = 1 << 20
 #: A query that has committed fewer is not renewed.
 LEAST_BATCHES = 10
 
-#: The stream itself takes rows of this size a few thousand at a time.
+#: Rows of this size are taken a few thousand at a time.
 _LARGE_BYTES = 4096
 
 #: Bytes of the spool for which a batch gets one more task, and one more file.
@@ -62,8 +64,8 @@ _SET_BACK = 5.0  # seconds: what NTP takes off by steps is less
 class Query:
     """The query and where it puts its batches.
 
-    *stream* makes the rows of the tables, *limit* of them in a batch; a batch begins at
-    most every *trigger* seconds.
+    *stream* has the events that arrive, *limit* of them in a batch, of which *made* makes the
+    rows of the tables; a batch begins at most every *trigger* seconds.
     """
 
     _spark: SparkSession
@@ -71,6 +73,7 @@ class Query:
     checkpoint: Checkpoint
     _spool: Path
     _stream: Callable[[Mapping[str, int]], DataFrame]
+    _made: Callable[[DataFrame], DataFrame]
     _limit: Callable[[], Mapping[str, int]]
     _trigger: float
 
@@ -126,12 +129,15 @@ class Query:
     def _begin(self) -> None:
         heap.fit(self._spark, 0)
         self._limited = self._limit()
-        rows = self._stream(self._limited)
-        types = {field.name: field.dataType.simpleString() for field in rows.schema}
+        arriving = self._stream(self._limited)
+        schema = self._made(arriving).schema
+        types = {field.name: field.dataType.simpleString() for field in schema}
         self._check_types(types)
         self.sink.types = types
+        # The sink reads the files: Spark plans each batch of a stream anew, with all columns.
         writer = (
-            rows.writeStream.queryName("gateway-events")
+            arriving.select("lsn")
+            .writeStream.queryName("gateway-events")
             .foreachBatch(self.sink)
             .option("checkpointLocation", url(self.checkpoint.path))
         )
@@ -210,16 +216,10 @@ class Query:
 
 
 def stream_of(
-    config: Any, spark: SparkSession, columns: Columns
+    config: Any, spark: SparkSession
 ) -> Callable[[Mapping[str, int]], DataFrame]:
-    """Makes the rows of the tables out of what arrives in the spool."""
-
-    def stream(limit: Mapping[str, int]) -> DataFrame:
-        spool = spool_of(config)
-        arriving = gateway_stream(spark, spool, **limit)
-        return tables.events(arriving, config.spark.body, columns)
-
-    return stream
+    """Makes the stream of the events that arrive in the spool."""
+    return lambda limit: gateway_stream(spark, spool_of(config), **limit)
 
 
 def reader(
@@ -229,28 +229,25 @@ def reader(
     columns: Columns,
     folder: str | None = None,
 ) -> Callable[[Plan], DataFrame]:
-    """The reader of a batch's files by itself, for sinks that need the rows as a plan.
+    """The reader of a batch's files.
 
-    The stream's own rows are computed with all columns, however few are asked for.  A file that
-    is gone is an error here.  *folder* is where tasks find the files, a URL, if not in
+    A file that is gone is an error.  *folder* is where tasks find the files, a URL, if not in
     *spool*, which has their copies.  A column `table` says which table a row is for.
     """
 
-    def part(files: Sequence[SpoolFile]) -> DataFrame:
+    def part(files: Sequence[SpoolFile], known: Sequence[SpoolFile]) -> DataFrame:
         sizes = {file.name: (spool / file.name).stat().st_size for file in files}
         found = known_files.rows(spark, folder or url(spool), sizes, SCHEMA_DDL)
-        return tables.named(found, files)
+        return tables.named(found, [*known, *files])
 
     def read(plan: Plan) -> DataFrame:
         heap.fit(spark, plan.row_bytes)
         if plan.files:
-            parts = map(part, tables.layers(plan.files))
+            parts = (part(some, plan.known) for some in tables.layers(plan.files))
             found = reduce(lambda one, other: one.union(other), parts)
         else:
             found = spark.createDataFrame([], f"{SCHEMA_DDL}, incarnation STRING")
-        fresh = tables.without(found, plan.without)
-        fresh = fresh.coalesce(_tasks(spark, spool, plan))
-        return tables.events(fresh, body, columns)
+        return tables.events(tables.without(found, plan.without), body, columns)
 
     return read
 
@@ -265,43 +262,68 @@ def whole_reader(config: Any, spark: SparkSession) -> Callable[[Plan], DataFrame
     def read(plan: Plan) -> DataFrame:
         rules = section.tables if plan.rules is None else plan.rules
         columns = Columns(section.columns, tables=rules)
-        made = reader(spark, spool_of(config), section.body, columns, folder)(plan)
+        spool = spool_of(config)
+        made = reader(spark, spool, section.body, columns, folder)(plan)
+        made = made.coalesce(_tasks(spark, spool, plan))
         return made if rules else made.drop(TABLE)
 
     return read
 
 
-def writer(
-    spark: SparkSession,
-    spool: Path,
-    read: Callable[[Plan], DataFrame],
-    *,
-    alike: bool = True,
-) -> Callable[[DataFrame, Path, Plan], None]:
+class Writer:
     """The writer of a batch: a file for each partition of a table, unless it is large.
 
-    The rows are those of the stream.  But they are *read* again
-    where two incarnations of a node are in one batch, which those do not tell apart.  So they
-    are where some are large, for which the stream has no settings.  *alike*: rows of a batch
-    may be known to be of one folder before they are made.
+    *read* reads its files.  *alike*: rows of a batch may be known to be of one folder before
+    they are made.  Those are written by one plan for all batches.
     """
-    known = alike and spark.conf.get("spark.sql.session.timeZone") == "UTC"
 
-    def write(rows: DataFrame, folder: Path, plan: Plan) -> None:
-        if plan.row_bytes > _LARGE_BYTES or len(tables.layers(plan.files)) > 1:
-            fresh = read(plan)
-        else:
-            fresh = tables.without(tables.named(rows, plan.files), plan.without)
-        tasks = _tasks(spark, spool, plan)
+    def __init__(
+        self,
+        spark: SparkSession,
+        spool: Path,
+        read: Callable[[Plan], DataFrame],
+        *,
+        alike: bool = True,
+    ) -> None:
+        self._spark, self._spool, self._read = spark, spool, read
+        self._alike = alike and spark.conf.get("spark.sql.session.timeZone") == "UTC"
+        self._known: dict[str, SpoolFile] = {}
+        """The nodes that the plan knows, each by a file."""
+        self._prepared: Prepared | None = None
+
+    def __call__(self, rows: DataFrame, folder: Path, plan: Plan) -> None:
+        """Write a batch; *rows* are those of the stream, of the same files."""
+        tasks = _tasks(self._spark, self._spool, plan)
+        if (one := self._folder_of(plan)) is not None:
+            self._plan_of(plan).write(parts_of(rows), folder / one, tasks)
+            return
+        fresh = self._read(plan)
         if plan.resent:
             fresh = tables.resent(fresh, plan.resent)
-        elif known and (one := folder_of(spool, plan.files)) is not None:
-            whole = fresh.drop(*tables.PARTITIONS).coalesce(tasks)
-            whole.write.parquet(url(folder / one))
-            return
         fresh.coalesce(tasks).write.partitionBy(*tables.PARTITIONS).parquet(url(folder))
 
-    return write
+    def _folder_of(self, plan: Plan) -> Path | None:
+        """Where all rows of a batch go, if that is known and a plan for any files makes them."""
+        if not self._alike or plan.row_bytes > _LARGE_BYTES:
+            return None
+        if plan.resent or plan.without or len(tables.layers(plan.files)) > 1:
+            return None
+        return folder_of(self._spool, plan.files)
+
+    def _plan_of(self, plan: Plan) -> Prepared:
+        """The plan that knows the nodes of these files, and all others before them."""
+        new = {file.node: file for file in plan.files}
+        before = self._known
+        if self._prepared is None or any(
+            node not in before or before[node].life != file.life
+            for node, file in new.items()
+        ):
+            self._known = before | new
+            known = [*self._known.values()]
+            made = self._read(replace(plan, known=known, row_bytes=0))
+            made = made.drop(*tables.PARTITIONS)
+            self._prepared = Prepared(self._spark, made)
+        return self._prepared
 
 
 def _tasks(spark: SparkSession, spool: Path, plan: Plan) -> int:

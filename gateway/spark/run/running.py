@@ -70,6 +70,7 @@ class Job:
         *,
         open_day: bool = True,
     ) -> None:
+        from gateway.spark.rows import tables
         from gateway.spark.rows.columns import Columns
         from gateway.spark.run import query
 
@@ -99,7 +100,10 @@ class Job:
             sink,
             checkpoint,
             self._spool,
-            query.stream_of(config, spark, Columns.of(config.spark)),
+            query.stream_of(config, spark),
+            lambda arriving: tables.events(
+                arriving, config.spark.body, Columns.of(config.spark)
+            ),
             limit=self._limit,
             trigger=config.spark.trigger,
         )
