@@ -108,7 +108,8 @@ def test_the_configuration_has_the_last_word(monkeypatch):
     assert chosen["spark.sql.parquet.compression.codec"] == "snappy"
     java = chosen["spark.driver.extraJavaOptions"].split()
     assert java[0].endswith("log4j2.properties")
-    collector = session._COLLECTOR.split()
+    ratios = ["-XX:MinHeapFreeRatio=20", "-XX:MaxHeapFreeRatio=40"]
+    collector = ["-XX:+UseSerialGC", "-Xms96m", *ratios]
     assert java[1:] == ["-XX:-DontCompileHugeMethods", *collector, "-Xss4m"]
     assert chosen["spark.executor.extraJavaOptions"] == java[1]
     assert session.SAFETY.items() <= chosen.items()
