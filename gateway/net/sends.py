@@ -77,11 +77,12 @@ class Sends:
                 left -= server.unsent_bytes
                 some.append(server)
             done = send_little(some)
+            for server in done:  # which may have more to send once others are sent to
+                self._waiting.pop(server, None)
             for server in some:
-                if server in self._waiting:  # not lost meanwhile
+                if server not in done and server in self._waiting:  # not lost meanwhile
                     del self._waiting[server]
-                    if server not in done:
-                        server.send()
+                    server.send()
         finally:
             if self._waiting and not self._scheduled:
                 self._scheduled = True

@@ -348,7 +348,7 @@ def poll_plainly(reactor: Any) -> None:
             # What was received of a socket is its own, though meanwhile it is not to be read any
             # more, or another one has its number.
             one, data = some.get(number) or (ready.get(number), b"")
-            if one is None or (data and not one.connected):  # lost meanwhile
+            if one is None or (data != b"" and not one.connected):  # lost meanwhile
                 continue
             try:
                 if event == EPOLLIN:
@@ -360,10 +360,10 @@ def poll_plainly(reactor: Any) -> None:
 
     def little(
         found: Iterable[tuple[int, int]], ready: Mapping[int, Any]
-    ) -> Mapping[int, tuple[Any, bytes]]:
-        """Receive from those that have a little, in one call.
+    ) -> Mapping[int, tuple[Any, bytes | None]]:
+        """Receive from those that have a little, in one call; None of one that is lost.
 
-        An end or an error is there as long as its socket: it is read by itself.
+        An end is there as long as its socket: it is read by itself.
         """
         numbers = [
             number
@@ -374,17 +374,19 @@ def poll_plainly(reactor: Any) -> None:
             return {}
         each = native.kernel.receive(numbers, _LITTLE)
         return {
-            number: (ready[number], data)
+            number: (ready[number], data or None)
             for number, data in zip(numbers, each, strict=True)
-            if data
+            if data or data is False
         }
 
-    def read(one: Any, data: bytes) -> None:
+    def read(one: Any, data: bytes | None) -> None:
         """Serve one that has something to read and no more, as Twisted's does; *data*: what
-        was received of it, if that was done.
+        was received of it, if that was done, or None, as it is lost.
         """
+        why: BaseException | None = main.CONNECTION_LOST
         try:
-            why = one.received(data) if data else one.doRead()
+            if data is not None:
+                why = one.received(data) if data else one.doRead()
         except BaseException as error:  # as Twisted does
             _log.failure("a connection could not be read")
             why = error

@@ -12,7 +12,7 @@ from typing import Any
 
 __all__ = ["OTHER", "kernel", "said"]
 
-_INTERFACE = 5
+_INTERFACE = 6
 
 OTHER = "not taken: gateway-native is of another version than the gateway"
 

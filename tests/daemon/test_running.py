@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
 from twisted.internet.epollreactor import EPollReactor
 from twisted.internet.task import LoopingCall
 from twisted.scripts.twistd import ServerOptions
@@ -68,6 +69,33 @@ def test_its_last_word_says_whether_all_is_published(logged, published, said):
     [last] = logged
     assert last["log_format"].startswith(said)
     assert (last["lsn"], last["waiting"]) == (20, 20 - published)
+
+
+def test_nobody_is_let_in_before_what_was_left_is_in_files(monkeypatch):
+    """With `ack: spool`: whoever resumes is told how far it is."""
+    monkeypatch.setattr("gateway.daemon.running.gc.freeze", lambda: None)
+    served: list[bool] = []
+    starts, ready = SimpleNamespace(start=lambda *_: None), Deferred[None]()
+    waiting: Any = Running.__new__(Running)
+    waiting.opened = SimpleNamespace(
+        storage=SimpleNamespace(
+            start=lambda: None,
+            ready=ready,
+            waits_for="what the last run left",
+            journal=SimpleNamespace(durable_lsn=5),
+        ),
+        lake=SimpleNamespace(begin=lambda _: None),
+        forwarder=None,
+        protocols=starts,
+    )
+    waiting._loops = SimpleNamespace(every=lambda *_: None)
+    waiting._others = SimpleNamespace(look=None)
+    waiting.serve = lambda: served.append(True)
+    waiting.start()
+    assert not served
+    assert waiting._phase == "what the last run left"
+    ready.callback(None)
+    assert served
 
 
 @pytest.fixture(params=["path", "abstract"])

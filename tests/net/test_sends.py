@@ -253,6 +253,25 @@ def test_who_raises_keeps_nobody_from_being_sent_to():
     assert sent == writers
 
 
+def test_what_is_written_while_others_are_sent_to_goes_next(monkeypatch):
+    """To one that was sent to already, in the call for many."""
+    clock, sent = Clock(), list[Writer]()
+    sends = Sends(clock)
+    little, much = Writer(sends, sent), Writer(sends, sent)
+    calls: list[list[Writer]] = []
+
+    def send_little(some: list[Writer]) -> list[Writer]:
+        calls.append(some)
+        return [one for one in some if one is little]
+
+    monkeypatch.setattr("gateway.net.sends.send_little", send_little)
+    much.send = lambda: sends.add(little)  # type: ignore[arg-type, method-assign]
+    for writer in (little, much):
+        sends.add(writer)  # type: ignore[arg-type]
+    clock.advance(0)
+    assert calls == [[little, much], [little]]
+
+
 @pytest.mark.parametrize("sent", range(10))
 def test_the_rest_of_some_pieces(sent):
     """Wherever the kernel has stopped: within a piece, between two, before empty ones."""

@@ -2,12 +2,14 @@
 
 import contextlib
 import socket
+import struct
 from collections.abc import Iterator
 from functools import partial
 from typing import cast
 
 import pytest
 from twisted.internet.epollreactor import EPollReactor
+from twisted.internet.error import ConnectionLost
 from twisted.internet.interfaces import IReadDescriptor
 from twisted.internet.main import CONNECTION_DONE
 from twisted.internet.testing import MemoryReactor, StringTransport
@@ -17,6 +19,7 @@ from twisted.python.reflect import namedAny
 from zope.interface import implementer
 
 import twisted
+from deadlines import eventually
 from gateway.net.twisted_internals import (
     PRIVATE,
     AcceptedSocket,
@@ -99,6 +102,7 @@ class Protocol:
         self.got: list[bytes] = []
         self.left = 1 << 20
         self.lost = False
+        self.why: type | None = None
 
     def room(self) -> int:
         return self.left
@@ -106,16 +110,20 @@ class Protocol:
     def dataReceived(self, data: bytes) -> None:
         self.got.append(data)
 
-    def connectionLost(self, _why: Failure) -> None:
-        self.lost = True
+    def connectionLost(self, why: Failure) -> None:
+        self.lost, self.why = True, why.type
 
 
 class Pair(Protocol):
     """An accepted socket, whose protocol this is, and its peer."""
 
-    def __init__(self, reactor: object) -> None:
+    def __init__(self, reactor: object, listening: socket.socket | None = None) -> None:
         super().__init__()
-        own, self.peer = socket.socketpair()
+        if listening is None:
+            own, self.peer = socket.socketpair()
+        else:
+            self.peer = socket.create_connection(listening.getsockname())
+            own, _ = listening.accept()
         own.setblocking(False)
         address = ("192.0.2.1", 4000)
         self.server = AcceptedSocket(own, self, address, None, 1, reactor)
@@ -127,8 +135,9 @@ class Pair(Protocol):
 
 
 def test_a_little_of_several_is_received(reactor, kernel):
-    """In one call once each has had a little; and an end, much, and of one without room nothing."""
-    pairs = one, other, third, last = [Pair(reactor) for _ in range(4)]
+    """In one call once each has had a little; and an end, much, of one without room nothing, and
+    of one with some room no more than that."""
+    pairs = one, other, third, last, tight = [Pair(reactor) for _ in range(5)]
     for pair in pairs:
         pair.server.startReading()
         pair.peer.send(b"first")
@@ -139,20 +148,52 @@ def test_a_little_of_several_is_received(reactor, kernel):
     third.peer.send(much)
     last.left = 0
     last.peer.send(b"waits")
+    tight.left = 100
+    tight.peer.send(bytes(250))
     for _ in range(3):
         reactor.iterate(0)
     assert one.got == [b"first", b"second"]
     assert b"".join(third.got) == b"first" + much
     assert (other.got, other.lost) == ([b"first"], True)
     assert last.got == [b"first"]
+    assert [len(some) for some in tight.got] == [5, 100, 100, 50]
     last.left = 1 << 20
     reactor.iterate(0)
     assert last.got == [b"first", b"waits"]
-    for pair in (one, third, last):
+    for pair in (one, third, last, tight):
         assert not pair.lost
         pair.server.stopReading()
         pair.close()
     other.peer.close()
+
+
+def test_a_reset_is_no_end(reactor, kernel):
+    """The system says it once, and then that there is nothing more."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        gone, stays = pairs = [Pair(reactor, listening) for _ in range(2)]
+    for pair in pairs:
+        pair.server.startReading()
+        pair.peer.send(b"first")
+    eventually(lambda: reactor.iterate(0) or all(pair.got for pair in pairs), "these")
+    asked: list[bool] = []
+
+    def room() -> int:
+        """Between epoll's answer and the call what was there is read, and it is reset."""
+        if not asked:
+            asked.append(True)
+            gone.server.socket.recv(99)
+            linger = struct.pack("ii", 1, 0)
+            gone.peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            gone.peer.close()
+        return 1 << 20
+
+    for pair in pairs:
+        pair.room = room  # type: ignore[method-assign]
+        pair.peer.send(b"second")
+    eventually(lambda: reactor.iterate(0) or gone.lost, "the end")
+    assert gone.why is ConnectionLost
+    stays.server.stopReading()
+    stays.close()
 
 
 def test_what_was_received_is_its_connections_alone(reactor, kernel):

@@ -13,7 +13,7 @@ _SAYS = "from gateway.sdk.native import *; print(kernel and kernel.__file__, sai
 @pytest.mark.parametrize(
     ("package", "said"),
     [
-        ("INTERFACE = 5", "taken"),
+        ("INTERFACE = 6", "taken"),
         ("INTERFACE = 0", "not taken: gateway-native is of another version"),
         ("from gateway_native.kernel import run", "not compiled, and nothing needs it"),
         (

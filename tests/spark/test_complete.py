@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -473,12 +474,40 @@ def test_rows_that_begin_to_leave_quarantine_while_their_day_is_said(playing):
     assert playing.mark()["taken_back"] == 1
 
 
+def test_no_mark_of_half_a_year_stays_where_its_removal_failed_at_first(
+    playing, monkeypatch
+):
+    """The ledger names the days that it took back, but only so many of them."""
+    playing.day_is_over()
+    playing.look()
+    sink, last = playing.sink, YESTERDAY.toordinal()
+    known = sink.ledger.complete
+    said = dataclasses.replace(known, since=last - 150)
+    sink._write_down(dataclasses.replace(sink.ledger, complete=said))
+    for day in range(last - 150, last + 1):
+        mark = f"_COMPLETE-{date.fromordinal(day)}"
+        (playing.lake / "events" / mark).write_bytes(b"{}")
+    with monkeypatch.context() as patch:
+        patch.setattr(Folder, "remove", _denied)
+        with pytest.raises(OSError, match="no"):
+            sink.take_back([math.inf])
+    playing.start()
+    playing.sink.take_back([math.inf])
+    assert not playing.marks
+
+
 def test_a_batch_that_comes_again_takes_marks_away_again(playing, monkeypatch):
     """The ledger had taken the day back, its mark was still there: a start goes on from there."""
     playing.day_is_over()
     playing.look()
+    removed, remove = [], Folder.remove
+
+    def once(root: Folder, mark: str) -> None:
+        removed.append(mark)
+        (_denied if len(removed) == 2 else remove)(root, mark)
+
     with monkeypatch.context() as patch:
-        patch.setattr(Folder, "remove", _denied)
+        patch.setattr(Folder, "remove", once)
         with pytest.raises(OSError, match="no"):
             playing.take("edge", 1, 3, MIDNIGHT - 5, B)
     assert not playing.kept.complete.has(YESTERDAY)

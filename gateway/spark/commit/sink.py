@@ -313,16 +313,18 @@ class Sink(ABC):
         Marks of days that were taken back before go, too: a first try may have ended behind that,
         or another job have written one since.
         """
-        known = self.ledger.complete
-        if days := known.late(arrived):
+        known, nobody_knows = self.ledger.complete, math.inf in arrived
+        before = [day for day in known.held_back if nobody_knows or day in arrived]
+        if not ((days := known.late(arrived)) or before):
+            return
+        roots = [*self.roots()]
+        self._marks.remove(roots, [*before, *days])
+        if days:
             self._tell_late("events have come late", days)
             self._write_down(replace(self.ledger, complete=known.without(days)))
-        anyone = math.inf in arrived
-        before = [day for day in known.held_back if anyone or day in arrived]
-        if days or before:
-            # Behind the commit: another job that has not seen it may write one again until then.
-            self._marks.remove([*self.roots()], [*before, *days])
-            self._point("taken back")
+            # Another job may have written one again before it could see that.
+            self._marks.remove(roots, days)
+        self._point("taken back")
 
     def _tell_late(self, what: str, days: Sequence[int]) -> None:
         _log.warning(

@@ -57,6 +57,9 @@ _DYNAMIC = "spark.dynamicAllocation"
 
 _LOOK = 0.05
 _PATIENCE = 30.0
+#: Nodes that a kept plan knows, for it looks each row's up.
+_MOST_NODES = 200
+
 _SET_BACK = 5.0  # seconds: what NTP takes off by steps is less
 
 
@@ -318,7 +321,7 @@ class Writer:
             node not in before or before[node].life != file.life
             for node, file in new.items()
         ):
-            self._known = before | new
+            self._known = (before if len(before) < _MOST_NODES else {}) | new
             known = [*self._known.values()]
             made = self._read(replace(plan, known=known, row_bytes=0))
             made = made.drop(*tables.PARTITIONS)

@@ -77,7 +77,7 @@ class _Names:
 class Columns:
     """Collects decoded batches until they are worth a row group.
 
-    22 attributes: one for each column of the file, and what its size is told by.
+    23 attributes: one for each column of the file, and what its size is told by.
     """
 
     node: str

@@ -10,6 +10,7 @@
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000
 #include <Python.h>
+#include <errno.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -19,7 +20,7 @@
 #endif
 
 /* Of what both sides have agreed on: what is called, and what comes of it. */
-#define INTERFACE 5
+#define INTERFACE 6
 
 typedef const unsigned char *Bytes;
 
@@ -33,6 +34,8 @@ enum {
     DEPTH = 500,
     /* Sockets of one call, at most. */
     SOCKETS = 256,
+    /* In place of a size: there is nothing to receive by now. */
+    NOTHING = -2,
 };
 
 static inline uint32_t u32(Bytes at) {
@@ -756,8 +759,8 @@ static Py_ssize_t descriptors_of(PyObject *list, int *into) {
 
 PyDoc_STRVAR(receive_doc, "receive(sockets, most, /)\n--\n\n"
 "What each of the sockets, which are descriptors and do not block, has by now: *most* bytes of\n"
-"it, none if its peer has sent its end, or None if there is nothing, or an error.  Other threads\n"
-"run meanwhile.");
+"it, none if its peer has sent its end, None if there is nothing, False if there is an error, which\n"
+"it says once.  Other threads run meanwhile.");
 
 static PyObject *py_receive(PyObject *self, PyObject *args) {
     int sockets[SOCKETS];
@@ -775,11 +778,16 @@ static PyObject *py_receive(PyObject *self, PyObject *args) {
     {
         char *to = PyBytes_AsString(room);
         PyThreadState *others = PyEval_SaveThread();
-        for (Py_ssize_t i = 0; i < count; i++) sizes[i] = recv(sockets[i], to + i * most, (size_t)most, 0);
+        for (Py_ssize_t i = 0; i < count; i++) {
+            sizes[i] = recv(sockets[i], to + i * most, (size_t)most, 0);
+            if (sizes[i] < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) sizes[i] = NOTHING;
+        }
         PyEval_RestoreThread(others);
         answer = PyList_New(count);
         for (Py_ssize_t i = 0; answer && i < count; i++) {
-            PyObject *one = sizes[i] < 0 ? Py_NewRef(Py_None) : PyBytes_FromStringAndSize(to + i * most, sizes[i]);
+            PyObject *one = sizes[i] == NOTHING ? Py_NewRef(Py_None)
+                          : sizes[i] < 0        ? Py_NewRef(Py_False)
+                                                : PyBytes_FromStringAndSize(to + i * most, sizes[i]);
             if (!one || PyList_SetItem(answer, i, one)) Py_CLEAR(answer);
         }
     }

@@ -44,6 +44,16 @@ def sender(gate, read) -> Any:
 # On the wire
 
 
+def test_nothing_is_subscribed_to_that_is_not_announced(gate, read):
+    """Who only reads takes the name from nobody; nor is what nobody asked for."""
+    reader = Wire(gate, read)
+    assert reader.say(HELLO, NAME)[1:] == []
+    assert reader.say(Announce("another", b"1", 0)) == []
+    assert reader.say(Announce("events", b"1", 0)) == [
+        SubscribeFrom("events", 1, 1024, 0)
+    ]
+
+
 def test_a_life_is_in_the_journal_before_it_is_asked(gate):
     """What could be forgotten in a crash is told to nobody."""
     gate.say(HELLO, NAME, Announce("events", b"1", 0))

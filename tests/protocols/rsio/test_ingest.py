@@ -189,6 +189,13 @@ def test_who_is_gone_leaves_nothing_in_the_queue(gate):
     assert gate.journal.pending == []
 
 
+def test_who_says_goodbye_is_stored(gate):
+    """All that came before the goodbye."""
+    gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"1"]), Goodbye(""))
+    gate.connection.lose()
+    assert gate.journal.withdrawn == []
+
+
 def test_a_named_sender_resumes_before_what_was_withdrawn(gate):
     """Its elements are neither lost nor doubled, taken by the journal or not."""
     named = ClientHello(0, (2, 4))
