@@ -266,10 +266,10 @@ def test_what_is_written_while_others_are_sent_to_goes_next(monkeypatch):
 
     monkeypatch.setattr("gateway.net.sends.send_little", send_little)
     much.send = lambda: sends.add(little)  # type: ignore[arg-type, method-assign]
-    for writer in (little, much):
+    for writer in (much, little):
         sends.add(writer)  # type: ignore[arg-type]
     clock.advance(0)
-    assert calls == [[little, much], [little]]
+    assert calls == [[much, little], [little]]
 
 
 @pytest.mark.parametrize("sent", range(10))
