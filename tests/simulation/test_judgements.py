@@ -194,7 +194,7 @@ def count_too_little(patch: pytest.MonkeyPatch) -> None:
 
     def let_go(self: Any) -> None:
         self._accounts.clear()
-        self._held = 0
+        self.held_bytes = 0
 
     patch.setattr(MemoryBudget, "_free_largest", let_go)
 
