@@ -21,11 +21,18 @@ if TYPE_CHECKING:
 _SOURCE = Path(__file__).with_name("Prepared.java")
 
 
+def compiled_task(spark: SparkSession) -> Any:
+    """The constructor of `Prepared.java`, compiled: one for all plans of a session."""
+    loader = compiled(spark, "gateway_prepared", [_SOURCE.read_text("utf-8")])
+    (constructor,) = loader.loadClass("gateway.spark.Prepared").getConstructors()
+    return constructor
+
+
 class Prepared:
     """The plan of rows of spool files, for any files."""
 
-    def __init__(self, spark: SparkSession, rows: DataFrame) -> None:
-        """*rows* are those of some file, with no shuffle."""
+    def __init__(self, spark: SparkSession, rows: DataFrame, task: Any) -> None:
+        """*rows* are those of some file, with no shuffle; *task* is of `compiled_task`."""
         java: Any = spark._jvm  # noqa: SLF001
         session: Any = spark._jsparkSession  # noqa: SLF001
         schema = java_type(spark, rows.schema)
@@ -46,9 +53,7 @@ class Prepared:
         )
         self._context: Any = spark.sparkContext._jsc  # noqa: SLF001
         self._made = self._context.broadcast(serialized)
-        loader = compiled(spark, "gateway_prepared", [_SOURCE.read_text("utf-8")])
-        loaded = loader.loadClass("gateway.spark.Prepared")
-        (self._constructor,) = loaded.getConstructors()
+        self._task = task
         self._spark = spark
         self._rows = rows
         """The plan of Java goes with them, and with it what its tasks count."""
@@ -60,7 +65,7 @@ class Prepared:
         """
         java: Any = self._spark._jvm  # noqa: SLF001
         given = array(self._spark, java.Object, [self._made, url(folder)])
-        each = self._constructor.newInstance(given)
+        each = self._task.newInstance(given)
         names = self._context.parallelize([*parts], tasks).mapPartitions(each)
         whole = {*names.collect()}
         for path in folder.glob("part-*"):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define
 
 from gateway.spark.commit.ledger import Broken
-from gateway.spark.commit.prepared import Prepared, parts_of
+from gateway.spark.commit.prepared import Prepared, compiled_task, parts_of
 from gateway.spark.commit.sink import Plan, Sink
 from gateway.spark.files import heap, known_files, s3a
 from gateway.spark.files.alike import folder_of
@@ -293,6 +293,8 @@ class Writer:
         self._known: dict[str, SpoolFile] = {}
         """The nodes that the plan knows, each by a file."""
         self._prepared: Prepared | None = None
+        self._task: Any = None
+        """The constructor of the tasks of all plans; None: there was no plan yet."""
 
     def __call__(self, rows: DataFrame, folder: Path, plan: Plan) -> None:
         """Write a batch; *rows* are those of the stream, of the same files."""
@@ -325,7 +327,8 @@ class Writer:
             known = [*self._known.values()]
             made = self._read(replace(plan, known=known, row_bytes=0))
             made = made.drop(*tables.PARTITIONS)
-            self._prepared = Prepared(self._spark, made)
+            self._task = self._task or compiled_task(self._spark)
+            self._prepared = Prepared(self._spark, made, self._task)
         return self._prepared
 
 
