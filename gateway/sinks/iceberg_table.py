@@ -270,7 +270,7 @@ class IcebergTable(Snapshots):
             return source.newWriteBuilder(told).build().toBatch()
 
     def commit(self, written: Written, ledger: Ledger, *, beside: Words) -> None:
-        from gateway.spark.rows.fields import array
+        from gateway.spark.jvm.compiled import array
 
         java: Any = self._spark._jvm  # noqa: SLF001
         message = java.org.apache.spark.sql.connector.write.WriterCommitMessage

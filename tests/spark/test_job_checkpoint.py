@@ -36,6 +36,20 @@ def test_a_lost_checkpoint_doubles_nothing(run_once, spool, config, lake_events,
     assert spool.names() == []
 
 
+def test_files_are_made_without_a_program_for_each(run_once, spool, config):
+    """Hadoop has `chmod` make files, and others beside them: of ours there are none."""
+    spool.events("gw", 1, 10)
+    run_once()
+    made = [*(config.data_dir / "checkpoint").rglob("*")]
+    made += [*(config.data_dir / "lake" / "events").rglob("*")]
+    names = [path.name for path in made if path.is_file()]
+    assert sorted(names)[:3] == ["0", "0", "0"]
+    assert not [name for name in names if name.endswith(".crc")]
+    # Whoever may read tables and checkpoints of Spark's reads these.
+    readable = [path for path in made if path.is_file() and path.stat().st_mode & 0o004]
+    assert len(readable) == len(names)
+
+
 def test_killed_while_it_writes_its_first_offsets(run_once, spool, config, lake_events):
     """Spark refuses what that leaves, for ever.  The job begins anew."""
     offsets = config.data_dir / "checkpoint" / "events" / "offsets"

@@ -10,6 +10,7 @@ Nothing here reads a spool file twice.
     taken      which file of each name was committed
     fingerprints  tells events that their sender sent twice, by where they came from
     parquet    a micro-batch becomes files of tables (adr/0002)
+    prepared   batches of one folder, by one plan and a writer of ours (adr/0047, 0048)
     formats    what table formats have in common: jars, the Spark that fits them
     commits    a micro-batch becomes a commit of a table format (adr/0019)
     divided    tables by rule of a format, as one table

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gateway.spark.commit.shared import Written
-from gateway.spark.rows.fields import array, compiled
+from gateway.spark.jvm.compiled import array, compiled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -3,36 +3,93 @@
 Spark takes 150 ms of CPU to plan a batch, whatever is in it: it analyses and optimises some
 200 expressions, and writes Java of them.  That is the same for each batch, but for its files.
 So a plan is kept, and each task asks it for the rows of files of its own (`Prepared.java`).
+
+The rows are put into columns by a writer of ours (`Columnar.java`), for half of what Spark's
+own takes.  Where the user has other wishes of Parquet than it knows, Spark's writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gateway.spark.commit.one_pass import java_type
-from gateway.spark.rows.fields import array, compiled
+from gateway.spark.jvm.compiled import array, compiled
 from gateway.spark.source import url
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_SOURCE = Path(__file__).with_name("Prepared.java")
+_log = logging.getLogger("gateway.spark")
+
+_SOURCES = [
+    Path(__file__).with_name(f"{name}.java") for name in ("Columnar", "Prepared")
+]
 
 
-def compiled_task(spark: SparkSession) -> Any:
-    """The constructor of `Prepared.java`, compiled: one for all plans of a session."""
-    loader = compiled(spark, "gateway_prepared", [_SOURCE.read_text("utf-8")])
+_PARQUET = ("spark.sql.parquet.", "spark.hadoop.parquet.")
+#: What `Columnar.java` asks for, or what is of readers alone.
+_ANY = (
+    "spark.sql.parquet.compression.codec",
+    "spark.sql.parquet.columnarReaderBatchSize",
+    "spark.hadoop.parquet.block.size",
+    "spark.hadoop.parquet.page.size",
+    "spark.hadoop.parquet.page.row.count.limit",
+    "spark.hadoop.parquet.page.verify-checksum.enabled",
+    "spark.hadoop.parquet.page.write-checksum.enabled",
+    "spark.hadoop.parquet.dictionary.page.size",
+    "spark.hadoop.parquet.enable.dictionary",
+    "spark.hadoop.parquet.compression.codec.",
+)
+#: What it does as if they were so.
+_SO = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+}
+
+
+class Task(NamedTuple):
+    """A task of a plan, compiled once for all plans of a session."""
+
+    constructor: Any
+    """The constructor of `Prepared.java`."""
+    writers: Any
+    """The factory of our own writers of files; None: Spark's are asked for."""
+
+
+def compiled_task(spark: SparkSession) -> Task:
+    """The task, with the writers that the settings of *spark* ask for."""
+    code = [source.read_text("utf-8") for source in _SOURCES]
+    loader = compiled(spark, "gateway_prepared", code)
     (constructor,) = loader.loadClass("gateway.spark.Prepared").getConstructors()
-    return constructor
+    writers = None
+    if not (told := others(dict(spark.sparkContext.getConf().getAll()))):
+        java: Any = spark._jvm  # noqa: SLF001
+        (made,) = loader.loadClass("gateway.spark.Columnar$Factory").getConstructors()
+        writers = made.newInstance(array(spark, java.Object, []))
+    else:
+        _log.info("Spark's own writer of Parquet is taken, for %s", ", ".join(told))
+    return Task(constructor, writers)
+
+
+def others(settings: Mapping[str, str]) -> list[str]:
+    """The names of those *settings* that are wishes which only Spark's own writer fulfils."""
+    return [
+        name
+        for name, value in settings.items()
+        if name.startswith(_PARQUET)
+        and not name.startswith(_ANY)
+        and _SO.get(name) != value
+    ]
 
 
 class Prepared:
     """The plan of rows of spool files, for any files."""
 
-    def __init__(self, spark: SparkSession, rows: DataFrame, task: Any) -> None:
-        """*rows* are those of some file, with no shuffle; *task* is of `compiled_task`."""
+    def __init__(self, spark: SparkSession, rows: DataFrame, task: Task) -> None:
+        """*rows* are those of some file, with no shuffle."""
         java: Any = spark._jvm  # noqa: SLF001
         session: Any = spark._jsparkSession  # noqa: SLF001
         schema = java_type(spark, rows.schema)
@@ -41,7 +98,9 @@ class Prepared:
         )
         parquet = java.org.apache.spark.sql.execution.datasources.parquet
         none = java.PythonUtils.toScalaMap({})
+        # It makes the settings of the job that either writer goes by, too.
         made = parquet.ParquetFileFormat().prepareWrite(session, job, none, schema)
+        made = made if task.writers is None else task.writers
         settings = java.org.apache.spark.util.SerializableConfiguration
         found = planned = rows._jdf.queryExecution().toRdd()  # noqa: SLF001
         # Each finds out what it is made of before it is serialized, or never.
@@ -53,7 +112,7 @@ class Prepared:
         )
         self._context: Any = spark.sparkContext._jsc  # noqa: SLF001
         self._made = self._context.broadcast(serialized)
-        self._task = task
+        self._task = task.constructor
         self._spark = spark
         self._rows = rows
         """The plan of Java goes with them, and with it what its tasks count."""
@@ -64,6 +123,7 @@ class Prepared:
         Raises what Spark raises.
         """
         java: Any = self._spark._jvm  # noqa: SLF001
+        folder.mkdir(parents=True, exist_ok=True)
         given = array(self._spark, java.Object, [self._made, url(folder)])
         each = self._task.newInstance(given)
         names = self._context.parallelize([*parts], tasks).mapPartitions(each)

@@ -75,7 +75,9 @@ _FEW = "20"
 _SMALL_HEAP = re.compile(r"1?\d{1,3}m|[12]g")
 _JAVA_ASKS = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 _OWN_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
-_CHECKPOINT_FILES = (
+#: The setting for the class that makes a checkpoint's files, and Spark's own that we take.
+CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
+FILES_OF_CHECKPOINTS = (
     "org.apache.spark.sql.execution.streaming.checkpointing"
     ".FileSystemBasedCheckpointFileManager"
 )
@@ -126,7 +128,7 @@ def settings(
         "spark.sql.variant.allowDuplicateKeys": "false",
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         # The default starts the program `readlink` four times a batch.
-        "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
+        CHECKPOINT_FILES: FILES_OF_CHECKPOINTS,
     }
     if not spark.ui:
         chosen |= dict.fromkeys(_SHOWN, _FEW)

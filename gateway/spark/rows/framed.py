@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from gateway.spark.commit.ledger import Broken
-from gateway.spark.rows import fields
+from gateway.spark.jvm.compiled import array, register
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,7 +93,7 @@ def function(spark: SparkSession, schemas: Schemas) -> str:
     if not spark.catalog.functionExists(name):
         java: Any = spark._jvm  # noqa: SLF001
         texts = [[*schemas.known], [*schemas.known.values()]]
-        given = [fields.array(spark, java.String, each) for each in texts]
+        given = [array(spark, java.String, each) for each in texts]
         given += [schemas.registry, schemas.folder]
-        fields.register(spark, name, code, _CLASS, given, '"binary"')
+        register(spark, name, code, _CLASS, given, '"binary"')
     return name

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 from attrs import define
 
 from gateway.spark.commit.ledger import Broken
-from gateway.spark.commit.prepared import Prepared, compiled_task, parts_of
+from gateway.spark.commit.prepared import Prepared, Task, compiled_task, parts_of
 from gateway.spark.commit.sink import Plan, Sink
 from gateway.spark.files import heap, known_files, s3a
 from gateway.spark.files.alike import folder_of
+from gateway.spark.jvm import checkpoint_files
 from gateway.spark.rows import tables
 from gateway.spark.rows.columns import Columns
 from gateway.spark.run.checkpoint import Checkpoint
@@ -149,7 +150,7 @@ class Query:
         else:
             every = f"{int(self._trigger * 1000)} milliseconds"
             writer = writer.trigger(processingTime=every)
-        self._running = writer.start()
+        self._running = checkpoint_files.begin(self._spark, writer)
         self._ahead = time.time() - time.monotonic()
 
     def _check_types(self, types: dict[str, str]) -> None:
@@ -293,8 +294,8 @@ class Writer:
         self._known: dict[str, SpoolFile] = {}
         """The nodes that the plan knows, each by a file."""
         self._prepared: Prepared | None = None
-        self._task: Any = None
-        """The constructor of the tasks of all plans; None: there was no plan yet."""
+        self._task: Task | None = None
+        """The task of all plans; None: there was no plan yet."""
 
     def __call__(self, rows: DataFrame, folder: Path, plan: Plan) -> None:
         """Write a batch; *rows* are those of the stream, of the same files."""
