@@ -274,3 +274,30 @@ def test_what_can_not_fit_goes_aside_and_the_rest_goes_on(
     assert "1g (spark.driver_memory)" in reason["why"]
     assert f"{path.name} is moved to" in said
     assert not (tmp_path / "data/lake/.gateway/heap.json").exists()
+
+
+@pytest.mark.spark
+def test_the_heap_grows_for_large_batches_and_shrinks_for_small_ones(spark):
+    """Java's flags say so, unless somebody else has set them."""
+    before = _free(heap.Room(spark))
+    heap.Room(spark).set(heap.SMALL)
+    room = heap.Room(spark)
+    try:
+        for size, wanted in (
+            (100, heap.SMALL),
+            (50 << 20, heap.LARGE),
+            (60 << 20, heap.LARGE),
+            (0, heap.SMALL),
+            (50 << 20, heap.LARGE),
+        ):
+            room.fit(size)
+            assert _free(room) == wanted
+        other = heap.Room(spark)  # as if the user had said so
+        other.fit(0)
+        assert _free(other) == heap.LARGE
+    finally:
+        room.set(before)
+
+
+def _free(room: heap.Room) -> heap.Free:
+    return heap.Free(*(room._value(name) for name in heap.Free._fields))

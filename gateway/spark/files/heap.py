@@ -9,6 +9,10 @@ does not fit alone is moved aside, and the rest goes on.  `lake/.gateway/heap.js
 that over the end of Java and of the job, and of which heap it was: with another one each
 file is tried again.
 
+Between small batches the heap is kept small, as memory is what a small flow costs.  That
+has Java collect all of it for each few megabytes that large ones bring, so for these it may
+grow (`Room`).
+
 A small file that runs out of heap alone is not why it was too small.  It stays, as each
 file behind it would go the same way, and the job ends.
 """
@@ -19,11 +23,28 @@ import json
 import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway.spark.commit.lakedisk import LakeDisk
 from gateway.spark.commit.ledger import write_json
+from gateway.spark.jvm.compiled import array
 from gateway.store.names import SpoolFile
+
+
+class Free(NamedTuple):
+    """Percent of the heap that a collection leaves free, by the names of Java's flags."""
+
+    MaxHeapFreeRatio: int
+    MinHeapFreeRatio: int
+
+
+#: Memory matters: what `gateway.spark.jvm.session` has Java begin with.
+SMALL = Free(40, 20)
+#: Time matters.
+LARGE = Free(70, 50)
+#: Bytes of the files of a batch that is no small one.
+_LARGE_BYTES = 2 << 20
+_FLAGS = "com.sun.management.HotSpotDiagnosticMXBean"
 
 #: Rows that may be larger than this are written by one task.
 ALONE_BYTES = 4 << 20
@@ -63,6 +84,48 @@ def fit(spark: Any, row_bytes: int) -> None:
     for key, count in rows.items():
         if not given.contains(key) and not given.contains(f"spark.hadoop.{key}"):
             spark.conf.set(key, str(count))
+
+
+class Room:
+    """How much of Java's heap is to be free after a collection, by what batches bring."""
+
+    def __init__(self, spark: Any) -> None:
+        self._spark = spark
+        self._java: Any = spark._jvm  # noqa: SLF001
+        if not spark.sparkContext.master.startswith("local"):
+            self._free: Free | None = None
+            return
+        kind = self._java.java.lang.Class.forName(_FLAGS)
+        factory = self._java.java.lang.management.ManagementFactory
+        self._flags = factory.getPlatformMXBean(kind)
+        text = self._java.java.lang.Class.forName("java.lang.String")
+        self._get = kind.getMethod("getVMOption", self._array("Class", [text]))
+        self._put = kind.getMethod("setVMOption", self._array("Class", [text, text]))
+        now = Free(*(self._value(name) for name in Free._fields))
+        self._free = now if now == SMALL else None
+        """The flags as they are now; None: the user has set them, or tasks run elsewhere."""
+
+    def fit(self, batch_bytes: int) -> None:
+        """Let it grow where the files of a batch have so many bytes, or shrink again."""
+        wanted = LARGE if batch_bytes > _LARGE_BYTES else SMALL
+        if self._free is None or self._free == wanted:
+            return
+        self.set(wanted)
+        self._free = wanted
+
+    def set(self, wanted: Free) -> None:
+        """Set Java's flags."""
+        # Java takes no least that is above the most.
+        for name, percent in sorted(wanted._asdict().items(), reverse=wanted is SMALL):
+            given = self._array("Object", [name, str(percent)])
+            self._put.invoke(self._flags, given)
+
+    def _value(self, name: str) -> int:
+        given = self._array("Object", [name])
+        return int(self._get.invoke(self._flags, given).getValue())
+
+    def _array(self, kind: str, values: Sequence[Any]) -> Any:
+        return array(self._spark, getattr(self._java.java.lang, kind), values)
 
 
 def ran_out(why: BaseException) -> bool:

@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, Any
 from gateway.sink import kind_of
 from gateway.spark.commit.formats import merged
 from gateway.spark.files import s3a
+from gateway.spark.files.heap import SMALL
 from gateway.spark.jvm import java
 from gateway.spark.jvm.classes import Archive
 from gateway.spark.run.causes import cause
@@ -62,7 +63,9 @@ _COMPILE = "-XX:-DontCompileHugeMethods"
 _QUICKLY = "-XX:TieredStopAtLevel=1"
 #: The collector for a small heap, which it lets grow no further than it must: it takes less
 #: memory and no CPU beside the tasks.
-_COLLECTOR = "-XX:+UseSerialGC -Xms96m -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
+_COLLECTOR = " ".join(
+    ["-XX:+UseSerialGC -Xms96m", *(f"-XX:{k}={v}" for k, v in SMALL._asdict().items())]
+)
 #: The C library has a pool of memory for each of Java's threads, and keeps what the compilers
 #: have used at the start.
 _MALLOC = {"MALLOC_ARENA_MAX": "2", "MALLOC_TRIM_THRESHOLD_": "131072"}

@@ -268,7 +268,7 @@ def whole_reader(config: Any, spark: SparkSession) -> Callable[[Plan], DataFrame
         columns = Columns(section.columns, tables=rules)
         spool = spool_of(config)
         made = reader(spark, spool, section.body, columns, folder)(plan)
-        made = made.coalesce(_tasks(spark, spool, plan))
+        made = made.coalesce(_tasks(spark, plan, _size_of(spool, plan.files)))
         return made if rules else made.drop(TABLE)
 
     return read
@@ -293,13 +293,16 @@ class Writer:
         self._alike = alike and spark.conf.get("spark.sql.session.timeZone") == "UTC"
         self._known: dict[str, SpoolFile] = {}
         """The nodes that the plan knows, each by a file."""
+        self._room = heap.Room(spark)
         self._prepared: Prepared | None = None
         self._task: Task | None = None
         """The task of all plans; None: there was no plan yet."""
 
     def __call__(self, rows: DataFrame, folder: Path, plan: Plan) -> None:
         """Write a batch; *rows* are those of the stream, of the same files."""
-        tasks = _tasks(self._spark, self._spool, plan)
+        size = _size_of(self._spool, plan.files)
+        self._room.fit(size)
+        tasks = _tasks(self._spark, plan, size)
         if (one := self._folder_of(plan)) is not None:
             self._plan_of(plan).write(parts_of(rows), folder / one, tasks)
             return
@@ -333,12 +336,15 @@ class Writer:
         return self._prepared
 
 
-def _tasks(spark: SparkSession, spool: Path, plan: Plan) -> int:
-    """How many write a batch."""
+def _tasks(spark: SparkSession, plan: Plan, size: int) -> int:
+    """How many write a batch, whose files have *size* bytes."""
     if plan.row_bytes > heap.ALONE_BYTES:
         return 1
-    size = sum((spool / file.name).stat().st_size for file in plan.files)
     return min(_most_tasks(spark.sparkContext), 1 + size // _TASK_BYTES)
+
+
+def _size_of(spool: Path, files: Sequence[SpoolFile]) -> int:
+    return sum((spool / file.name).stat().st_size for file in files)
 
 
 def _most_tasks(context: Any) -> int:
