@@ -197,6 +197,7 @@ MEASUREMENTS = {
     ),
     "stalled": Measurement("memory", "--case stalled", None),
     "idle": Measurement("idle", "", None),
+    "cost": Measurement("cost", "", None),
 }
 
 
@@ -340,6 +341,50 @@ LINES = [
             "times": told("ready ÷ both floors"),
         },
         "ready again after `kill -9`",
+    ),
+    Line(
+        "row",
+        "a document of 1.3 KB, twenty columns of one's own, into Parquet tables by Spark",
+        "cost",
+        "{cpu} µs of CPU a row, of it {compiling} in Java's compilers, which end",
+        [
+            "a job written by hand, `from_json`, the same columns: {hand} µs; {ratio} × that",
+            "a copy of the spool's columns into the same folders: {copy} µs",
+        ],
+        {
+            "cpu": less("rows, ours: CPU of a row"),
+            "compiling": told("rows, ours: of it compiling"),
+            "hand": told("rows, by hand: CPU of a row"),
+            "ratio": less("rows: ours beside by hand"),
+            "copy": told("rows, a copy: CPU of a row"),
+        },
+    ),
+    Line(
+        "once",
+        "`gateway spark --once` with 300,000 of these, from start to end",
+        "cost",
+        "{cpu} s of CPU",
+        ["the job by hand with `availableNow`: {hand} s; {ratio} × that"],
+        {
+            "cpu": less("start, ours: CPU"),
+            "hand": told("start, by hand: CPU"),
+            "ratio": less("start: ours beside by hand"),
+        },
+    ),
+    Line(
+        "small",
+        "`gateway run` at 500 events/s, all processes, in the second minute",
+        "cost",
+        "{cpu} % of a core, {memory} MiB, a row is there after {late} s (p99)",
+        ["nothing comes: {idle} %; a bare session of Spark: {bare} MiB"],
+        {
+            "cpu": less("small, 500/s: CPU"),
+            "memory": less("small, 500/s: memory"),
+            "late": less("small, 500/s: until a row can be read, p99"),
+            "idle": told("small, idle: CPU"),
+            "bare": told("a bare session of Spark: memory"),
+        },
+        "`gateway run` at 500 events/s, Spark included",
     ),
     Line(
         "memory",

@@ -6,7 +6,8 @@
 rows    Documents of 1.26 KB as Filebeat ships them from a cluster, with twenty columns of
         the user's own.  The job takes 300,000 of them, and then 900,000: CPU of a row of
         these.  Beside it a job by hand: the same documents as lines of text, `from_json`,
-        the same columns, the whole document as `body`, a folder a day.
+        the same columns, the whole document as `body`, a folder a day; and a copy of the
+        spool's own columns.
 start   CPU of `gateway spark --once` for the first 300,000 of them, from start to end.
         Beside it the job by hand with `availableNow`.
 small   `gateway run` as it is written the first time: CPU and memory of all its processes
@@ -173,6 +174,22 @@ def job(folder):
     query.awaitTermination()
 """
 
+_COPY = """
+import sys
+from gateway.spark.source import SCHEMA_DDL
+from pyspark.sql import SparkSession, functions as f
+spark = (SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    .config("spark.driver.memory", "1g").config("spark.sql.session.timeZone", "UTC")
+    .config("spark.sql.parquet.compression.codec", "zstd")
+    .config("spark.sql.warehouse.dir", "warehouse").getOrCreate())
+def job(folder):
+    rows = spark.readStream.schema(SCHEMA_DDL).option("maxFilesPerTrigger", 4).parquet(f"{folder}/spool")
+    rows = rows.withColumn("date", f.current_date())
+    query = (rows.writeStream.format("parquet").partitionBy("protocol", "date").trigger(availableNow=True)
+        .option("checkpointLocation", f"{folder}/checkpoint").option("path", f"{folder}/table").start())
+    query.awaitTermination()
+"""
+
 _OURS = """
 import sys
 from pathlib import Path
@@ -251,6 +268,7 @@ def copied(source: Path, home: Path) -> Path:
 def rows(report: Report, home: Path, options: argparse.Namespace) -> None:
     """What a row costs once Java is warm."""
     jobs = {"ours": _OURS, "by hand": _BY_HAND.format(columns=COLUMNS)}
+    jobs["a copy"] = _COPY
     us: dict[str, float] = {}
     for name, program in jobs.items():
         work = home / f"rows {name}".replace(" ", "-")
