@@ -372,7 +372,7 @@ LINES = [
         },
     ),
     Line(
-        "small",
+        "flow",
         "`gateway run` at 500 events/s, all processes, in the second minute",
         "cost",
         "{cpu} % of a core, {memory} MiB, a row is there after {late} s (p99)",

@@ -402,7 +402,9 @@ def bare_memory(home: Path) -> float:
 
 def small(report: Report, home: Path, options: argparse.Namespace) -> None:
     """A small flow through `gateway run`."""
-    subprocess.run([sys.executable, "-m", "gateway.spark.jvm.recording"], check=True)
+    # What it says is no part of the report.
+    recording = [sys.executable, "-m", "gateway.spark.jvm.recording"]
+    subprocess.run(recording, check=True, stdout=sys.stderr)
     work = home / "small"
     work.mkdir()
     log = work / "log"

@@ -140,7 +140,7 @@ def test_every_number_of_a_line_is_one_that_its_benchmark_names():
         script = _lines.MEASUREMENTS[line.measurement].script
         source = sources(script)
         for field in line.fields.values():
-            tail = re.sub(r"^floor: |^[a-z0-9-]+: ", "", field.name)
+            tail = re.sub(r"^floor: |^[A-Za-z0-9/, -]+: ", "", field.name)
             tail = re.sub(r", (p\d+)$", "", tail)
             tail = re.sub(r"\d+ B$", "{size} B", tail)
             assert tail in source, f"{script}: {field.name}"
