@@ -141,6 +141,8 @@ def test_other_wishes_are_those_of_sparks_own_writer():
         "spark.hadoop.parquet.bloom.filter.enabled#few": "true",
         "spark.hadoop.parquet.crypto.factory.class": "some.Factory",
         "spark.hadoop.parquet.writer.version": "v2",
+        "parquet.bloom.filter.enabled": "true",
+        "spark.hadoop.parquet.statistics.enabled": "false",
         "spark.sql.parquet.outputTimestampType": "INT96",
         "spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY",
     }.items():

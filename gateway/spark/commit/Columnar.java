@@ -17,6 +17,7 @@ import java.io.UncheckedIOException;
 import java.nio.ByteOrder;
 import java.nio.file.Files;
 import java.nio.file.Paths;
+import java.nio.file.attribute.FileAttribute;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -132,15 +133,14 @@ public final class Columnar extends OutputWriter {
         List rest = new ArrayList();
         for (int n = 0; n < schema.length(); n++) {
             StructField field = schema.fields()[n];
-            ColumnDescriptor column = (ColumnDescriptor) message.getColumns().get(0);
-            boolean simple = message.getType(n).isPrimitive();
-            if (simple) {
-                column = message.getColumnDescription(new String[] {field.name()});
-            }
             boolean dictionary = settings.getBoolean(
                     ParquetOutputFormat.ENABLE_DICTIONARY + "#" + field.name(), dictionaries);
-            Column made = simple
-                    ? column(field.dataType(), column, dictionary ? dictionaryBytes : 0) : null;
+            Column made = null;
+            if (message.getType(n).isPrimitive()) {
+                made = column(
+                        field.dataType(), message.getColumnDescription(new String[] {field.name()}),
+                        dictionary ? dictionaryBytes : 0);
+            }
             if (made == null) {
                 rest.add(Integer.valueOf(n));
                 continue;
@@ -160,6 +160,7 @@ public final class Columnar extends OutputWriter {
         compressor = codecs.getCompressor(ParquetOutputFormat.getCompression(settings));
         // Hadoop would start the program `chmod` for it, and for checksums beside it.
         java.nio.file.Path made = Paths.get(new Path(path).toUri().getPath(), new String[0]);
+        Files.createDirectories(made.getParent(), new FileAttribute[0]);
         file = new ParquetFileWriter(new LocalOutputFile(made), message,
                 ParquetFileWriter.Mode.CREATE, groupBytes, 0, truncated,
                 settings.getInt(ParquetOutputFormat.STATISTICS_TRUNCATE_LENGTH,
@@ -676,7 +677,6 @@ public final class Columnar extends OutputWriter {
 
         private final int width;
         private long[] words = new long[16];
-        private int[] seen = new int[16];
         private int entries;
         private int[] table = new int[64];
         private int last;

@@ -29,19 +29,20 @@ _SOURCES = [
 ]
 
 
-_PARQUET = ("spark.sql.parquet.", "spark.hadoop.parquet.")
+_PARQUET = ("spark.sql.parquet.", "parquet.")
+_HADOOP = "spark.hadoop."
 #: What `Columnar.java` asks for, or what is of readers alone.
 _ANY = (
     "spark.sql.parquet.compression.codec",
     "spark.sql.parquet.columnarReaderBatchSize",
-    "spark.hadoop.parquet.block.size",
-    "spark.hadoop.parquet.page.size",
-    "spark.hadoop.parquet.page.row.count.limit",
-    "spark.hadoop.parquet.page.verify-checksum.enabled",
-    "spark.hadoop.parquet.page.write-checksum.enabled",
-    "spark.hadoop.parquet.dictionary.page.size",
-    "spark.hadoop.parquet.enable.dictionary",
-    "spark.hadoop.parquet.compression.codec.",
+    "parquet.block.size",
+    "parquet.page.size",
+    "parquet.page.row.count.limit",
+    "parquet.page.verify-checksum.enabled",
+    "parquet.page.write-checksum.enabled",
+    "parquet.dictionary.page.size",
+    "parquet.enable.dictionary",
+    "parquet.compression.codec.",
 )
 #: What it does as if they were so.
 _SO = {
@@ -76,11 +77,12 @@ def compiled_task(spark: SparkSession) -> Task:
 
 def others(settings: Mapping[str, str]) -> list[str]:
     """The names of those *settings* that are wishes which only Spark's own writer fulfils."""
+    # Spark gives Hadoop what has its prefix, and its own settings as they are.
     return [
         name
         for name, value in settings.items()
-        if name.startswith(_PARQUET)
-        and not name.startswith(_ANY)
+        if (bare := name.removeprefix(_HADOOP)).startswith(_PARQUET)
+        and not bare.startswith(_ANY)
         and _SO.get(name) != value
     ]
 
