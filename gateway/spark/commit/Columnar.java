@@ -162,7 +162,7 @@ public final class Columnar extends OutputWriter {
         java.nio.file.Path made = Paths.get(new Path(path).toUri().getPath(), new String[0]);
         Files.createDirectories(made.getParent(), new FileAttribute[0]);
         file = new ParquetFileWriter(new LocalOutputFile(made), message,
-                ParquetFileWriter.Mode.CREATE, groupBytes, 0, truncated,
+                ParquetFileWriter.Mode.OVERWRITE, groupBytes, 0, truncated,
                 settings.getInt(ParquetOutputFormat.STATISTICS_TRUNCATE_LENGTH,
                         ParquetProperties.DEFAULT_STATISTICS_TRUNCATE_LENGTH), checksums);
         FsPermission all = FsPermission.getFileDefault();
