@@ -196,11 +196,11 @@ def plan(tmp_path) -> Plan:
 def test_a_batch_has_tasks_by_its_size_and_by_the_cores_of_that_moment(tmp_path, plan):
     """Executors come and go while the job runs: each batch looks anew."""
     running = spark(2)
-    assert query._tasks(running, tmp_path, plan) == 2
+    assert query._tasks(running, plan, query._size_of(tmp_path, plan.files)) == 2
     running.sparkContext.defaultParallelism = 8
-    assert query._tasks(running, tmp_path, plan) == 8
+    assert query._tasks(running, plan, query._size_of(tmp_path, plan.files)) == 8
     running.sparkContext.defaultParallelism = 32
-    assert query._tasks(running, tmp_path, plan) == 9
+    assert query._tasks(running, plan, query._size_of(tmp_path, plan.files)) == 9
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_executors_that_are_started_by_tasks_that_wait_get_some(
     """With dynamic allocation there may be none, and Spark says two cores: two tasks would
     never be more.  What somebody has set counts."""
     running = spark(2, **{"dynamicAllocation_enabled": "true", **given})
-    assert query._tasks(running, tmp_path, plan) == tasks
+    assert query._tasks(running, plan, query._size_of(tmp_path, plan.files)) == tasks
 
 
 @pytest.mark.parametrize(("spool", "begins_anew"), [("/d/spool", False), ("/e", True)])

@@ -8,6 +8,7 @@
  */
 package gateway.spark;
 
+import java.io.BufferedOutputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
@@ -36,8 +37,9 @@ public final class CheckpointFiles extends FileSystemBasedCheckpointFileManager 
         try {
             java.nio.file.Path made = Paths.get(path.toUri().getPath(), new String[0]);
             OpenOption[] anew = {StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE};
+            // Spark writes a log line by line.
             FSDataOutputStream file = new FSDataOutputStream(
-                    Files.newOutputStream(made, anew), null);
+                    new BufferedOutputStream(Files.newOutputStream(made, anew)), null);
             Files.setPosixFilePermissions(made, PosixFilePermissions.fromString(permissions));
             return file;
         } catch (IOException why) {
