@@ -110,6 +110,8 @@ public final class Columnar extends OutputWriter {
     private final Others others;
 
     private ColumnChunkPageWriteStore pages;
+    /** Whether it is no file of Parquet and will be none; the reason is what was thrown. */
+    private boolean failed;
     private int rows;
     private int looked;
     private long added;
@@ -195,6 +197,8 @@ public final class Columnar extends OutputWriter {
     }
 
     public void write(InternalRow row) {
+        boolean before = failed;
+        failed = true;
         try {
             for (int n = 0; n < places.length; n++) {
                 if (!row.isNullAt(places[n])) {
@@ -208,6 +212,7 @@ public final class Columnar extends OutputWriter {
             if (added >= LOOK_BYTES || rows - looked == LOOK_ROWS) {
                 look();
             }
+            failed = before;
         } catch (IOException why) {
             throw new UncheckedIOException(why);
         }
@@ -260,8 +265,10 @@ public final class Columnar extends OutputWriter {
     public void close() {
         try {
             try {
-                end();
-                file.end(metadata);
+                if (!failed) {
+                    end();
+                    file.end(metadata);
+                }
             } finally {
                 codecs.release();
                 file.close();

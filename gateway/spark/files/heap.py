@@ -34,14 +34,14 @@ from gateway.store.names import SpoolFile
 class Free(NamedTuple):
     """Percent of the heap that a collection leaves free, by the names of Java's flags."""
 
-    MaxHeapFreeRatio: int
     MinHeapFreeRatio: int
+    MaxHeapFreeRatio: int
 
 
 #: Memory matters: what `gateway.spark.jvm.session` has Java begin with.
-SMALL = Free(40, 20)
+SMALL = Free(20, 40)
 #: Time matters.
-LARGE = Free(70, 50)
+LARGE = Free(50, 70)
 #: Bytes of the files of a batch that is no small one.
 _LARGE_BYTES = 2 << 20
 _FLAGS = "com.sun.management.HotSpotDiagnosticMXBean"

@@ -26,7 +26,10 @@ def begin(spark: SparkSession, writer: DataStreamWriter) -> StreamingQuery:
     Raises what Spark raises.
     """
     before = spark.conf.get(CHECKPOINT_FILES, None)
-    if before != FILES_OF_CHECKPOINTS:
+    given = spark.sparkContext.getConf()
+    jars = any(given.contains(f"spark.jars{more}") for more in ("", ".packages"))
+    # Jars are found by the loader of the thread, which would be another one.
+    if before != FILES_OF_CHECKPOINTS or jars:
         return writer.start()  # as the user has it
     java: Any = spark._jvm  # noqa: SLF001
     thread = java.java.lang.Thread.currentThread()

@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark import SparkFiles
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -34,6 +32,8 @@ def compiled(spark: SparkSession, name: str, code: Sequence[str]) -> Any:
 
 
 def _compile(spark: SparkSession, name: str, code: Sequence[str]) -> Any:
+    from pyspark import SparkFiles
+
     java: Any = spark._jvm  # noqa: SLF001
     loader = spark._jsparkSession.getClass().getClassLoader()  # noqa: SLF001
     jar = Path(SparkFiles.getRootDirectory()) / "gateway" / f"{name}.jar"
