@@ -142,6 +142,7 @@ def test_other_wishes_are_those_of_sparks_own_writer():
         "spark.hadoop.parquet.crypto.factory.class": "some.Factory",
         "spark.hadoop.parquet.writer.version": "v2",
         "parquet.bloom.filter.enabled": "true",
+        "spark.sql.variant.writeShredding.enabled": "true",
         "spark.hadoop.parquet.statistics.enabled": "false",
         "spark.sql.parquet.outputTimestampType": "INT96",
         "spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY",

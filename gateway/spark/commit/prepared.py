@@ -29,7 +29,7 @@ _SOURCES = [
 ]
 
 
-_PARQUET = ("spark.sql.parquet.", "parquet.")
+_PARQUET = ("spark.sql.parquet.", "spark.sql.variant.writeShredding.", "parquet.")
 _HADOOP = "spark.hadoop."
 #: What `Columnar.java` asks for, or what is of readers alone.
 _ANY = (
@@ -46,6 +46,7 @@ _ANY = (
 )
 #: What it does as if they were so.
 _SO = {
+    "spark.sql.variant.writeShredding.enabled": "false",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
 }
