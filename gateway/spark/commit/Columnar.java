@@ -72,7 +72,7 @@ import org.apache.spark.unsafe.types.UTF8String;
 /** A Parquet file that is being written: rows until it is closed. */
 public final class Columnar extends OutputWriter {
 
-    /** Makes them, as Spark's own factory makes its writers. */
+    /** Makes such files, as Spark's own factory makes its writers. */
     public static final class Factory extends OutputWriterFactory {
 
         public String getFileExtension(TaskAttemptContext context) {
@@ -90,7 +90,7 @@ public final class Columnar extends OutputWriter {
         }
     }
 
-    /** Rows, and bytes that they added, after which it looks whether a page or a group is full. */
+    /** Rows, and bytes that they added, after which a file looks whether pages or groups are full. */
     private static final int LOOK_ROWS = 1000;
     private static final int LOOK_BYTES = 1 << 20;
 
@@ -105,8 +105,6 @@ public final class Columnar extends OutputWriter {
     private final long groupBytes;
 
     private final Column[] columns;
-    /** Where their values are in a row. */
-    private final int[] places;
     private final Others others;
 
     private ColumnChunkPageWriteStore pages;
@@ -141,21 +139,15 @@ public final class Columnar extends OutputWriter {
             if (message.getType(n).isPrimitive()) {
                 made = column(
                         field.dataType(), message.getColumnDescription(new String[] {field.name()}),
-                        dictionary ? dictionaryBytes : 0);
+                        n, pageRows, pageBytes, dictionary ? dictionaryBytes : 0);
             }
             if (made == null) {
                 rest.add(Integer.valueOf(n));
-                continue;
+            } else {
+                mine.add(made);
             }
-            made.place = n;
-            made.most(pageRows, pageBytes);
-            mine.add(made);
         }
         columns = (Column[]) mine.toArray(new Column[0]);
-        places = new int[columns.length];
-        for (int n = 0; n < places.length; n++) {
-            places[n] = columns[n].place;
-        }
         others = rest.isEmpty() ? null
                 : new Others(settings, schema, rest, pageBytes, pageRows, dictionaryBytes);
         codecs = new CodecFactory(settings, pageBytes);
@@ -174,19 +166,22 @@ public final class Columnar extends OutputWriter {
         begin();
     }
 
-    private static Column column(DataType type, ColumnDescriptor column, int dictionaryBytes) {
+    /** The column for values of this *type*; null: Spark's own writer gets them. */
+    private static Column column(DataType type, ColumnDescriptor column, int place,
+            int pageRows, int pageBytes, int dictionaryBytes) {
         PrimitiveType.PrimitiveTypeName name = column.getPrimitiveType().getPrimitiveTypeName();
         if (name == PrimitiveType.PrimitiveTypeName.BINARY) {
             if (type instanceof StringType || type instanceof BinaryType) {
-                return new Texts(column, type instanceof BinaryType, dictionaryBytes);
+                return new Texts(column, type instanceof BinaryType,
+                        place, pageRows, pageBytes, dictionaryBytes);
             }
         } else if (name == PrimitiveType.PrimitiveTypeName.INT64) {
             if (type instanceof LongType || type instanceof TimestampType) {
-                return new Numbers(column, 8, dictionaryBytes);
+                return new Numbers(column, 8, place, pageRows, pageBytes, dictionaryBytes);
             }
         } else if (name == PrimitiveType.PrimitiveTypeName.INT32) {
             if (type instanceof IntegerType || type instanceof DateType) {
-                return new Numbers(column, 4, dictionaryBytes);
+                return new Numbers(column, 4, place, pageRows, pageBytes, dictionaryBytes);
             }
         }
         return null;
@@ -197,11 +192,10 @@ public final class Columnar extends OutputWriter {
     }
 
     public void write(InternalRow row) {
-        boolean before = failed;
         failed = true;
         try {
-            for (int n = 0; n < places.length; n++) {
-                if (!row.isNullAt(places[n])) {
+            for (int n = 0; n < columns.length; n++) {
+                if (!row.isNullAt(columns[n].place)) {
                     added += columns[n].add(row, rows);
                 }
             }
@@ -212,7 +206,7 @@ public final class Columnar extends OutputWriter {
             if (added >= LOOK_BYTES || rows - looked == LOOK_ROWS) {
                 look();
             }
-            failed = before;
+            failed = false;
         } catch (IOException why) {
             throw new UncheckedIOException(why);
         }
@@ -270,8 +264,8 @@ public final class Columnar extends OutputWriter {
                     file.end(metadata);
                 }
             } finally {
-                codecs.release();
                 file.close();
+                codecs.release();
             }
         } catch (IOException why) {
             throw new UncheckedIOException(why);
@@ -284,13 +278,14 @@ public final class Columnar extends OutputWriter {
         final ColumnDescriptor descriptor;
         final int dictionaryBytes;
         private final boolean nullable;
-        int place;
+        /** Where its values are in a row. */
+        final int place;
+        private final int pageRows;
+        final int pageBytes;
 
         PageWriter pages;
-        private int pageRows;
-        int pageBytes;
         /** Which rows of the page have a value, a bit each. */
-        private long[] there = new long[0];
+        private final long[] there;
         private int first;
         int count;
 
@@ -301,16 +296,21 @@ public final class Columnar extends OutputWriter {
         int[] numbers;
         int page;
 
-        Column(ColumnDescriptor descriptor, int dictionaryBytes) {
+        /** Entries of the dictionary, and their numbers plus one by their hash. */
+        int entries;
+        int[] table = new int[64];
+        /** The entry of the value before; -1: there was none. */
+        int last;
+
+        Column(ColumnDescriptor descriptor, int place, int pageRows, int pageBytes,
+                int dictionaryBytes) {
             this.descriptor = descriptor;
+            this.place = place;
+            this.pageRows = pageRows;
+            this.pageBytes = pageBytes;
             this.dictionaryBytes = dictionaryBytes;
             this.nullable = descriptor.getMaxDefinitionLevel() > 0;
-        }
-
-        void most(int rows, int bytes) {
-            pageRows = rows;
-            pageBytes = bytes;
-            there = new long[Math.max(rows, LOOK_ROWS) / 64 + 1];
+            this.there = new long[Math.max(pageRows, LOOK_ROWS) / 64 + 1];
         }
 
         /** The bytes of a row's value. */
@@ -319,11 +319,33 @@ public final class Columnar extends OutputWriter {
         /** Bytes that the values of the dictionary have; none without one. */
         abstract int dictionarySize();
 
-        abstract int dictionaryEntries();
-
         abstract BytesInput dictionary();
 
-        abstract void forget();
+        /** A hash of an entry. */
+        abstract int hashOf(int entry);
+
+        /** The next entry, which hashes to this place of the table. */
+        final int enter(int at) {
+            table[at] = ++entries;
+            if (entries * 2 > table.length) {
+                table = new int[table.length * 4];
+                int mask = table.length - 1;
+                for (int entry = 0; entry < entries; entry++) {
+                    int free = hashOf(entry) & mask;
+                    while (table[free] != 0) {
+                        free = free + 1 & mask;
+                    }
+                    table[free] = entry + 1;
+                }
+            }
+            return entries - 1;
+        }
+
+        void forget() {
+            entries = 0;
+            last = -1;
+            Arrays.fill(table, 0);
+        }
 
         /** The numbers of this page as plain values. */
         abstract void spell();
@@ -388,7 +410,7 @@ public final class Columnar extends OutputWriter {
         /** Whether nearly each of the first values is another one. */
         private boolean differs() {
             return numbers != null && page == 1 && count >= LOOK_ROWS / 2
-                    && dictionaryEntries() > count - count / 8;
+                    && entries > count - count / 8;
         }
 
         void flush(int rows) throws IOException {
@@ -412,8 +434,7 @@ public final class Columnar extends OutputWriter {
                 values = BytesInput.from(plain, 0, size);
             } else {
                 encoding = Encoding.PLAIN_DICTIONARY;
-                int entries = dictionaryEntries();
-                int width = entries < 2 ? entries : 32 - Integer.numberOfLeadingZeros(entries - 1);
+                int width = width();
                 values = BytesInput.concat(new BytesInput[] {
                     BytesInput.from(new byte[] {(byte) width}), packed(width)
                 });
@@ -428,9 +449,12 @@ public final class Columnar extends OutputWriter {
         }
 
         private boolean pays() {
-            int entries = dictionaryEntries();
-            int width = entries < 2 ? 1 : 32 - Integer.numberOfLeadingZeros(entries - 1);
-            return dictionarySize() + (long) count * width / 8 < spelled();
+            return dictionarySize() + (long) count * Math.max(1, width()) / 8 < spelled();
+        }
+
+        /** The bits of an entry's number; none where all are one. */
+        private int width() {
+            return 32 - Integer.numberOfLeadingZeros(Math.max(0, entries - 1));
         }
 
         private BytesInput packed(int width) throws IOException {
@@ -471,9 +495,9 @@ public final class Columnar extends OutputWriter {
 
         void end(int rows) throws IOException {
             flush(rows);
-            if (dictionaryEntries() > 0) {
+            if (entries > 0) {
                 pages.writeDictionaryPage(new DictionaryPage(
-                        dictionary(), dictionaryEntries(), Encoding.PLAIN_DICTIONARY));
+                        dictionary(), entries, Encoding.PLAIN_DICTIONARY));
             }
         }
     }
@@ -487,20 +511,17 @@ public final class Columnar extends OutputWriter {
         private int wordsSize;
         private int[] begins = new int[16];
         private long[] hashes = new long[16];
-        private int entries;
-        /** Numbers of entries plus one, by their hash. */
-        private int[] table = new int[64];
         /** The page that an entry was seen in last. */
         private int[] seen = new int[16];
-        private int last;
         private long spelled;
 
         /** Where they are in the dictionary, or in the page without one; the first is -1 at first. */
         private int least;
         private int greatest;
 
-        Texts(ColumnDescriptor descriptor, boolean binary, int dictionaryBytes) {
-            super(descriptor, dictionaryBytes);
+        Texts(ColumnDescriptor descriptor, boolean binary, int place, int pageRows,
+                int pageBytes, int dictionaryBytes) {
+            super(descriptor, place, pageRows, pageBytes, dictionaryBytes);
             this.binary = binary;
         }
 
@@ -577,23 +598,11 @@ public final class Columnar extends OutputWriter {
             hashes[entries] = hash;
             seen[entries] = 0;
             wordsSize += 4 + length;
-            table[at] = ++entries;
-            if (entries * 2 > table.length) {
-                grow();
-            }
-            return entries - 1;
+            return enter(at);
         }
 
-        private void grow() {
-            table = new int[table.length * 4];
-            int mask = table.length - 1;
-            for (int word = 0; word < entries; word++) {
-                int at = (int) hashes[word] & mask;
-                while (table[at] != 0) {
-                    at = at + 1 & mask;
-                }
-                table[at] = word + 1;
-            }
+        int hashOf(int entry) {
+            return (int) hashes[entry];
         }
 
         private static void put(byte[] bytes, int at, int length) {
@@ -663,19 +672,13 @@ public final class Columnar extends OutputWriter {
             return wordsSize;
         }
 
-        int dictionaryEntries() {
-            return entries;
-        }
-
         BytesInput dictionary() {
             return BytesInput.from(words, 0, wordsSize);
         }
 
         void forget() {
+            super.forget();
             wordsSize = 0;
-            entries = 0;
-            last = -1;
-            Arrays.fill(table, 0);
         }
     }
 
@@ -684,14 +687,12 @@ public final class Columnar extends OutputWriter {
 
         private final int width;
         private long[] words = new long[16];
-        private int entries;
-        private int[] table = new int[64];
-        private int last;
         private long least;
         private long greatest;
 
-        Numbers(ColumnDescriptor descriptor, int width, int dictionaryBytes) {
-            super(descriptor, dictionaryBytes);
+        Numbers(ColumnDescriptor descriptor, int width, int place, int pageRows,
+                int pageBytes, int dictionaryBytes) {
+            super(descriptor, place, pageRows, pageBytes, dictionaryBytes);
             this.width = width;
         }
 
@@ -744,19 +745,11 @@ public final class Columnar extends OutputWriter {
                 words = Arrays.copyOf(words, entries * 2);
             }
             words[entries] = value;
-            table[at] = ++entries;
-            if (entries * 2 > table.length) {
-                table = new int[table.length * 4];
-                mask = table.length - 1;
-                for (int word = 0; word < entries; word++) {
-                    at = hash(words[word]) & mask;
-                    while (table[at] != 0) {
-                        at = at + 1 & mask;
-                    }
-                    table[at] = word + 1;
-                }
-            }
-            return entries - 1;
+            return enter(at);
+        }
+
+        int hashOf(int entry) {
+            return hash(words[entry]);
         }
 
         void extremes(Statistics found) {
@@ -791,10 +784,6 @@ public final class Columnar extends OutputWriter {
             return entries * width;
         }
 
-        int dictionaryEntries() {
-            return entries;
-        }
-
         BytesInput dictionary() {
             int before = size;
             byte[] page = plain;
@@ -807,12 +796,6 @@ public final class Columnar extends OutputWriter {
             plain = page;
             size = before;
             return found;
-        }
-
-        void forget() {
-            entries = 0;
-            last = -1;
-            Arrays.fill(table, 0);
         }
     }
 

@@ -28,7 +28,6 @@ _SOURCES = [
     Path(__file__).with_name(f"{name}.java") for name in ("Columnar", "Prepared")
 ]
 
-
 _PARQUET = ("spark.sql.parquet.", "spark.sql.variant.writeShredding.", "parquet.")
 _HADOOP = "spark.hadoop."
 #: What `Columnar.java` asks for, or what is of readers alone.
@@ -44,7 +43,7 @@ _ANY = (
     "parquet.enable.dictionary",
     "parquet.compression.codec.",
 )
-#: What it does as if they were so.
+#: What `Columnar.java` does, whatever these settings say: so they must say this.
 _SO = {
     "spark.sql.variant.writeShredding.enabled": "false",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -101,7 +100,7 @@ class Prepared:
         )
         parquet = java.org.apache.spark.sql.execution.datasources.parquet
         none = java.PythonUtils.toScalaMap({})
-        # It makes the settings of the job that either writer goes by, too.
+        # Spark's own factory makes the settings of the job, by which either writer goes.
         made = parquet.ParquetFileFormat().prepareWrite(session, job, none, schema)
         made = made if task.writers is None else task.writers
         settings = java.org.apache.spark.util.SerializableConfiguration
