@@ -90,9 +90,9 @@ def test_cells_and_statistics_are_those_of_spark(size, source, tmp_path, spark):
         ours, theirs = tmp_path / "ours", tmp_path / "theirs"
         rows.coalesce(1).write.parquet(f"file://{theirs}")
         ours.mkdir()
-        task = compiled_task(spark)
-        assert task.writers is not None
-        Prepared(spark, rows, task).write(parts_of(rows), ours, 1)
+        prepared = Prepared(spark, rows, compiled_task(spark))
+        assert prepared.others == []
+        prepared.write(parts_of(rows), ours, 1)
     finally:
         for name, was in before.items():
             spark.conf.unset(name) if was is None else spark.conf.set(name, was)
@@ -124,26 +124,40 @@ def test_no_rows_are_no_file(source, tmp_path, spark):
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.parametrize(
+    "name", ["parquet.crypto.factory.class", "parquet.bloom.filter.enabled#few"]
+)
+@pytest.mark.spark
+def test_wishes_that_only_hadoop_was_told_are_heard(name, source, spark):
+    """As those of `core-site.xml`, or of the session while it runs: encryption is one."""
+    rows = spark.read.parquet(f"file://{source}")
+    spark.conf.set(name, "some")
+    try:
+        assert Prepared(spark, rows, compiled_task(spark)).others == [name]
+    finally:
+        spark.conf.unset(name)
+
+
 def test_other_wishes_are_those_of_sparks_own_writer():
     """Filters for values, encryption, instants in another unit: it is asked for by name."""
-    config = Spark()
-    usual = session.settings(config)
+    usual = session.settings(Spark())
     assert others(usual) == []
     fine = {
         "spark.sql.parquet.compression.codec": "snappy",
-        "spark.hadoop.parquet.block.size": "1000",
-        "spark.hadoop.parquet.enable.dictionary#few": "false",
-        "spark.hadoop.parquet.compression.codec.zstd.level": "9",
+        "parquet.block.size": "1000",
+        "parquet.enable.dictionary#few": "false",
+        "parquet.compression.codec.zstd.level": "9",
         "spark.driver.memory": "2g",
     }
     assert others({**usual, **fine}) == []
     for name, value in {
-        "spark.hadoop.parquet.bloom.filter.enabled#few": "true",
-        "spark.hadoop.parquet.crypto.factory.class": "some.Factory",
-        "spark.hadoop.parquet.writer.version": "v2",
+        "parquet.bloom.filter.enabled#few": "true",
         "parquet.bloom.filter.enabled": "true",
+        "parquet.crypto.factory.class": "some.Factory",
+        "parquet.writer.version": "PARQUET_2_0",
+        "parquet.statistics.enabled": "false",
+        "parquet.page.size.check.estimate": "false",
         "spark.sql.variant.writeShredding.enabled": "true",
-        "spark.hadoop.parquet.statistics.enabled": "false",
         "spark.sql.parquet.outputTimestampType": "INT96",
         "spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY",
     }.items():

@@ -29,25 +29,32 @@ _SOURCES = [
 ]
 
 _PARQUET = ("spark.sql.parquet.", "spark.sql.variant.writeShredding.", "parquet.")
-_HADOOP = "spark.hadoop."
-#: What `Columnar.java` asks for, or what is of readers alone.
-_ANY = (
+#: What `Columnar.java` asks for, what it does in its own way, or what is of readers alone.
+_ANY = {
     "spark.sql.parquet.compression.codec",
     "spark.sql.parquet.columnarReaderBatchSize",
     "parquet.block.size",
-    "parquet.page.size",
-    "parquet.page.row.count.limit",
-    "parquet.page.verify-checksum.enabled",
-    "parquet.page.write-checksum.enabled",
+    "parquet.block.size.row.check.max",
+    "parquet.block.size.row.check.min",
+    "parquet.compression",
     "parquet.dictionary.page.size",
     "parquet.enable.dictionary",
-    "parquet.compression.codec.",
-)
+    "parquet.page.row.count.limit",
+    "parquet.page.size",
+    "parquet.page.size.row.check.max",
+    "parquet.page.size.row.check.min",
+    "parquet.page.verify-checksum.enabled",
+    "parquet.page.write-checksum.enabled",
+    "parquet.summary.metadata.level",
+    "parquet.write.support.class",
+}
+_ANY_PREFIXES = ("parquet.enable.dictionary#", "parquet.compression.codec.")
 #: What `Columnar.java` does, whatever these settings say: so they must say this.
 _SO = {
     "spark.sql.variant.writeShredding.enabled": "false",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "parquet.writer.version": "PARQUET_1_0",
 }
 
 
@@ -57,32 +64,29 @@ class Task(NamedTuple):
     constructor: Any
     """The constructor of `Prepared.java`."""
     writers: Any
-    """The factory of our own writers of files; None: Spark's are asked for."""
+    """The factory of our own writers of files."""
 
 
 def compiled_task(spark: SparkSession) -> Task:
-    """The task, with the writers that the settings of *spark* ask for."""
+    """The task for plans of *spark*."""
+    java: Any = spark._jvm  # noqa: SLF001
     code = [source.read_text("utf-8") for source in _SOURCES]
     loader = compiled(spark, "gateway_prepared", code)
     (constructor,) = loader.loadClass("gateway.spark.Prepared").getConstructors()
-    writers = None
-    if not (told := others(dict(spark.sparkContext.getConf().getAll()))):
-        java: Any = spark._jvm  # noqa: SLF001
-        (made,) = loader.loadClass("gateway.spark.Columnar$Factory").getConstructors()
-        writers = made.newInstance(array(spark, java.Object, []))
-    else:
-        _log.info("Spark's own writer of Parquet is taken, for %s", ", ".join(told))
-    return Task(constructor, writers)
+    (factory,) = loader.loadClass("gateway.spark.Columnar$Factory").getConstructors()
+    return Task(constructor, factory.newInstance(array(spark, java.Object, [])))
 
 
 def others(settings: Mapping[str, str]) -> list[str]:
-    """The names of those *settings* that are wishes which only Spark's own writer fulfils."""
-    # Spark gives Hadoop what has its prefix, and its own settings as they are.
+    """The names of those *settings* that are wishes which only Spark's own writer fulfils.
+
+    Names are those of Spark's `spark.sql.…`, and Hadoop's without any prefix.
+    """
     return [
         name
         for name, value in settings.items()
-        if (bare := name.removeprefix(_HADOOP)).startswith(_PARQUET)
-        and not bare.startswith(_ANY)
+        if name.startswith(_PARQUET)
+        and not (name in _ANY or name.startswith(_ANY_PREFIXES))
         and _SO.get(name) != value
     ]
 
@@ -102,7 +106,17 @@ class Prepared:
         none = java.PythonUtils.toScalaMap({})
         # Spark's own factory makes the settings of the job, by which either writer goes.
         made = parquet.ParquetFileFormat().prepareWrite(session, job, none, schema)
-        made = made if task.writers is None else task.writers
+        # Hadoop's are of its files (`core-site.xml`), of Spark's and of the session.
+        hadoop = job.getConfiguration().getPropsWithPrefix("parquet.")
+        asked = dict(spark.sparkContext.getConf().getAll())
+        asked |= {f"parquet.{name}": hadoop[name] for name in hadoop}
+        self.others = others(asked)
+        """Settings for which Spark's own writer is taken; none: ours."""
+        if self.others:
+            names = ", ".join(self.others)
+            _log.info("Spark's own writer of Parquet is taken, for %s", names)
+        else:
+            made = task.writers
         settings = java.org.apache.spark.util.SerializableConfiguration
         found = planned = rows._jdf.queryExecution().toRdd()  # noqa: SLF001
         # Each finds out what it is made of before it is serialized, or never.
