@@ -279,7 +279,8 @@ def test_what_can_not_fit_goes_aside_and_the_rest_goes_on(
 @pytest.mark.spark
 def test_the_heap_grows_for_large_batches_and_shrinks_for_small_ones(spark):
     """Java's flags say so, unless somebody else has set them."""
-    before = _free(heap.Room(spark))
+    before = heap.Room(spark).now()
+    assert before is not None
     heap.Room(spark).set(heap.SMALL)
     room = heap.Room(spark)
     try:
@@ -291,13 +292,18 @@ def test_the_heap_grows_for_large_batches_and_shrinks_for_small_ones(spark):
             (50 << 20, heap.LARGE),
         ):
             room.fit(size)
-            assert _free(room) == wanted
+            assert room.now() == wanted
         other = heap.Room(spark)  # as if the user had said so
         other.fit(0)
-        assert _free(other) == heap.LARGE
+        assert other.now() == heap.LARGE
     finally:
         room.set(before)
 
 
-def _free(room: heap.Room) -> heap.Free:
-    return heap.Free(*(room._value(name) for name in heap.Free._fields))
+@pytest.mark.spark
+def test_a_java_without_these_flags_keeps_its_heap(spark, monkeypatch):
+    """It is a saving alone: no batch fails for it."""
+    monkeypatch.setattr(heap.Free, "_fields", ("NoSuchFlag",))
+    room = heap.Room(spark)
+    assert room.now() is None
+    room.fit(50 << 20)

@@ -92,26 +92,32 @@ class Room:
     def __init__(self, spark: Any) -> None:
         self._spark = spark
         self._java: Any = spark._jvm  # noqa: SLF001
-        if not spark.sparkContext.master.startswith("local"):
-            self._free: Free | None = None
-            return
         kind = self._java.java.lang.Class.forName(_FLAGS)
         factory = self._java.java.lang.management.ManagementFactory
         self._flags = factory.getPlatformMXBean(kind)
         text = self._java.java.lang.Class.forName("java.lang.String")
         self._get = kind.getMethod("getVMOption", self._array("Class", [text]))
         self._put = kind.getMethod("setVMOption", self._array("Class", [text, text]))
-        now = Free(*(self._value(name) for name in Free._fields))
-        self._free = now if now == SMALL else None
+        mine = spark.sparkContext.master.startswith("local") and self.now() == SMALL
+        self._free = SMALL if mine else None
         """The flags as they are now; None: the user has set them, or tasks run elsewhere."""
 
     def fit(self, batch_bytes: int) -> None:
-        """Let it grow where the files of a batch have so many bytes, or shrink again."""
+        """Have Java's heap grow for a batch whose files have 2 MiB, and shrink for others."""
         wanted = LARGE if batch_bytes > _LARGE_BYTES else SMALL
         if self._free is None or self._free == wanted:
             return
         self.set(wanted)
         self._free = wanted
+
+    def now(self) -> Free | None:
+        """Java's flags; None: this Java has none such."""
+        from py4j.protocol import Py4JError
+
+        try:
+            return Free(*(self._value(name) for name in Free._fields))
+        except Py4JError:
+            return None
 
     def set(self, wanted: Free) -> None:
         """Set Java's flags."""
