@@ -13,6 +13,7 @@
  */
 package gateway.spark;
 
+import java.util.Arrays;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.api.java.UDF1;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -24,6 +25,12 @@ import org.apache.spark.unsafe.types.UTF8String;
  * a number whose bit N says that all conditions of rule N hold.
  */
 public final class Fields implements UDF1 {
+
+    /** Bytes of a payload that others are compared with, at most. */
+    private static final int MOST_KEPT = 1 << 16;
+    /** So many in a row may be unlike it. */
+    private static final int MOST_UNLIKE = 2;
+    private static final int MOST_PATIENCE = 63;
 
     private final String[] keys;
     private final int[] depths;
@@ -37,6 +44,12 @@ public final class Fields implements UDF1 {
     private transient Keys root;
     /** Where the slots of each path begin, and where those of the last one end. */
     private transient int[] slots;
+    /** What others are compared with, and how many in a row were not as it. */
+    private transient Known known;
+    private transient int unlike;
+    /** So many are read with no other kept, and so many the next time. */
+    private transient int alone;
+    private transient int patience;
 
     /**
      * Asks for a value by each path.  *keys* are those of all paths, *depths* says how
@@ -82,11 +95,10 @@ public final class Fields implements UDF1 {
         }
         int[] begins = slots;
         int paths = depths.length;
-        Object[] found = new Object[begins[paths]];
-        byte[] kinds = rules.length > 0 ? new byte[begins[paths]] : null;
-        Find scan = new Find(bytes, found, kinds);
         try {
-            scan.document(root);
+            Find scan = read(bytes);
+            Object[] found = scan.found;
+            byte[] kinds = scan.kinds;
             for (int n = 0; n < paths; n++) {
                 int slot = begins[n];
                 while (found[slot] == null && slot + 1 < begins[n + 1]) {
@@ -106,6 +118,43 @@ public final class Fields implements UDF1 {
         } catch (IllegalArgumentException why) {
             return;
         }
+    }
+
+    /** What a payload says: by what the one before said, where it is as that was. */
+    private Find read(byte[] bytes) {
+        Known one = known;
+        if (one != null && unlike < MOST_UNLIKE) {
+            byte[] kinds = one.kinds == null ? null : (byte[]) one.kinds.clone();
+            Find scan = new Find(bytes, (Object[]) one.found.clone(), kinds, null);
+            int differ = scan.differ(one);
+            if (differ >= 0) {
+                patience = 0;
+                unlike = differ * 4 > one.count ? unlike + 1 : 0;
+                return scan;
+            }
+            unlike++;
+            if (unlike == MOST_UNLIKE) {
+                alone = patience;
+                patience = Math.min(2 * patience + 1, MOST_PATIENCE);
+            }
+        }
+        int count = slots[depths.length];
+        Known next = null;
+        if (bytes.length <= MOST_KEPT && unlike != 1) {
+            if (alone > 0) {
+                alone--;
+            } else {
+                next = new Known(bytes, count);
+            }
+        }
+        Find scan = new Find(
+                bytes, new Object[count], rules.length > 0 ? new byte[count] : null, next);
+        scan.document(root);
+        if (next != null) {
+            known = next.close(scan.found, scan.kinds) ? next : null;
+            unlike = 0;
+        }
+        return scan;
     }
 
     private long judged(int[] begins, Object[] found, byte[] kinds) {
@@ -130,7 +179,7 @@ public final class Fields implements UDF1 {
             if (kinds[slot] != '[') {
                 return wanted[n].of(value);
             }
-            return new Find(value.getBytes(), null, null).any(wanted[n]);
+            return new Find(value.getBytes(), null, null, null).any(wanted[n]);
         }
         return false;
     }
@@ -189,11 +238,52 @@ public final class Fields implements UDF1 {
         private final Object[] found;
         /** How the value in each slot begins; null: nobody asks. */
         private final byte[] kinds;
+        /** What others will be compared with; null: nothing. */
+        private final Known kept;
 
-        Find(byte[] bytes, Object[] found, byte[] kinds) {
+        Find(byte[] bytes, Object[] found, byte[] kinds, Known kept) {
             super(bytes);
             this.found = found;
             this.kinds = kinds;
+            this.kept = kept;
+        }
+
+        /**
+         * Reads the values that are not as they were in another payload, whose values are
+         * there.  How many these are; -1: more than values differ.
+         */
+        int differ(Known other) {
+            byte[] before = other.bytes;
+            int differ = 0;
+            int value = 0;
+            int here = 0;
+            int moved = 0;
+            while (true) {
+                int alike = Arrays.mismatch(
+                        before, here, before.length, bytes, here + moved, bytes.length);
+                if (alike < 0) {
+                    return differ;
+                }
+                here += alike;
+                while (value < other.count && other.to[value] < here) {
+                    value++;
+                }
+                if (value == other.count || other.from[value] > here) {
+                    return -1;
+                }
+                at = other.from[value] + moved;
+                Keys asked = other.asked[value];
+                if (asked == null) {
+                    skip();
+                } else if (bytes[at] == '{' && asked.names.length > 0) {
+                    return -1;
+                } else {
+                    value(asked);
+                }
+                here = other.to[value++];
+                moved = at - here;
+                differ++;
+            }
         }
 
         /** Whether one of a list without blanks, that is no list and no object, is it. */
@@ -267,7 +357,11 @@ public final class Fields implements UDF1 {
                 expect(':');
                 blanks();
                 if (asked == null) {
+                    from = at;
                     skip();
+                    if (kept != null) {
+                        kept.value(from, at, null);
+                    }
                 } else {
                     value(asked);
                 }
@@ -289,10 +383,16 @@ public final class Fields implements UDF1 {
             byte first = bytes[at];
             int from = at;
             if (first == '{' && asked.names.length > 0) {
+                if (kept != null) {
+                    kept.object(asked);
+                }
                 at++;
                 object(asked);
                 if (asked.ends.length > 0 && !asked.through) {
                     put(asked, compact(from, at), first);
+                    if (kept != null) {
+                        kept.both();
+                    }
                 }
                 return;
             }
@@ -302,12 +402,15 @@ public final class Fields implements UDF1 {
                 if (asked.ends.length > 0) {
                     put(asked, plain ? slice(from + 1, at - 1) : unescaped(from + 1, at - 1), first);
                 }
-                return;
+            } else {
+                skip();
+                if (asked.ends.length > 0 && first != 'n') {
+                    boolean nested = first == '{' || first == '[';
+                    put(asked, nested ? compact(from, at) : slice(from, at), first);
+                }
             }
-            skip();
-            if (asked.ends.length > 0 && first != 'n') {
-                boolean nested = first == '{' || first == '[';
-                put(asked, nested ? compact(from, at) : slice(from, at), first);
+            if (kept != null) {
+                kept.value(from, at, asked);
             }
         }
 

@@ -25,7 +25,7 @@ CONTENTS = "contents"
 #: Each uses those before it.
 _SOURCES = [
     Path(__file__).with_name(f"{name}.java")
-    for name in ("Instants", "Keys", "Scan", "Contents", "Is", "Fields")
+    for name in ("Instants", "Keys", "Known", "Scan", "Contents", "Is", "Fields")
 ]
 _CLASS = "gateway.spark.Fields"
 _IS = "gateway.spark.Is"
