@@ -8,6 +8,7 @@
  */
 package gateway.spark;
 
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.Iterator;
 import org.apache.hadoop.mapreduce.TaskAttemptID;
@@ -15,6 +16,8 @@ import org.apache.hadoop.mapreduce.TaskType;
 import org.apache.hadoop.mapreduce.task.TaskAttemptContextImpl;
 import org.apache.spark.Partition;
 import org.apache.spark.TaskContext;
+import org.apache.spark.api.java.JavaRDD;
+import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.api.java.function.FlatMapFunction;
 import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.rdd.RDD;
@@ -31,8 +34,18 @@ public final class Prepared implements FlatMapFunction {
     private final Broadcast made;
     private final String folder;
 
-    /** *made* is the plan's rows, and what Parquet files are written by, serialized once. */
-    public Prepared(Broadcast made, String folder) {
+    /**
+     * Has the rows of these *parts* written into a *folder*: the names of the files, a line
+     * each.  *made* is the plan's rows, and what Parquet files are written by, serialized once.
+     * One call from Python: each costs as much as some hundred rows.
+     */
+    public static String write(JavaSparkContext context, Broadcast made, String folder,
+            Partition[] parts, Integer tasks) {
+        JavaRDD each = context.parallelize(Arrays.asList((Object[]) parts), tasks.intValue());
+        return String.join("\n", each.mapPartitions(new Prepared(made, folder)).collect());
+    }
+
+    private Prepared(Broadcast made, String folder) {
         this.made = made;
         this.folder = folder;
     }

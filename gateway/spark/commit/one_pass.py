@@ -50,7 +50,7 @@ def divide(
         array(spark, catalyst.ProjectingInternalRow, projections),
     ]
     code = [_SOURCE.read_text("utf-8")]
-    loader = compiled(spark, "gateway_divide", code)
+    loader = compiled(spark, code)
     (constructor,) = loader.loadClass("gateway.spark.Divide").getConstructors()
     each = constructor.newInstance(array(spark, java.Object, given))
     said = rows._jdf.queryExecution().toRdd().toJavaRDD().mapPartitions(each)  # noqa: SLF001

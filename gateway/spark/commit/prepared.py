@@ -11,12 +11,13 @@ own takes.  Where the user has other wishes of Parquet than it knows, Spark's wr
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gateway.spark.commit.one_pass import java_type
 from gateway.spark.jvm.compiled import array, compiled
+from gateway.spark.jvm.given import settings_of
 from gateway.spark.source import url
 
 if TYPE_CHECKING:
@@ -61,8 +62,8 @@ _SO = {
 class Task(NamedTuple):
     """A task of a plan, compiled once for all plans of a session."""
 
-    constructor: Any
-    """The constructor of `Prepared.java`."""
+    write: Any
+    """The method of `Prepared.java` that writes a batch."""
     writers: Any
     """The factory of our own writers of files."""
 
@@ -71,10 +72,11 @@ def compiled_task(spark: SparkSession) -> Task:
     """The task for plans of *spark*."""
     java: Any = spark._jvm  # noqa: SLF001
     code = [source.read_text("utf-8") for source in _SOURCES]
-    loader = compiled(spark, "gateway_prepared", code)
-    (constructor,) = loader.loadClass("gateway.spark.Prepared").getConstructors()
+    loader = compiled(spark, code)
+    methods = loader.loadClass("gateway.spark.Prepared").getMethods()
+    (write,) = (one for one in methods if one.getName() == "write")
     (factory,) = loader.loadClass("gateway.spark.Columnar$Factory").getConstructors()
-    return Task(constructor, factory.newInstance(array(spark, java.Object, [])))
+    return Task(write, factory.newInstance(array(spark, java.Object, [])))
 
 
 def others(settings: Mapping[str, str]) -> list[str]:
@@ -108,9 +110,9 @@ class Prepared:
         made = parquet.ParquetFileFormat().prepareWrite(session, job, none, schema)
         # Hadoop's are of its files (`core-site.xml`), of Spark's and of the session.
         hadoop = job.getConfiguration().getPropsWithPrefix("parquet.")
-        asked = dict(spark.sparkContext.getConf().getAll())
-        asked |= {f"parquet.{name}": hadoop[name] for name in hadoop}
-        self.others = others(asked)
+        entries = hadoop.entrySet().toArray()
+        asked = {f"parquet.{one.getKey()}": one.getValue() for one in entries}
+        self.others = others({**settings_of(spark), **asked})
         """Settings for which Spark's own writer is taken; none: ours."""
         if self.others:
             names = ", ".join(self.others)
@@ -128,22 +130,21 @@ class Prepared:
         )
         self._context: Any = spark.sparkContext._jsc  # noqa: SLF001
         self._made = self._context.broadcast(serialized)
-        self._task = task.constructor
+        self._write = task.write
         self._spark = spark
         self._rows = rows
         """The plan of Java goes with them, and with it what its tasks count."""
 
-    def write(self, parts: Sequence[Any], folder: Path, tasks: int) -> None:
+    def write(self, parts: Any, folder: Path, tasks: int) -> None:
         """Write the rows of these *parts* of files into *folder*, a file a task.
 
-        Raises what Spark raises.
+        They are an array of Java's (`parts_of`).  Raises what Spark raises.
         """
         java: Any = self._spark._jvm  # noqa: SLF001
         folder.mkdir(parents=True, exist_ok=True)
-        given = array(self._spark, java.Object, [self._made, url(folder)])
-        each = self._task.newInstance(given)
-        names = self._context.parallelize([*parts], tasks).mapPartitions(each)
-        whole = {*names.collect()}
+        given = [self._context, self._made, url(folder), parts, tasks]
+        names = self._write.invoke(None, array(self._spark, java.Object, given))
+        whole = {*names.split("\n")}
         for path in folder.glob("part-*"):
             if path.name not in whole:  # of an attempt that failed
                 path.unlink()

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 from gateway.spark.commit.lakedisk import LakeDisk
 from gateway.spark.commit.ledger import write_json
 from gateway.spark.jvm.compiled import array
+from gateway.spark.jvm.given import settings_of
 from gateway.store.names import SpoolFile
 
 
@@ -80,9 +81,9 @@ def fit(spark: Any, row_bytes: int) -> None:
     most = least if least < _WRITE_ROWS else _MOST_WRITE_ROWS
     rows = {_READ: read}
     rows |= {key: least if key.endswith("min") else most for key in _CHECKS}
-    given = spark.sparkContext.getConf()
+    given = settings_of(spark)
     for key, count in rows.items():
-        if not given.contains(key) and not given.contains(f"spark.hadoop.{key}"):
+        if key not in given and f"spark.hadoop.{key}" not in given:
             spark.conf.set(key, str(count))
 
 

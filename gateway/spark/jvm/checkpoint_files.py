@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway.spark.jvm.compiled import compiled
+from gateway.spark.jvm.given import settings_of
 from gateway.spark.jvm.session import CHECKPOINT_FILES, FILES_OF_CHECKPOINTS
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ def begin(spark: SparkSession, writer: DataStreamWriter) -> StreamingQuery:
     Raises what Spark raises.
     """
     before = spark.conf.get(CHECKPOINT_FILES, None)
-    given = spark.sparkContext.getConf()
-    jars = any(given.contains(f"spark.jars{more}") for more in ("", ".packages"))
+    given = settings_of(spark)
+    jars = any(f"spark.jars{more}" in given for more in ("", ".packages"))
     # Jars are found by the loader of the thread, which would be another one.
     if before != FILES_OF_CHECKPOINTS or jars:
         return writer.start()  # as the user has it
@@ -37,7 +38,7 @@ def begin(spark: SparkSession, writer: DataStreamWriter) -> StreamingQuery:
     # A query's threads look for classes where the thread does that started it, and it has
     # the settings of that moment; other queries know nothing of the class.
     code = [_SOURCE.read_text("utf-8")]
-    thread.setContextClassLoader(compiled(spark, "gateway_checkpoint", code))
+    thread.setContextClassLoader(compiled(spark, code))
     spark.conf.set(CHECKPOINT_FILES, _CLASS)
     try:
         return writer.start()

@@ -7,14 +7,13 @@ and Spark's jars give it: another Java or Spark has another one.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib.util
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from gateway.spark.jvm import java
+from gateway.spark.jvm import cache, java
 from gateway.spark.jvm.java import Java
 
 #: The names that archives have.
@@ -26,21 +25,21 @@ _OWN = ("SharedArchiveFile", "ArchiveClassesAtExit", "AOTCache", "-Xshare")
 class Archive:
     """Where the archive for this Java and this Spark is, or would be."""
 
-    def __init__(self, found: Java, cache: Path) -> None:
+    def __init__(self, found: Java, ours: Path) -> None:
         files = [found.program, *sorted((_spark_home() / "jars").glob("*.jar"))]
         seen = [(one, one.stat()) for one in files]
         words = [f"{one} {stat.st_size} {stat.st_mtime_ns}" for one, stat in seen]
         key = hashlib.sha256("\n".join(words).encode()).hexdigest()[:12]
-        self.path = cache / NAME.format(key)
+        self.path = ours / NAME.format(key)
         self.java = found
-        self.base = cache / NAME.format(f"{key}-base")
+        self.base = ours / NAME.format(f"{key}-base")
         """The archive below it: of Java's own classes, where Java has none of them."""
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> Archive | None:
         """The archive for the job's Java; None without a cache.  Raises `java.NoJava`."""
-        cache = java.cache(environ)
-        return None if cache is None else cls(java.find(environ), cache)
+        ours = cache.folder(environ)
+        return None if ours is None else cls(java.find(environ), ours)
 
     def options(self, others: str) -> str:
         """Java's options for using it; *others* are its other options."""
@@ -48,8 +47,7 @@ class Archive:
             return ""
         files = [one for one in (self.base, self.path) if one.exists()]
         for one in files:
-            with contextlib.suppress(OSError):
-                os.utime(one)  # it is used
+            cache.used(one)
         return f'"-XX:SharedArchiveFile={":".join(map(str, files))}"'
 
     def wanted(self, environ: Mapping[str, str]) -> bool:

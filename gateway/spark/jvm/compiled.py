@@ -1,56 +1,104 @@
-"""Classes of our own in Java, compiled when a job starts.
+"""Classes of our own in Java, compiled once for each Spark.
 
 Java runs them on executors, where nothing is installed.  So they are compiled with the
 compiler that Spark itself uses for its queries (Janino, one of its jars), and Spark hands them
-out as a jar.
+out as a jar.  That takes seconds where Java has just begun, and so the jar is kept in the
+user's cache, beside the archive of Spark's own classes (`classes`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import io
+import os
+import tempfile
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gateway.spark.jvm import cache
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_NAME = "gateway-classes-{}.jar"
 _loaders: dict[tuple[str, str], Any] = {}
-"""Loaders of classes by the application of Spark and the name."""
+"""Loaders of classes by the application of Spark and the name of the jar."""
 
 
-def compiled(spark: SparkSession, name: str, code: Sequence[str]) -> Any:
-    """The loader of the classes in *code*, which tasks get as a jar of this *name*.
+def compiled(spark: SparkSession, code: Sequence[str]) -> Any:
+    """The loader of the classes in *code*, which tasks get as a jar.
 
-    They are compiled once for an application of Spark, whose Java has run them warm.
+    Each of *code* may use those before it.  An application of Spark has them once, so that
+    its Java has run them warm.  Raises what Spark raises, and OSError.
     """
+    jvm: Any = spark._jvm  # noqa: SLF001
+    release = jvm.java.lang.System.getProperty("java.version")
+    words = "\0".join([spark.version, release, *code])
+    name = _NAME.format(hashlib.sha256(words.encode()).hexdigest()[:12])
     key = spark.sparkContext.applicationId, name
     if key not in _loaders:
-        _loaders[key] = _compile(spark, name, code)
+        _loaders[key] = _load(spark, _jar(spark, name, code))
     return _loaders[key]
 
 
-def _compile(spark: SparkSession, name: str, code: Sequence[str]) -> Any:
+def _load(spark: SparkSession, jar: Path) -> Any:
+    """The loader of a jar's classes, which tasks get as well."""
+    jvm: Any = spark._jvm  # noqa: SLF001
+    url = jvm.java.net.URL
+    loader = spark._jsparkSession.getClass().getClassLoader()  # noqa: SLF001
+    spark._jsc.addJar(jar.as_uri())  # noqa: SLF001
+    return jvm.java.net.URLClassLoader(array(spark, url, [url(jar.as_uri())]), loader)
+
+
+def _jar(spark: SparkSession, name: str, code: Sequence[str]) -> Path:
+    """The jar of the classes in *code*, in the folder of Spark's application."""
     from pyspark import SparkFiles
 
-    java: Any = spark._jvm  # noqa: SLF001
-    loader = spark._jsparkSession.getClass().getClassLoader()  # noqa: SLF001
-    jar = Path(SparkFiles.getRootDirectory()) / "gateway" / f"{name}.jar"
+    jar = Path(SparkFiles.getRootDirectory()) / "gateway" / name
     jar.parent.mkdir(exist_ok=True)
+    ours = cache.folder(os.environ)
+    kept = None if ours is None else ours / name
+    if jar.exists():  # of another process, and tasks may be reading it
+        return jar
+    if kept is not None and kept.exists():
+        cache.used(kept)
+        _put(kept.read_bytes(), jar)
+        return jar
+    made = _classes(spark, code)
+    if ours is not None and kept is not None:
+        cache.forget(ours, _NAME.format("*"))
+        with contextlib.suppress(OSError):  # as on a disk that is full: it is made again
+            _put(made, kept)
+    _put(made, jar)
+    return jar
+
+
+def _put(content: bytes, path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        new = Path(folder, path.name)
+        new.write_bytes(content)
+        cache.put(new, path)
+
+
+def _classes(spark: SparkSession, code: Sequence[str]) -> bytes:
+    """A jar with the classes in *code*."""
+    jvm: Any = spark._jvm  # noqa: SLF001
+    janino = jvm.org.codehaus.janino
+    loader = spark._jsparkSession.getClass().getClassLoader()  # noqa: SLF001
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as classes:
         for source in code:
-            compiler = java.org.codehaus.janino.SimpleCompiler()
+            compiler = janino.SimpleCompiler()
             compiler.setParentClassLoader(loader)
             compiler.cook(source)
-            for one, content in compiler.getBytecodes().items():
-                classes.writestr(f"{one.replace('.', '/')}.class", bytes(content))
+            for one in compiler.getBytecodes().entrySet().toArray():
+                name = f"{one.getKey().replace('.', '/')}.class"
+                classes.writestr(name, bytes(one.getValue()))
             loader = compiler.getClassLoader()
-    if not jar.exists():  # else of another process, and tasks may be reading it
-        jar.write_bytes(made.getvalue())
-        spark._jsc.addJar(jar.as_uri())  # noqa: SLF001
-    return loader
+    return made.getvalue()
 
 
 def register(
@@ -68,7 +116,7 @@ def register(
     java: Any = spark._jvm  # noqa: SLF001
     session: Any = spark._jsparkSession  # noqa: SLF001
     # By reflection: Py4J takes classes of the same name, from two sessions, for one.
-    loader = compiled(spark, name, code)
+    loader = compiled(spark, code)
     (constructor,) = loader.loadClass(kind).getConstructors()
     instance = constructor.newInstance(array(spark, java.Object, given))
     session.udf().register(name, instance, session.parseDataType(result))

@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.spark.jvm import cache
 from gateway.store.system.silence import Silence
 
 #: The oldest Java that Spark 4 runs on.
@@ -97,7 +98,7 @@ def find(environ: Mapping[str, str], shims: Path | None = None) -> Java:
         if _VECTOR not in modules:
             shims = (
                 shims
-                or cache(environ)
+                or cache.folder(environ)
                 or Path(tempfile.mkdtemp(prefix="gateway-java-"))
             )
             home = _shim(program, shims)  # noqa: PLW2901
@@ -157,10 +158,10 @@ def _ask(java: Path, option: str) -> str:
                 raise ValueError(f"{java} {option} does not answer") from None
 
 
-def _shim(java: Path, cache: Path) -> Path:
+def _shim(java: Path, shims: Path) -> Path:
     """A Java home whose java is *java* without the module; made once, then reused."""
     script = _SHIM.format(module=_VECTOR, java=shlex.quote(str(java)))
-    home = cache / f"java-{hashlib.sha256(script.encode()).hexdigest()[:12]}"
+    home = shims / f"java-{hashlib.sha256(script.encode()).hexdigest()[:12]}"
     program = home / "bin" / "java"
     if not program.exists():
         program.parent.mkdir(parents=True, exist_ok=True)
@@ -170,16 +171,3 @@ def _shim(java: Path, cache: Path) -> Path:
         new.chmod(0o755)
         new.rename(program)
     return home
-
-
-def cache(environ: Mapping[str, str]) -> Path | None:
-    """The gateway's part of the user's cache directory, if there is one that can be written to."""
-    home = environ.get("HOME")
-    base = environ.get("XDG_CACHE_HOME") or (f"{home}/.cache" if home else "")
-    ours = Path(base) / "gateway"
-    with contextlib.suppress(OSError):
-        if base:
-            ours.mkdir(parents=True, exist_ok=True)
-            if os.access(ours, os.W_OK):
-                return ours
-    return None

@@ -15,7 +15,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,12 +26,11 @@ from gateway.config import load
 from gateway.event import SCHEMA
 from gateway.plugins import installed
 from gateway.spark import job
-from gateway.spark.jvm import java
+from gateway.spark.jvm import cache, java
 from gateway.spark.jvm.classes import NAME, Archive
 from gateway.spark.run.failure import Failed
 from gateway.store.names import file_name
 
-_UNUSED_SECONDS = 30 * 86400.0
 _FREE_BYTES = 2 << 30
 """Bytes that must be free where it is to be; it has some 190 MB."""
 _EVENTS = 100
@@ -56,10 +54,8 @@ def make(archive: Archive) -> str:
             why = f": {failed}"
         if not new.exists():
             new.touch()
-        _keep(new, archive.path)
-    for path in archive.path.parent.glob(NAME.format("*")):
-        if time.time() - path.stat().st_mtime > _UNUSED_SECONDS:
-            path.unlink(missing_ok=True)
+        cache.put(new, archive.path)
+    cache.forget(archive.path.parent, NAME.format("*"))
     if archive.made:
         return f"{archive.path} has Spark's classes: from now on it starts quickly"
     return f"no archive of Spark's classes can be made with {archive.java}{why}"
@@ -76,7 +72,7 @@ def _make_base(archive: Archive, new: Path) -> None:
         capture_output=True,
         timeout=_SECONDS,
     )
-    _keep(new, archive.base)
+    cache.put(new, archive.base)
 
 
 def _record(folder: Path, new: Path, base: Path | None) -> None:
@@ -126,13 +122,6 @@ def _write_spool(folder: Path, protocol: str) -> None:
         rows = [{**same, "lsn": first + row, "seq": row} for row in range(_EVENTS)]
         name = file_name("gw", "a" * 10, first, first + _EVENTS - 1)
         pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), folder / name)
-
-
-def _keep(new: Path, path: Path) -> None:
-    """Whole under its name, over a power cut too: Java believes what it maps."""
-    with new.open("rb") as file:
-        os.fsync(file.fileno())
-    new.replace(path)
 
 
 def main() -> int:

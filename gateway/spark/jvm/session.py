@@ -21,7 +21,7 @@ from gateway.sink import kind_of
 from gateway.spark.commit.formats import merged
 from gateway.spark.files import s3a
 from gateway.spark.files.heap import SMALL
-from gateway.spark.jvm import java
+from gateway.spark.jvm import cache, java
 from gateway.spark.jvm.classes import Archive
 from gateway.spark.run.causes import cause
 from gateway.store.readers.lake import INTERNAL
@@ -111,6 +111,8 @@ def settings(
         "spark.ui.enabled": "true" if spark.ui else "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.adaptive.enabled": "false",
+        # Else each expression asks Java ten times where in our code it was written.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         # Columns that every reader of Parquet knows; Spark's default is INT96.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
@@ -242,8 +244,8 @@ def start(
         os.environ |= {**_MALLOC, **os.environ}
         found = java.find(os.environ)
         _log.info("%s", found)
-        if (cache := java.cache(os.environ)) is not None:
-            classes = Archive(found, cache)
+        if (ours := cache.folder(os.environ)) is not None:
+            classes = Archive(found, ours)
         os.environ["JAVA_HOME"] = str(found.home)
         # In any other locale Java can not name a file that Python can: é becomes a ?.
         if locale.nl_langinfo(locale.CODESET) != "UTF-8":

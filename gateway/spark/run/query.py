@@ -25,6 +25,7 @@ from gateway.spark.commit.sink import Plan, Sink
 from gateway.spark.files import heap, known_files, s3a
 from gateway.spark.files.alike import folder_of
 from gateway.spark.jvm import checkpoint_files
+from gateway.spark.jvm.given import settings_of
 from gateway.spark.rows import tables
 from gateway.spark.rows.columns import Columns
 from gateway.spark.run.checkpoint import Checkpoint
@@ -340,22 +341,23 @@ def _tasks(spark: SparkSession, plan: Plan, size: int) -> int:
     """How many write a batch, whose files have *size* bytes."""
     if plan.row_bytes > heap.ALONE_BYTES:
         return 1
-    return min(_most_tasks(spark.sparkContext), 1 + size // _TASK_BYTES)
+    return min(_most_tasks(spark), 1 + size // _TASK_BYTES)
 
 
 def _size_of(spool: Path, files: Sequence[SpoolFile]) -> int:
     return sum((spool / file.name).stat().st_size for file in files)
 
 
-def _most_tasks(context: Any) -> int:
+def _most_tasks(spark: SparkSession) -> int:
     """The most tasks at once.
 
     Where Spark starts executors by the tasks that wait, this is as many as it may start: by
     those that it has it would start none.
     """
-    now = max(1, int(context.defaultParallelism))  # of the executors of this moment
-    given = context.getConf()
-    if given.contains(_PARALLELISM) or given.get(f"{_DYNAMIC}.enabled") != "true":
+    # Of the executors of this moment.
+    now = max(1, int(spark.sparkContext.defaultParallelism))
+    given = settings_of(spark)
+    if _PARALLELISM in given or given.get(f"{_DYNAMIC}.enabled") != "true":
         return now
     executors = int(given.get(f"{_DYNAMIC}.maxExecutors", str(_MANY_TASKS)))
     cores = int(given.get("spark.executor.cores", "1"))

@@ -1,0 +1,48 @@
+"""The gateway's part of the user's cache: what another start would make again.
+
+Its files are whole or not there, over a power cut too: Java believes what it maps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+_UNUSED_SECONDS = 30 * 86400.0
+
+
+def folder(environ: Mapping[str, str]) -> Path | None:
+    """The folder, if there is one that can be written to."""
+    home = environ.get("HOME")
+    base = environ.get("XDG_CACHE_HOME") or (f"{home}/.cache" if home else "")
+    ours = Path(base) / "gateway"
+    with contextlib.suppress(OSError):
+        if base:
+            ours.mkdir(parents=True, exist_ok=True)
+            if os.access(ours, os.W_OK):
+                return ours
+    return None
+
+
+def put(new: Path, path: Path) -> None:
+    """Have the file *new*, which is of the same disk, whole as *path*.  Raises OSError."""
+    with new.open("rb") as file:
+        os.fsync(file.fileno())
+    new.replace(path)
+
+
+def used(path: Path) -> None:
+    """Say that it is needed, so that it stays for another month."""
+    with contextlib.suppress(OSError):
+        os.utime(path)
+
+
+def forget(ours: Path, names: str) -> None:
+    """Remove the files whose *names* are like that, and which nobody used for a month."""
+    for path in ours.glob(names):
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - path.stat().st_mtime > _UNUSED_SECONDS:
+                path.unlink()
