@@ -169,17 +169,16 @@ def test_a_retired_checkpoint_is_gone(log, checkpoint):
     checkpoint.retire()
 
 
-class Conf(dict[str, str]):
-    """What Spark was started with."""
+@pytest.fixture
+def spark(monkeypatch) -> Any:
+    """A session whose executors have so many cores now, and what it was started with."""
 
-    contains = dict.__contains__
+    def made(cores: int, **more: Any) -> Any:
+        given = {f"spark.{key.replace('_', '.')}": one for key, one in more.items()}
+        monkeypatch.setattr(query, "settings_of", lambda _: given)
+        return SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=cores))
 
-
-def spark(cores: int, **more: Any) -> Any:
-    """A session whose executors have so many cores now."""
-    conf = Conf({f"spark.{key.replace('_', '.')}": one for key, one in more.items()})
-    context = SimpleNamespace(defaultParallelism=cores, getConf=lambda: conf)
-    return SimpleNamespace(sparkContext=context)
+    return made
 
 
 @pytest.fixture
@@ -193,7 +192,9 @@ def plan(tmp_path) -> Plan:
     return Plan([found])
 
 
-def test_a_batch_has_tasks_by_its_size_and_by_the_cores_of_that_moment(tmp_path, plan):
+def test_a_batch_has_tasks_by_its_size_and_by_the_cores_of_that_moment(
+    tmp_path, plan, spark
+):
     """Executors come and go while the job runs: each batch looks anew."""
     running = spark(2)
     assert query._tasks(running, plan, query._size_of(tmp_path, plan.files)) == 2
@@ -214,7 +215,7 @@ def test_a_batch_has_tasks_by_its_size_and_by_the_cores_of_that_moment(tmp_path,
     ],
 )
 def test_executors_that_are_started_by_tasks_that_wait_get_some(
-    tmp_path, plan, given, tasks
+    tmp_path, plan, spark, given, tasks
 ):
     """With dynamic allocation there may be none, and Spark says two cores: two tasks would
     never be more.  What somebody has set counts."""

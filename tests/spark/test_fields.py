@@ -143,7 +143,9 @@ def test_values_are_those_that_another_parser_finds(find):
     assert some > 300
 
 
-VALUE = re.compile(r'("(?:[^"\\]|\\.)*")(\s*:)?|true|false|null|-?[\d.]+(?:[eE][-+]?\d+)?')
+VALUE = re.compile(
+    r'("(?:[^"\\]|\\.)*")(\s*:)?|true|false|null|-?[\d.]+(?:[eE][-+]?\d+)?'
+)
 
 
 def like(dice: random.Random, text: str) -> str:

@@ -33,14 +33,13 @@ class Session:
 
     def __init__(self, **own: str) -> None:
         self.set: dict[str, str] = {}
-        given = {key.replace("_", "."): value for key, value in own.items()}
-        asked = SimpleNamespace(contains=given.__contains__)
-        self.sparkContext = SimpleNamespace(getConf=lambda: asked)
+        self.given = {key.replace("_", "."): value for key, value in own.items()}
         self.conf = SimpleNamespace(set=self.set.__setitem__)
 
 
-def test_small_rows_are_taken_as_spark_does_and_large_ones_one_by_one():
+def test_small_rows_are_taken_as_spark_does_and_large_ones_one_by_one(monkeypatch):
     """By their size; what the user has set stays."""
+    monkeypatch.setattr(heap, "settings_of", lambda spark: spark.given)
     spark = Session()
     fit(spark, 500)
     usual = {"columnarReaderBatchSize": "4096", "min": "100", "max": "10000"}

@@ -110,8 +110,10 @@ def test_the_configuration_has_the_last_word(monkeypatch):
     assert java[0].endswith("log4j2.properties")
     ratios = ["-XX:MinHeapFreeRatio=20", "-XX:MaxHeapFreeRatio=40"]
     collector = ["-XX:+UseSerialGC", "-Xms96m", *ratios]
-    assert java[1:] == ["-XX:-DontCompileHugeMethods", *collector, "-Xss4m"]
-    assert chosen["spark.executor.extraJavaOptions"] == java[1]
+    compilers = chosen["spark.executor.extraJavaOptions"].split()
+    assert compilers[0] == "-XX:-DontCompileHugeMethods"
+    assert "-XX:Tier4InvocationThreshold=80000" in compilers
+    assert java[1:] == [*compilers, *collector, "-Xss4m"]
     assert session.SAFETY.items() <= chosen.items()
 
 

@@ -4,13 +4,18 @@
  * Runs in Spark's Java, a call for each task: `gateway/spark/commit/prepared.py` compiles it.
  * Spark's plan of some files makes the rows; each task asks it for those of other files.
  *
- * Janino compiles it: no generics, no lambdas.
+ * Janino compiles it: no generics, no lambdas.  So Spark looks for no variables that a task
+ * would take along, for which it reads classes of its own at each batch.
  */
 package gateway.spark;
 
+import java.io.Serializable;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.Collections;
-import java.util.Iterator;
+import java.util.Deque;
+import java.util.List;
+import org.apache.hadoop.mapred.JobConf;
 import org.apache.hadoop.mapreduce.TaskAttemptID;
 import org.apache.hadoop.mapreduce.TaskType;
 import org.apache.hadoop.mapreduce.task.TaskAttemptContextImpl;
@@ -18,7 +23,6 @@ import org.apache.spark.Partition;
 import org.apache.spark.TaskContext;
 import org.apache.spark.api.java.JavaRDD;
 import org.apache.spark.api.java.JavaSparkContext;
-import org.apache.spark.api.java.function.FlatMapFunction;
 import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -27,59 +31,122 @@ import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.util.SerializableConfiguration;
 import org.apache.spark.util.Utils;
+import scala.collection.Iterator;
+import scala.reflect.ClassTag$;
+import scala.runtime.AbstractFunction2;
+import scala.runtime.BoxedUnit;
 
-/** Parts of files to the name of the Parquet file that has their rows, if there are any. */
-public final class Prepared implements FlatMapFunction {
+/** Parts of files to the name of the Parquet file that has their rows; null: there are none. */
+public final class Prepared extends AbstractFunction2 implements Serializable {
 
     private final Broadcast made;
     private final String folder;
-
-    /**
-     * Has the rows of these *parts* written into a *folder*: the names of the files, a line
-     * each.  *made* is the plan's rows, and what Parquet files are written by, serialized once.
-     * One call from Python: each costs as much as some hundred rows.
-     */
-    public static String write(JavaSparkContext context, Broadcast made, String folder,
-            Partition[] parts, Integer tasks) {
-        JavaRDD each = context.parallelize(Arrays.asList((Object[]) parts), tasks.intValue());
-        return String.join("\n", each.mapPartitions(new Prepared(made, folder)).collect());
-    }
 
     private Prepared(Broadcast made, String folder) {
         this.made = made;
         this.folder = folder;
     }
 
-    public Iterator call(Object parts) throws Exception {
-        Object[] known = (Object[]) Utils.deserialize(
-                (byte[]) made.value(), Thread.currentThread().getContextClassLoader());
-        RDD rows = (RDD) known[0];
-        OutputWriterFactory writers = (OutputWriterFactory) known[1];
-        StructType schema = (StructType) known[2];
-        SerializableConfiguration settings = (SerializableConfiguration) known[3];
-        TaskContext task = TaskContext.get();
-        TaskAttemptID attempt = new TaskAttemptID(
-                "gateway", 0, TaskType.MAP, task.partitionId(), task.attemptNumber());
-        TaskAttemptContextImpl context = new TaskAttemptContextImpl(settings.value(), attempt);
-        String name = "part-" + task.taskAttemptId() + writers.getFileExtension(context);
-        OutputWriter writer = null;
-        try {
-            Iterator all = (Iterator) parts;
-            while (all.hasNext()) {
-                scala.collection.Iterator some = rows.iterator((Partition) all.next(), task);
-                while (some.hasNext()) {
-                    if (writer == null) {
-                        writer = writers.newInstance(folder + "/" + name, schema, context);
-                    }
-                    writer.write((InternalRow) some.next());
+    /**
+     * Has the rows of these *parts* written into a *folder*: the names of the files, a line
+     * each.  *made* is the plan's rows, and what Parquet files are written by, serialized once.
+     * It is one call from Python, each of which costs as much as some hundred rows.
+     */
+    public static String write(JavaSparkContext context, Broadcast made, String folder,
+            Partition[] parts, Integer tasks) {
+        JavaRDD each = context.parallelize(Arrays.asList((Object[]) parts), tasks.intValue());
+        Names names = new Names();
+        context.sc().runJob(each.rdd(), new Prepared(made, folder),
+                scala.collection.immutable.Range$.MODULE$.apply(0, tasks.intValue()),
+                names, ClassTag$.MODULE$.apply(String.class));
+        return String.join("\n", names.all);
+    }
+
+    /** What tasks have said. */
+    private static final class Names extends AbstractFunction2 {
+
+        final List all = new ArrayList();
+
+        public Object apply(Object number, Object name) {
+            if (name != null) {
+                all.add(name);
+            }
+            return BoxedUnit.UNIT;
+        }
+    }
+
+    public Object apply(Object task, Object parts) {
+        Plan plan = Plan.of(made);
+        String name = plan.write((TaskContext) task, (Iterator) parts, folder);
+        plan.keep(made);
+        return name;
+    }
+
+    /** A plan that Java has made of what was sent, for one task at a time. */
+    private static final class Plan {
+
+        private static final Deque SPARE = new ArrayDeque();
+        /** Whose plans they are: the newest broadcast. */
+        private static long newest = -1;
+
+        private final RDD rows;
+        private final OutputWriterFactory writers;
+        private final StructType schema;
+        private final JobConf settings;
+
+        private Plan(Object[] sent) {
+            rows = (RDD) sent[0];
+            writers = (OutputWriterFactory) sent[1];
+            schema = (StructType) sent[2];
+            settings = new JobConf(((SerializableConfiguration) sent[3]).value());
+        }
+
+        /** One that no task uses, or else a new one: that takes longer than a small batch. */
+        static Plan of(Broadcast made) {
+            synchronized (SPARE) {
+                if (made.id() == newest && !SPARE.isEmpty()) {
+                    return (Plan) SPARE.removeLast();
                 }
             }
-        } finally {
-            if (writer != null) {
-                writer.close();
+            return new Plan((Object[]) Utils.deserialize(
+                    (byte[]) made.value(), Thread.currentThread().getContextClassLoader()));
+        }
+
+        /** The next task may use it. */
+        void keep(Broadcast made) {
+            synchronized (SPARE) {
+                if (made.id() > newest) {
+                    SPARE.clear();
+                    newest = made.id();
+                }
+                if (made.id() == newest) {
+                    SPARE.addLast(this);
+                }
             }
         }
-        return writer == null
-                ? Collections.EMPTY_LIST.iterator() : Collections.singletonList(name).iterator();
+
+        String write(TaskContext task, Iterator parts, String folder) {
+            TaskAttemptID attempt = new TaskAttemptID(
+                    "gateway", 0, TaskType.MAP, task.partitionId(), task.attemptNumber());
+            TaskAttemptContextImpl context = new TaskAttemptContextImpl(settings, attempt);
+            String name = "part-" + task.taskAttemptId() + writers.getFileExtension(context);
+            OutputWriter writer = null;
+            try {
+                while (parts.hasNext()) {
+                    Iterator some = rows.iterator((Partition) parts.next(), task);
+                    while (some.hasNext()) {
+                        if (writer == null) {
+                            writer = writers.newInstance(folder + "/" + name, schema, context);
+                        }
+                        writer.write((InternalRow) some.next());
+                    }
+                }
+            } finally {
+                if (writer != null) {
+                    writer.close();
+                }
+            }
+            return writer == null ? null : name;
+        }
     }
 }

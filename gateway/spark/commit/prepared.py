@@ -152,4 +152,9 @@ class Prepared:
 
 def parts_of(rows: DataFrame) -> Any:
     """The parts of files that Spark makes tasks for *rows* of, an array of Java's."""
-    return rows._jdf.queryExecution().toRdd().partitions()  # noqa: SLF001
+    execution = rows._jdf.queryExecution()  # noqa: SLF001
+    plan = execution.logical()
+    # Rows of a batch are there as such; Spark would plan and compile how to copy them.
+    if plan.getClass().getSimpleName() == "LogicalRDD":
+        return plan.rdd().partitions()
+    return execution.toRdd().partitions()

@@ -70,7 +70,9 @@ def _jar(spark: SparkSession, name: str, code: Sequence[str]) -> Path:
     made = _classes(spark, code)
     if ours is not None and kept is not None:
         cache.forget(ours, _NAME.format("*"))
-        with contextlib.suppress(OSError):  # as on a disk that is full: it is made again
+        with contextlib.suppress(
+            OSError
+        ):  # as on a disk that is full: it is made again
             _put(made, kept)
     _put(made, jar)
     return jar

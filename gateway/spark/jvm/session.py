@@ -58,6 +58,17 @@ class NoSpark(java.NoJava):
 #: Spark makes a row of the tables in one method.  With a few columns of one's own it has
 #: more than 8,000 bytes, and Java would interpret it: rows cost more than twice as much.
 _COMPILE = "-XX:-DontCompileHugeMethods"
+#: How often Java runs a method or a loop before the thorough compiler takes it: sixteen times
+#: as often as it would.  What each row needs is there soon; what plans batches never pays.
+_SELDOM = " ".join(
+    f"-XX:Tier4{what}Threshold={16 * usual}"
+    for what, usual in {
+        "Invocation": 5000,
+        "MinInvocation": 600,
+        "Compile": 15000,
+        "BackEdge": 40000,
+    }.items()
+)
 #: The quick compiler alone: the thorough one takes 15 s of CPU, which pays for itself after a
 #: million rows.
 _QUICKLY = "-XX:TieredStopAtLevel=1"
@@ -146,12 +157,15 @@ def settings(
     own_driver = str(spark.conf.get(_DRIVER, ""))
     told = " ".join([*(os.environ.get(one, "") for one in _JAVA_ASKS), own_driver])
     driver = [] if classes is None else [classes.options(told)]
-    driver += [quiet, _COMPILE]
+    driver += [quiet, _COMPILE, _SELDOM]
     if spark.master.startswith("local"):
         small = _SMALL_HEAP.fullmatch(spark.driver_memory)
         driver += [_COLLECTOR] if small and not _OWN_COLLECTOR.search(told) else []
         driver += [_QUICKLY] if brief else []
-    options = {_DRIVER: " ".join(filter(None, driver)), _EXECUTOR: _COMPILE}
+    options = {
+        _DRIVER: " ".join(filter(None, driver)),
+        _EXECUTOR: f"{_COMPILE} {_SELDOM}",
+    }
     for name, ours in options.items():
         chosen[name] = f"{ours} {spark.conf.get(name, '')}".strip()
     if given is not None:
