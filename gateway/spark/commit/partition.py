@@ -36,6 +36,7 @@ from gateway.spark.commit.parquet import give_names, publishing
 from gateway.store.readers.complete import requeued_days, requeued_path
 from gateway.store.readers.lake import INTERNAL
 from gateway.store.system.lock import Lock, lock
+from gateway.tables import ZSTD_LEVEL
 
 
 class Busy(Exception):
@@ -333,6 +334,7 @@ def writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
         path,
         schema,
         compression="zstd",
+        compression_level=ZSTD_LEVEL,
         use_dictionary=[name for name in schema.names if name not in texts],
         write_page_checksum=True,
     )

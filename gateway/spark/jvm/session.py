@@ -25,6 +25,7 @@ from gateway.spark.jvm import cache, java
 from gateway.spark.jvm.classes import Archive
 from gateway.spark.run.causes import cause
 from gateway.store.readers.lake import INTERNAL
+from gateway.tables import ZSTD_LEVEL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,6 +129,7 @@ def settings(
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
         "spark.sql.parquet.compression.codec": "zstd",
+        "spark.hadoop.parquet.compression.codec.zstd.level": str(ZSTD_LEVEL),
         # Shredding saves an eighth of the size and costs half as much time again,
         # and few readers besides Spark can put the pieces together.
         "spark.sql.variant.writeShredding.enabled": "false",
