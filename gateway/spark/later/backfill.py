@@ -80,11 +80,11 @@ def layout(spark: SparkSession, body: str, columns: Columns) -> dict[str, str]:
     Spark names them.
     """
     none = tables.events(spark.createDataFrame([], SCHEMA_DDL), body, columns)
-    return {
-        field.name: field.dataType.simpleString()
-        for field in none.schema
-        if field.name not in tables.PARTITIONS
-    }
+    return _of_files({one.name: one.dataType.simpleString() for one in none.schema})
+
+
+def _of_files(types: Mapping[str, str]) -> dict[str, str]:
+    return {name: types[name] for name in types if name not in tables.PARTITIONS}
 
 
 def check_names(
@@ -195,7 +195,8 @@ def overwrite_days(
 class Folders:
     """The tables of `spark.sink: parquet`, or those of *tables*.
 
-    *names* are columns that are made anew in all files.
+    *names* are columns that are made anew in all files; *types* are today's of all columns,
+    where somebody knows them.
     """
 
     def __init__(
@@ -205,6 +206,7 @@ class Folders:
         disk: LakeDisk,
         names: Collection[str] = (),
         tables: Collection[str] = (),
+        types: Mapping[str, str] | None = None,
     ) -> None:
         # Its settings are those of the rows at hand, and the job has others.
         self._spark = spark.newSession()
@@ -214,7 +216,11 @@ class Folders:
         self._columns = Columns.of(config.spark)
         self._names = frozenset(names)
         self._tables = frozenset(tables)
-        self.types = layout(self._spark, self._body, self._columns)
+        self.types = (
+            _of_files(types)
+            if types
+            else layout(self._spark, self._body, self._columns)
+        )
         self._known: dict[tuple[Path, int], frozenset[str]] = {}
 
     def run(self) -> Iterator[Rewritten]:

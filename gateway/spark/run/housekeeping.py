@@ -77,7 +77,9 @@ class Housekeeping:
             lambda why: _log.warning("could not compact: %s", why),
             # The files of the last batch may be on their way to their names.
             upto=(lambda: self._sink.ledger.sequence - 1) if open_day else None,
-            filler=lambda: backfill.Folders(self._spark, self._config, self._disk),
+            filler=lambda: backfill.Folders(
+                self._spark, self._config, self._disk, types=self._sink.types
+            ),
         )
 
     def _new_upkeep(self) -> Upkeep:

@@ -135,10 +135,10 @@ class Query:
         heap.fit(self._spark, 0)
         self._limited = self._limit()
         arriving = self._stream(self._limited)
-        schema = self._made(arriving).schema
-        types = {field.name: field.dataType.simpleString() for field in schema}
-        self._check_types(types)
-        self.sink.types = types
+        if not self.sink.types:
+            schema = self._made(arriving).schema
+            self.sink.types = {one.name: one.dataType.simpleString() for one in schema}
+        self._check_types(self.sink.types)
         # The sink reads the files: Spark plans each batch of a stream anew, with all columns.
         writer = (
             arriving.select("lsn")
@@ -154,7 +154,7 @@ class Query:
         self._running = checkpoint_files.begin(self._spark, writer)
         self._ahead = time.time() - time.monotonic()
 
-    def _check_types(self, types: dict[str, str]) -> None:
+    def _check_types(self, types: Mapping[str, str]) -> None:
         """A column with two types is a table that no reader can open."""
         for name, before in self.sink.ledger.types.items():
             now = types.get(name, before)
