@@ -197,7 +197,7 @@ MEASUREMENTS = {
     ),
     "stalled": Measurement("memory", "--case stalled", None),
     "idle": Measurement("idle", "", None),
-    "cost": Measurement("cost", "", None),
+    "cost": Measurement("cost", "--case rows,start,small", None),
 }
 
 

@@ -1,6 +1,6 @@
 """What a row costs on its whole way to a table, each part beside a peer of the same run.
 
-    python bench/cost.py                          all of it, on a quiet machine (15 minutes)
+    python bench/cost.py                          all of it, on a quiet machine (25 minutes)
     python bench/cost.py --case rows,start,small
 
 rows    Documents of 1.26 KB as Filebeat ships them from a cluster, with twenty columns of
@@ -13,6 +13,8 @@ start   CPU of `gateway spark --once` for the first 300,000 of them, from start 
 small   `gateway run` as it is written the first time: CPU and memory of all its processes
         while nothing comes, and then at 500 events/s, after a minute of them.  Seconds from
         `received_at` until a row can be read.  Beside it a bare session of Spark.
+daemon  What an event costs before that, a window's time to its acknowledgement, and Pomelo
+        with one request in flight beside npm's: by `lumberjack.py` and `pomelo.py`.
 
 Compiling is what Java's compilers took of the CPU, which ends some minutes after a start.
 """
@@ -53,6 +55,7 @@ from gateway.store.names import file_name
 _FILE_ROWS, _GROUP_ROWS = 50_000, 10_000
 _GATEWAY = [sys.executable, "-m", "gateway"]
 _RATE, _WINDOW = 500, 50
+_OF_DAEMON = {"lumberjack": "sustained,sustained-documents,latency", "pomelo": "depth1"}
 
 #: The columns of the user: name, path in the document, type.
 COLUMNS = (
@@ -462,7 +465,27 @@ def _added(
     return cpu
 
 
-_CASES = {"rows": rows, "start": start, "small": small}
+def daemon(report: Report, home: Path, options: argparse.Namespace) -> None:
+    """What the daemon's own benchmarks say."""
+    for script, case in _OF_DAEMON.items():
+        work = home / script
+        work.mkdir()
+        path = str(Path(__file__).with_name(f"{script}.py"))
+        words = ["--json", "--case", case, "--directory", str(work)]
+        done = subprocess.run(
+            [sys.executable, path, *words], stdout=subprocess.PIPE, check=False
+        )
+        if not done.stdout:
+            raise Broken(f"{script}.py failed, see above")
+        said = json.loads(done.stdout)
+        for name, figure in said["figures"].items():
+            report.rows.append((f"{script}, {name}", figure))
+        for one in said["claims"]:
+            del one["kept"]
+            report.claims.append(Claim(**one))
+
+
+_CASES = {"rows": rows, "start": start, "small": small, "daemon": daemon}
 
 
 def bench() -> int:
