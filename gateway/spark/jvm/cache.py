@@ -41,7 +41,7 @@ def used(path: Path) -> None:
 
 
 def forget(ours: Path, names: str) -> None:
-    """Remove the files whose *names* are like that, and which nobody used for a month."""
+    """Remove files that were not used for a month; *names* is a pattern of their names."""
     for path in ours.glob(names):
         with contextlib.suppress(FileNotFoundError):
             if time.time() - path.stat().st_mtime > _UNUSED_SECONDS:

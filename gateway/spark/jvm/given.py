@@ -1,4 +1,4 @@
-"""What Spark's application was begun with: its settings, read once.
+"""Settings that Spark's application was begun with, read once.
 
 PySpark's own copy of them is two hundred calls of Java, each time that it is asked for.
 """

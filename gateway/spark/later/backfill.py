@@ -196,7 +196,7 @@ class Folders:
     """The tables of `spark.sink: parquet`, or those of *tables*.
 
     *names* are columns that are made anew in all files; *types* are today's of all columns,
-    where somebody knows them.
+    where the job knows them.
     """
 
     def __init__(
