@@ -20,8 +20,8 @@ TABLE = "table"
 """The column that says of a row which table it is for."""
 
 ZSTD_LEVEL = 2
-"""How hard their files are compressed.  Files of level 3 are as large and take zstd half as
-much time again; those of level 1 are a twentieth larger."""
+"""How hard zstd compresses their files.  Documents of shippers are as small as with 3, which
+takes half as much time again, and other texts 3 % larger; with 1 all are 5 % larger."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from gateway.spark.commit.shared import (
     persistently,
     values_of,
 )
-from gateway.tables import TABLE, ZSTD_LEVEL
+from gateway.tables import TABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,7 +42,6 @@ _PROPERTIES = {
     # One task writes few partitions; no batch is sorted or shuffled for it.
     "write.distribution-mode": "none",
     "write.parquet.compression-codec": "zstd",
-    "write.parquet.compression-level": str(ZSTD_LEVEL),
     # Several files are open at once, and an event may be large: `gateway.spark.files.heap`.
     "write.parquet.row-group-size-bytes": str(32 << 20),
     "write.parquet.row-group-check-min-record-count": "4",

@@ -128,6 +128,14 @@ def test_the_cause_and_the_key(said, told):
         assert "scala" not in found
 
 
+def test_a_name_that_ends_as_another_stays_whole():
+    """Of `SparkRuntimeException` is not taken what says nothing by itself."""
+    said = "An error occurred while calling o9.invoke.\n: org.apache.spark.{}: [A] boom"
+    for name in ("SparkRuntimeException", "SparkIllegalArgumentException"):
+        assert cause(said.format(name)) == f"{name}: [A] boom"
+    assert cause(said.format("SparkException")) == "[A] boom"
+
+
 @pytest.mark.parametrize("said", ["", HOST, "2026-11-29 13:05:43 INFO Utils: fine\n"])
 def test_what_has_no_cause(said):
     assert cause(said) is None

@@ -53,6 +53,29 @@ def test_what_was_compiled_is_kept_for_another_start(spark, ours, monkeypatch):
     assert len([*ours.iterdir()]) == 2
 
 
+def test_a_jar_that_is_broken_is_made_again(spark, ours, monkeypatch):
+    """Cut, empty or no file at all, and with an old one that can not be removed."""
+    code = [CODE[0] % "e", CODE[1]]
+    assert said(spark, code) == "e"
+    (kept,) = ours.iterdir()
+    whole = kept.read_bytes()
+    made = Path(SparkFiles.getRootDirectory(), "gateway", kept.name)
+    stuck = ours / "gateway-classes-old.jar"
+    stuck.mkdir()
+    os.utime(stuck, (0, 0))
+    for broken in (whole[: len(whole) // 2], b"", whole.replace(b"e", b"f")):
+        kept.write_bytes(broken)
+        made.unlink()
+        monkeypatch.setattr(compiled, "_loaders", {})
+        assert said(spark, code) == "e"
+        assert kept.read_bytes()[:2] == b"PK"
+    kept.unlink()
+    kept.mkdir()
+    made.unlink()
+    monkeypatch.setattr(compiled, "_loaders", {})
+    assert said(spark, code) == "e"
+
+
 def test_a_cache_that_is_full_is_no_reason_to_stop(spark, ours, monkeypatch):
     """Nor is none at all."""
     real = cache.put

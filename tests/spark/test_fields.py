@@ -156,6 +156,8 @@ def like(dice: random.Random, text: str) -> str:
         return found[0] if key or dice.random() < 0.7 else written(dice, 1)
 
     made = VALUE.sub(value, text)
+    if dice.random() < 0.2:  # as another serializer writes it
+        made = re.sub(r"(?<=[:,])(?=.)", lambda _: dice.choice(["", "", " "]), made)
     kind = dice.randrange(20)
     if kind == 0:
         return made[: dice.randrange(len(made))]

@@ -4,8 +4,8 @@
  * Runs in Spark's Java, a call for each task: `gateway/spark/commit/prepared.py` compiles it.
  * Spark's plan of some files makes the rows; each task asks it for those of other files.
  *
- * Janino compiles it: no generics, no lambdas.  So Spark looks for no variables that a task
- * would take along, for which it reads classes of its own at each batch.
+ * Janino compiles it: no generics, no lambdas.  What Spark gets is no closure, either: it would
+ * read classes at each batch, to find what that takes along.
  */
 package gateway.spark;
 
@@ -76,9 +76,9 @@ public final class Prepared extends AbstractFunction2 implements Serializable {
     }
 
     public Object apply(Object task, Object parts) {
-        Plan plan = Plan.of(made);
+        Plan plan = Plan.borrow(made);
         String name = plan.write((TaskContext) task, (Iterator) parts, folder);
-        plan.keep(made);
+        plan.giveBack(made);
         return name;
     }
 
@@ -86,7 +86,7 @@ public final class Prepared extends AbstractFunction2 implements Serializable {
     private static final class Plan {
 
         private static final Deque SPARE = new ArrayDeque();
-        /** Whose plans they are: the newest broadcast. */
+        /** The number of the broadcast whose plans are spare; -1: there was none. */
         private static long newest = -1;
 
         private final RDD rows;
@@ -102,7 +102,7 @@ public final class Prepared extends AbstractFunction2 implements Serializable {
         }
 
         /** One that no task uses, or else a new one: that takes longer than a small batch. */
-        static Plan of(Broadcast made) {
+        static Plan borrow(Broadcast made) {
             synchronized (SPARE) {
                 if (made.id() == newest && !SPARE.isEmpty()) {
                     return (Plan) SPARE.removeLast();
@@ -112,8 +112,8 @@ public final class Prepared extends AbstractFunction2 implements Serializable {
                     (byte[]) made.value(), Thread.currentThread().getContextClassLoader()));
         }
 
-        /** The next task may use it. */
-        void keep(Broadcast made) {
+        /** Another task may use it from now on. */
+        void giveBack(Broadcast made) {
             synchronized (SPARE) {
                 if (made.id() > newest) {
                     SPARE.clear();

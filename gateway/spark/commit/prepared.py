@@ -133,7 +133,7 @@ class Prepared:
         self._write = task.write
         self._spark = spark
         self._rows = rows
-        """The plan of Java goes with them, and with it what its tasks count."""
+        """The plan of Java goes with them."""
 
     def write(self, parts: Any, folder: Path, tasks: int) -> None:
         """Write the rows of these *parts* of files into *folder*, a file a task.

@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-_UNUSED_SECONDS = 30 * 86400.0
+_MOST_UNUSED_SECONDS = 30 * 86400.0
 
 
 def folder(environ: Mapping[str, str]) -> Path | None:
@@ -27,6 +27,12 @@ def folder(environ: Mapping[str, str]) -> Path | None:
     return None
 
 
+def told_by(files: Iterable[Path]) -> str:
+    """A text that is another one where one of the *files* is."""
+    seen = [(one, one.stat()) for one in files]
+    return "\n".join(f"{one} {at.st_size} {at.st_mtime_ns}" for one, at in seen)
+
+
 def put(new: Path, path: Path) -> None:
     """Have the file *new*, which is of the same disk, whole as *path*.  Raises OSError."""
     with new.open("rb") as file:
@@ -35,7 +41,7 @@ def put(new: Path, path: Path) -> None:
 
 
 def used(path: Path) -> None:
-    """Say that it is needed, so that it stays for another month."""
+    """Have the file *path* stay for another month."""
     with contextlib.suppress(OSError):
         os.utime(path)
 
@@ -43,6 +49,6 @@ def used(path: Path) -> None:
 def forget(ours: Path, names: str) -> None:
     """Remove files that were not used for a month; *names* is a pattern of their names."""
     for path in ours.glob(names):
-        with contextlib.suppress(FileNotFoundError):
-            if time.time() - path.stat().st_mtime > _UNUSED_SECONDS:
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > _MOST_UNUSED_SECONDS:
                 path.unlink()

@@ -26,10 +26,8 @@ class Archive:
     """Where the archive for this Java and this Spark is, or would be."""
 
     def __init__(self, found: Java, ours: Path) -> None:
-        files = [found.program, *sorted((_spark_home() / "jars").glob("*.jar"))]
-        seen = [(one, one.stat()) for one in files]
-        words = [f"{one} {stat.st_size} {stat.st_mtime_ns}" for one, stat in seen]
-        key = hashlib.sha256("\n".join(words).encode()).hexdigest()[:12]
+        files = [found.program, *spark_jars()]
+        key = hashlib.sha256(cache.told_by(files).encode()).hexdigest()[:12]
         self.path = ours / NAME.format(key)
         self.java = found
         self.base = ours / NAME.format(f"{key}-base")
@@ -64,6 +62,11 @@ class Archive:
 
 def _sees_to_it(options: str) -> bool:
     return any(own in options for own in _OWN)
+
+
+def spark_jars() -> list[Path]:
+    """Spark's own jars, without importing it."""
+    return sorted((_spark_home() / "jars").glob("*.jar"))
 
 
 def _spark_home() -> Path:

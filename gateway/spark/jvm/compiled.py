@@ -1,4 +1,4 @@
-"""Classes of our own in Java, compiled once for each Spark.
+"""Classes of our own in Java, compiled once for each Spark and Java.
 
 Java runs them on executors, where nothing is installed.  So they are compiled with the
 compiler that Spark itself uses for its queries (Janino, one of its jars), and Spark hands them
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway.spark.jvm import cache
+from gateway.spark.jvm.classes import spark_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _NAME = "gateway-classes-{}.jar"
 _loaders: dict[tuple[str, str], Any] = {}
 """Loaders of classes by the application of Spark and the name of the jar."""
+_makers: dict[str, str] = {}
+"""The Spark and the Java of each application of Spark."""
 
 
 def compiled(spark: SparkSession, code: Sequence[str]) -> Any:
@@ -34,14 +37,24 @@ def compiled(spark: SparkSession, code: Sequence[str]) -> Any:
     Each of *code* may use those before it.  An application of Spark has them once, so that
     its Java has run them warm.  Raises what Spark raises, and OSError.
     """
-    jvm: Any = spark._jvm  # noqa: SLF001
-    release = jvm.java.lang.System.getProperty("java.version")
-    words = "\0".join([spark.version, release, *code])
-    name = _NAME.format(hashlib.sha256(words.encode()).hexdigest()[:12])
+    name = _NAME.format(
+        hashlib.sha256("\0".join([_made_by(spark), *code]).encode()).hexdigest()[:12]
+    )
     key = spark.sparkContext.applicationId, name
     if key not in _loaders:
         _loaders[key] = _load(spark, _jar(spark, name, code))
     return _loaders[key]
+
+
+def _made_by(spark: SparkSession) -> str:
+    """The Spark and the Java that classes are compiled with."""
+    jvm: Any = spark._jvm  # noqa: SLF001
+    application = spark.sparkContext.applicationId
+    if application not in _makers:
+        release = jvm.java.lang.System.getProperty("java.version")
+        jars = cache.told_by(spark_jars())
+        _makers[application] = f"{spark.version} {release} {jars}"
+    return _makers[application]
 
 
 def _load(spark: SparkSession, jar: Path) -> Any:
@@ -59,23 +72,31 @@ def _jar(spark: SparkSession, name: str, code: Sequence[str]) -> Path:
 
     jar = Path(SparkFiles.getRootDirectory()) / "gateway" / name
     jar.parent.mkdir(exist_ok=True)
-    ours = cache.folder(os.environ)
-    kept = None if ours is None else ours / name
     if jar.exists():  # of another process, and tasks may be reading it
         return jar
-    if kept is not None and kept.exists():
-        cache.used(kept)
-        _put(kept.read_bytes(), jar)
-        return jar
-    made = _classes(spark, code)
-    if ours is not None and kept is not None:
-        cache.forget(ours, _NAME.format("*"))
-        with contextlib.suppress(
-            OSError
-        ):  # as on a disk that is full: it is made again
-            _put(made, kept)
+    ours = cache.folder(os.environ)
+    made = None if ours is None else _kept(ours / name)
+    if made is None:
+        made = _classes(spark, code)
+        # Where it can not be kept, as on a disk that is full, it is made again.
+        with contextlib.suppress(OSError):
+            if ours is not None:
+                cache.forget(ours, _NAME.format("*"))
+                _put(made, ours / name)
     _put(made, jar)
     return jar
+
+
+def _kept(path: Path) -> bytes | None:
+    """The jar, if it is there and whole."""
+    try:
+        made = path.read_bytes()
+        with zipfile.ZipFile(io.BytesIO(made)) as classes:
+            whole = classes.testzip() is None
+    except (OSError, zipfile.BadZipFile):
+        return None
+    cache.used(path)
+    return made if whole else None
 
 
 def _put(content: bytes, path: Path) -> None:

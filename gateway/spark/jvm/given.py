@@ -6,7 +6,7 @@ PySpark's own copy of them is two hundred calls of Java, each time that it is as
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,14 +16,11 @@ _known: dict[str, Mapping[str, str]] = {}
 
 
 def settings_of(spark: SparkSession) -> Mapping[str, str]:
-    """The settings that the application of *spark* has; those of a session may be others.
-
-    Spark has put a mark in place of values that are secrets.
-    """
+    """The settings that the application of *spark* has; those of a session may be others."""
     application = spark.sparkContext.applicationId
     if application not in _known:
-        java: Any = spark._jsc  # noqa: SLF001
-        lines = java.sc().conf().toDebugString().splitlines()
-        known = (line.partition("=") for line in lines)
+        # Spark's own text of them has no values that look like secrets.
+        pairs = spark._jsc.sc().conf().getAll()  # type: ignore[union-attr]  # noqa: SLF001
+        known = (pair.toString()[1:-1].partition(",") for pair in pairs)
         _known[application] = {name: value for name, _, value in known}
     return _known[application]

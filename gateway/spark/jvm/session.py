@@ -60,7 +60,8 @@ class NoSpark(java.NoJava):
 #: more than 8,000 bytes, and Java would interpret it: rows cost more than twice as much.
 _COMPILE = "-XX:-DontCompileHugeMethods"
 #: How often Java runs a method or a loop before the thorough compiler takes it: sixteen times
-#: as often as it would.  What each row needs is there soon; what plans batches never pays.
+#: as often as it would.  What is done for each row reaches that in seconds.  What is done for
+#: each batch does in hours, and would not pay before.
 _SELDOM = " ".join(
     f"-XX:Tier4{what}Threshold={16 * usual}"
     for what, usual in {
@@ -159,7 +160,7 @@ def settings(
     own_driver = str(spark.conf.get(_DRIVER, ""))
     told = " ".join([*(os.environ.get(one, "") for one in _JAVA_ASKS), own_driver])
     driver = [] if classes is None else [classes.options(told)]
-    driver += [quiet, _COMPILE, _SELDOM]
+    driver += [quiet, _COMPILE, "" if "-XX:Tier4" in told else _SELDOM]
     if spark.master.startswith("local"):
         small = _SMALL_HEAP.fullmatch(spark.driver_memory)
         driver += [_COLLECTOR] if small and not _OWN_COLLECTOR.search(told) else []

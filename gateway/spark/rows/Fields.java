@@ -26,35 +26,38 @@ import org.apache.spark.unsafe.types.UTF8String;
  */
 public final class Fields implements UDF1 {
 
-    /** Bytes of a payload that others are compared with, at most. */
-    private static final int MOST_KEPT = 1 << 16;
-    /** So many in a row may be unlike it. */
+    /** Bytes that a payload may have which others are compared with. */
+    private static final int MOST_KNOWN_BYTES = 1 << 16;
+    /** Payloads in a row that are unlike the known one before it is given up. */
     private static final int MOST_UNLIKE = 2;
-    private static final int MOST_PATIENCE = 63;
+    /** Payloads that are read with no look at others, at most, before one is known again. */
+    private static final int MOST_PLAIN = 63;
 
     private final String[] keys;
     private final int[] depths;
     private final int[] instants;
     private final boolean contents;
-    /** Of each condition its rule, its path, and what the value is to be. */
     private final int columns;
+    /** Of each condition its rule, its path, and what the value is to be. */
     private final int[] rules;
     private final int[] looked;
     private final Is[] wanted;
     private transient Keys root;
     /** Where the slots of each path begin, and where those of the last one end. */
     private transient int[] slots;
-    /** What others are compared with, and how many in a row were not as it. */
+    /** What others are compared with; null: nothing yet. */
     private transient Known known;
+    /** Payloads in a row that were unlike it. */
     private transient int unlike;
-    /** So many are read with no other kept, and so many the next time. */
-    private transient int alone;
-    private transient int patience;
+    /** Payloads to be read yet before one is known again, and after the next one in vain. */
+    private transient int plain;
+    private transient int nextPlain;
 
     /**
      * Asks for a value by each path.  *keys* are those of all paths, *depths* says how
      * many each path has.  The paths with the numbers *instants* are of instants, and
-     * those behind the first *columns* are asked for by rules alone.  A rule has the conditions that name it in *rules*, each of the path in *looked*.
+     * those behind the first *columns* are asked for by rules alone.  A rule has the
+     * conditions that name it in *rules*, each of the path in *looked*.
      */
     public Fields(String[] keys, int[] depths, int[] instants, Boolean contents,
             Integer columns, int[] rules, int[] looked, String[] wanted, boolean[] expressions) throws Exception {
@@ -120,7 +123,7 @@ public final class Fields implements UDF1 {
         }
     }
 
-    /** What a payload says: by what the one before said, where it is as that was. */
+    /** What a payload says: by what the known one said, where it is as that was. */
     private Find read(byte[] bytes) {
         Known one = known;
         if (one != null && unlike < MOST_UNLIKE) {
@@ -128,32 +131,42 @@ public final class Fields implements UDF1 {
             Find scan = new Find(bytes, (Object[]) one.found.clone(), kinds, null);
             int differ = scan.differ(one);
             if (differ >= 0) {
-                patience = 0;
+                nextPlain = 0;
                 unlike = differ * 4 > one.count ? unlike + 1 : 0;
                 return scan;
             }
             unlike++;
             if (unlike == MOST_UNLIKE) {
-                alone = patience;
-                patience = Math.min(2 * patience + 1, MOST_PATIENCE);
+                readPlain();
             }
+            return scan(bytes, null);
         }
-        int count = slots[depths.length];
-        Known next = null;
-        if (bytes.length <= MOST_KEPT && unlike != 1) {
-            if (alone > 0) {
-                alone--;
-            } else {
-                next = new Known(bytes, count);
-            }
+        if (bytes.length > MOST_KNOWN_BYTES || plain > 0) {
+            plain = Math.max(0, plain - 1);
+            return scan(bytes, null);
         }
-        Find scan = new Find(
-                bytes, new Object[count], rules.length > 0 ? new byte[count] : null, next);
-        scan.document(root);
-        if (next != null) {
-            known = next.close(scan.found, scan.kinds) ? next : null;
+        Known next = new Known(bytes, slots[depths.length]);
+        readPlain();
+        Find scan = scan(bytes, next);
+        if (next.end(scan.found, scan.kinds)) {
+            known = next;
             unlike = 0;
+            plain = 0;
         }
+        return scan;
+    }
+
+    /** Have payloads read with no look at others for a while: each time for longer. */
+    private void readPlain() {
+        plain = nextPlain;
+        nextPlain = Math.min(2 * nextPlain + 1, MOST_PLAIN);
+    }
+
+    private Find scan(byte[] bytes, Known next) {
+        int count = slots[depths.length];
+        byte[] kinds = rules.length > 0 ? new byte[count] : null;
+        Find scan = new Find(bytes, new Object[count], kinds, next);
+        scan.document(root);
         return scan;
     }
 
@@ -249,29 +262,30 @@ public final class Fields implements UDF1 {
         }
 
         /**
-         * Reads the values that are not as they were in another payload, whose values are
-         * there.  How many these are; -1: more than values differ.
+         * Reads the values that are not as in another payload, whose values are there already.
+         * How many these are; -1: what stands between values differs as well.
          */
         int differ(Known other) {
-            byte[] before = other.bytes;
-            int differ = 0;
+            byte[] theirs = other.bytes;
+            int read = 0;
             int value = 0;
-            int here = 0;
-            int moved = 0;
+            int there = 0; // all before is alike, or was read
+            int ahead = 0; // bytes that the same has before it here, and not there
             while (true) {
                 int alike = Arrays.mismatch(
-                        before, here, before.length, bytes, here + moved, bytes.length);
+                        theirs, there, theirs.length, bytes, there + ahead, bytes.length);
                 if (alike < 0) {
-                    return differ;
+                    return read;
                 }
-                here += alike;
-                while (value < other.count && other.to[value] < here) {
+                there += alike;
+                while (value < other.count && other.to[value] < there) {
                     value++;
                 }
-                if (value == other.count || other.from[value] > here) {
+                if (value == other.count || other.from[value] > there) {
                     return -1;
                 }
-                at = other.from[value] + moved;
+                at = other.from[value] + ahead;
+                blanks();
                 Keys asked = other.asked[value];
                 if (asked == null) {
                     skip();
@@ -280,9 +294,9 @@ public final class Fields implements UDF1 {
                 } else {
                     value(asked);
                 }
-                here = other.to[value++];
-                moved = at - here;
-                differ++;
+                there = other.to[value++];
+                ahead = at - there;
+                read++;
             }
         }
 
@@ -360,7 +374,7 @@ public final class Fields implements UDF1 {
                     from = at;
                     skip();
                     if (kept != null) {
-                        kept.value(from, at, null);
+                        kept.addValue(from, at, null);
                     }
                 } else {
                     value(asked);
@@ -384,14 +398,14 @@ public final class Fields implements UDF1 {
             int from = at;
             if (first == '{' && asked.names.length > 0) {
                 if (kept != null) {
-                    kept.object(asked);
+                    kept.addObject(asked);
                 }
                 at++;
                 object(asked);
                 if (asked.ends.length > 0 && !asked.through) {
                     put(asked, compact(from, at), first);
                     if (kept != null) {
-                        kept.both();
+                        kept.addWholeObject();
                     }
                 }
                 return;
@@ -410,7 +424,7 @@ public final class Fields implements UDF1 {
                 }
             }
             if (kept != null) {
-                kept.value(from, at, asked);
+                kept.addValue(from, at, asked);
             }
         }
 

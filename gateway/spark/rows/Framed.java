@@ -83,9 +83,13 @@ public final class Framed implements UDF3 {
         if (found == null && url.length() > 0) {
             int from = type.lastIndexOf(FRAMING) + FRAMING.length();
             String framing = type.substring(from, Math.max(from, at));
-            found = Registry.find(url, folder, framing, stream, id);
-            if (found != null) {
-                schemas.put(framing.equals("confluent") ? id : own, found);
+            String fetched = framing + " " + own; // no name of a schema that was given
+            found = schemas.get(fetched);
+            if (found == null) {
+                found = Registry.find(url, folder, framing, stream, id);
+                if (found != null) {
+                    schemas.put(fetched, found);
+                }
             }
         }
         return found;

@@ -23,16 +23,16 @@ public final class Known {
     public byte[] kinds;
     /** By slot: whether a value of this key was read. */
     private final boolean[] named;
-    /** A key came twice: a value alone does not say what counts. */
-    private boolean twice;
+    /** Of two values one decides what a slot has: others can not be told by this payload. */
+    private boolean unusable;
 
     public Known(byte[] bytes, int slots) {
         this.bytes = bytes;
         this.named = new boolean[slots];
     }
 
-    /** A value was read as one. */
-    public void value(int begin, int end, Keys keys) {
+    /** Adds a value that was read as one. */
+    public void addValue(int begin, int end, Keys keys) {
         if (count == from.length) {
             from = Arrays.copyOf(from, 2 * count);
             to = Arrays.copyOf(to, 2 * count);
@@ -42,29 +42,29 @@ public final class Known {
         to[count] = end;
         asked[count++] = keys;
         if (keys != null) {
-            object(keys);
+            addObject(keys);
             for (int n = 0; n < keys.slots.length; n++) {
                 named[keys.slots[n]] = true;
             }
         }
     }
 
-    /** An object is about to be read key by key. */
-    public void object(Keys keys) {
+    /** Adds an object that is about to be read key by key: its key may have come before. */
+    public void addObject(Keys keys) {
         for (int n = 0; n < keys.slots.length; n++) {
-            twice |= named[keys.slots[n]];
+            unusable |= named[keys.slots[n]];
         }
     }
 
-    /** An object was read key by key, and is a value as well. */
-    public void both() {
-        twice = true;
+    /** Adds that an object which was read key by key is a value as well. */
+    public void addWholeObject() {
+        unusable = true;
     }
 
-    /** Whether other payloads can be told by this one, of which these were found. */
-    public boolean close(Object[] values, byte[] begins) {
+    /** Ends with what was found in all slots; whether others can be told by this payload. */
+    public boolean end(Object[] values, byte[] begins) {
         found = values;
         kinds = begins;
-        return !twice;
+        return !unusable;
     }
 }

@@ -24,7 +24,7 @@ _NOISE = re.compile(
     r"WARNING|\S+ \S+ (?:WARN|INFO|DEBUG) |::|\s|Error occurred during init|Error: |$"
 )
 _WRAPPED = re.compile(
-    r"(?:[\w.$]+\.)?(?:SparkException|RuntimeException|IllegalArgumentException|"
+    r"(?<![\w.$])(?:[\w.$]+\.)?(?:SparkException|RuntimeException|IllegalArgumentException|"
     r"ExecutionException|ExceptionInInitializerError): (?=\S)"
 )
 """Names of classes that say nothing beside their message."""
