@@ -20,7 +20,7 @@ def settings_of(spark: SparkSession) -> Mapping[str, str]:
     application = spark.sparkContext.applicationId
     if application not in _known:
         # Spark's own text of them has no values that look like secrets.
-        pairs = spark._jsc.sc().conf().getAll()  # type: ignore[union-attr]  # noqa: SLF001
+        pairs = spark._jsc.sc().conf().getAll()  # noqa: SLF001
         known = (pair.toString()[1:-1].partition(",") for pair in pairs)
         _known[application] = {name: value for name, _, value in known}
     return _known[application]
