@@ -64,9 +64,11 @@ SIZES = {
     "as they are": {},
     "small pages": {"parquet.page.size": 4096, "parquet.dictionary.page.size": 2000},
     "few rows in a page": {"parquet.page.row.count.limit": 1100},
+    "any rows in a page": {"parquet.page.row.count.limit": 2**31 - 1},
     "small groups": {"parquet.block.size": 200_000},
     "no dictionaries": {"parquet.enable.dictionary": "false"},
     "one without": {"parquet.enable.dictionary#few": "false"},
+    "a list without": {"parquet.enable.dictionary#list.list.element": "false"},
     "snappy": {"spark.sql.parquet.compression.codec": "snappy"},
 }
 
@@ -104,6 +106,9 @@ def test_cells_and_statistics_are_those_of_spark(size, source, tmp_path, spark):
     assert pq.read_table(path, page_checksum_verification=True).num_rows == ROWS
     assert pq.read_schema(path).metadata == pq.read_schema(other).metadata
     assert _said(path) == _said(other)
+    asked = [name for name, value in given.items() if value == "false"]
+    without = {name.partition("#")[2] for name in asked}
+    assert not _dictionaries(path) & (_dictionaries(path) if "" in without else without)
     groups = pq.read_metadata(path).num_row_groups
     assert (groups > 1) == (size == "small groups")
     mine = spark.read.parquet(f"file://{ours}")
@@ -162,6 +167,13 @@ def test_other_wishes_are_those_of_sparks_own_writer():
         "spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY",
     }.items():
         assert others({**usual, name: value}) == [name]
+
+
+def _dictionaries(path: Path) -> set[str]:
+    """The columns that have some."""
+    group = pq.read_metadata(path).row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    return {one.path_in_schema for one in columns if one.has_dictionary_page}
 
 
 def _said(path: Path) -> dict[str, Any]:

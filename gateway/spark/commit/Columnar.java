@@ -149,7 +149,8 @@ public final class Columnar extends OutputWriter {
         }
         columns = (Column[]) mine.toArray(new Column[0]);
         others = rest.isEmpty() ? null
-                : new Others(settings, schema, rest, pageBytes, pageRows, dictionaryBytes);
+                : new Others(settings, schema, rest, pageBytes, pageRows, dictionaryBytes,
+                        dictionaries);
         codecs = new CodecFactory(settings, pageBytes);
         compressor = codecs.getCompressor(ParquetOutputFormat.getCompression(settings));
         // Hadoop would start the program `chmod` for it, and for checksums beside it.
@@ -159,11 +160,20 @@ public final class Columnar extends OutputWriter {
                 ParquetFileWriter.Mode.OVERWRITE, groupBytes, 0, truncated,
                 settings.getInt(ParquetOutputFormat.STATISTICS_TRUNCATE_LENGTH,
                         ParquetProperties.DEFAULT_STATISTICS_TRUNCATE_LENGTH), checksums);
-        FsPermission all = FsPermission.getFileDefault();
-        Files.setPosixFilePermissions(made, PosixFilePermissions.fromString(
-                all.applyUMask(FsPermission.getUMask(settings)).toString()));
-        file.start();
-        begin();
+        boolean begun = false;
+        try {
+            FsPermission all = FsPermission.getFileDefault();
+            Files.setPosixFilePermissions(made, PosixFilePermissions.fromString(
+                    all.applyUMask(FsPermission.getUMask(settings)).toString()));
+            file.start();
+            begin();
+            begun = true;
+        } finally {
+            if (!begun) {
+                file.close();
+                codecs.release();
+            }
+        }
     }
 
     /** The column for values of this *type*; null: Spark's own writer gets them. */
@@ -285,7 +295,7 @@ public final class Columnar extends OutputWriter {
 
         PageWriter pages;
         /** Which rows of the page have a value, a bit each. */
-        private final long[] there;
+        private long[] there = new long[LOOK_ROWS / 64 + 1];
         private int first;
         int count;
 
@@ -310,7 +320,6 @@ public final class Columnar extends OutputWriter {
             this.pageBytes = pageBytes;
             this.dictionaryBytes = dictionaryBytes;
             this.nullable = descriptor.getMaxDefinitionLevel() > 0;
-            this.there = new long[Math.max(pageRows, LOOK_ROWS) / 64 + 1];
         }
 
         /** The bytes of a row's value. */
@@ -374,6 +383,9 @@ public final class Columnar extends OutputWriter {
 
         void mark(int row) {
             int at = row - first;
+            if (at >> 6 >= there.length) {
+                there = Arrays.copyOf(there, (at >> 6) * 2);
+            }
             there[at >> 6] |= 1L << at;
             count++;
         }
@@ -399,7 +411,7 @@ public final class Columnar extends OutputWriter {
         /** End the page if it may be full before the next look, or a dictionary that is too much. */
         void look(int rows) throws IOException {
             boolean large = numbers != null && dictionarySize() > dictionaryBytes;
-            if (large || rows - first + LOOK_ROWS > pageRows || differs()) {
+            if (large || size >= pageBytes || rows - first > pageRows - LOOK_ROWS || differs()) {
                 flush(rows);
             }
             if (large) {
@@ -483,8 +495,9 @@ public final class Columnar extends OutputWriter {
                 });
             } else {
                 RunLengthBitPackingHybridEncoder encoder = encoder(1);
+                long[] bits = Arrays.copyOf(there, (all >> 6) + 1); // none behind the last value
                 for (int n = 0; n < all; n++) {
-                    encoder.writeInt((int) (there[n >> 6] >>> n) & 1);
+                    encoder.writeInt((int) (bits[n >> 6] >>> n) & 1);
                 }
                 found = encoder.toBytes();
             }
@@ -810,7 +823,7 @@ public final class Columnar extends OutputWriter {
         private RecordConsumer consumer;
 
         Others(Configuration settings, StructType schema, List numbers, int pageBytes,
-                int pageRows, int dictionaryBytes) {
+                int pageRows, int dictionaryBytes, boolean dictionaries) {
             StructType mine = new StructType();
             scala.collection.mutable.ArrayBuffer places = new scala.collection.mutable.ArrayBuffer();
             for (int n = 0; n < numbers.size(); n++) {
@@ -822,9 +835,16 @@ public final class Columnar extends OutputWriter {
             ParquetWriteSupport.setSchema(mine, own);
             message = support.init(own).getSchema();
             part = new ProjectingInternalRow(mine, places.toIndexedSeq());
-            properties = ParquetProperties.builder()
+            ParquetProperties.Builder asked = ParquetProperties.builder()
                     .withPageSize(pageBytes).withPageRowCountLimit(pageRows)
-                    .withDictionaryPageSize(dictionaryBytes).build();
+                    .withDictionaryPageSize(dictionaryBytes);
+            List leaves = message.getPaths();
+            for (int n = 0; n < leaves.size(); n++) {
+                String leaf = String.join(".", (String[]) leaves.get(n));
+                asked.withDictionaryEncoding(leaf, settings.getBoolean(
+                        ParquetOutputFormat.ENABLE_DICTIONARY + "#" + leaf, dictionaries));
+            }
+            properties = asked.build();
         }
 
         void begin(ColumnChunkPageWriteStore pages) {
