@@ -55,7 +55,7 @@ def divide(
     each = constructor.newInstance(array(spark, java.Object, given))
     said = rows._jdf.queryExecution().toRdd().toJavaRDD().mapPartitions(each)  # noqa: SLF001
     found = {name: Written(0, []) for name in names}
-    for number, count, message in said.collect():
+    for number, count, message in said.collect().toArray():
         mine = found[names[number]]
         found[names[number]] = Written(mine.rows + count, [*mine.files, message])
     return found
