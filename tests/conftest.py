@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from twisted.logger import globalLogPublisher
 
+from gateway.sdk.arrow import leave_pandas_out
 from gateway.store import finder
-from gateway.store.spool.columns import leave_pandas_out
 from gateway_testkit.certificates import Authority, Pair
 
 pytest_plugins = [

@@ -108,7 +108,7 @@ def makeService(options: Options) -> IService:
     from gateway.daemon.clock import make_monotonic
     from gateway.daemon.service import Gateway
     from gateway.net.twisted_internals import poll_plainly
-    from gateway.store.spool.columns import leave_pandas_out
+    from gateway.sdk.arrow import leave_pandas_out
 
     refuse_uvloop(reactor)
     make_monotonic(reactor)

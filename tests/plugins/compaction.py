@@ -24,11 +24,18 @@ def rows(batch: int, **more: Any) -> pa.Table:
     return pa.table({**columns, **more})
 
 
-def put(lake: Path, batch: int, table: pa.Table, *, day: str = "2026-03-01") -> Path:
+def put(
+    lake: Path,
+    batch: int,
+    table: pa.Table,
+    *,
+    day: str = "2026-03-01",
+    compression: str = "snappy",
+) -> Path:
     folder = lake / "events" / "protocol=lumberjack" / f"date={day}"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"part-{batch:010d}-0badcafe-0.parquet"
-    pq.write_table(table, path.with_name(f".{path.name}"))
+    pq.write_table(table, path.with_name(f".{path.name}"), compression=compression)
     return path.with_name(f".{path.name}").rename(path)
 
 

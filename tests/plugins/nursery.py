@@ -27,8 +27,8 @@ from twisted.scripts.twistd import run
 
 import gateway
 import script
+from gateway.sdk.arrow import leave_pandas_out
 from gateway.store.spool import process, processes
-from gateway.store.spool.columns import leave_pandas_out
 
 __all__ = ["MOST_BYTES"]
 

@@ -21,7 +21,7 @@ from gateway.audit import lake as audited
 from gateway.spark import reading
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.parquet import publishing
-from gateway.spark.commit.partition import Busy, alone, finish
+from gateway.spark.commit.partition import Busy, alone, compression, finish
 from gateway.spark.later import compact as compact_module
 from gateway.spark.later.compact import Compactor, compact, compact_open
 from gateway.spark.rows import stats
@@ -70,6 +70,18 @@ def test_a_day_becomes_one_file(lake):
     assert len(files(lake, "2026-03-02")) == 1
     assert list(compact(lake, Lake(), before=BEFORE)) == []
     assert not any((lake / ".gateway" / "compact").rglob("*.parquet"))
+
+
+@pytest.mark.parametrize("kind", ["zstd", "snappy", "gzip", "none"])
+def test_the_new_file_is_compressed_as_the_old_ones(tmp_path, kind):
+    """So a job that was told of another codec has it in all files of its tables."""
+    lake = tmp_path / "lake"
+    (lake / ".gateway").mkdir(parents=True)
+    for batch in range(2):
+        put(lake, batch, rows(batch), compression=kind)
+    assert len(list(compact(lake, Lake(), before=BEFORE))) == 1
+    (one,) = files(lake)
+    assert compression(pq.read_metadata(one)) == kind
 
 
 @pytest.mark.slow

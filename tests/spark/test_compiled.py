@@ -105,6 +105,20 @@ def test_what_nobody_used_for_a_month_goes(ours):
     assert {*ours.iterdir()} == {new, other}
 
 
+def test_what_a_killed_start_was_making_goes_a_day_later(ours):
+    """That of another start, which is under way, stays; what is ready does too."""
+    day = time.time() - 25 * 3600
+    for name in ("making-killed", "making-now", "other"):
+        (ours / name).mkdir()
+        (ours / name / "half").touch()
+        if name != "making-now":
+            os.utime(ours / name, (day, day))
+    with cache.making(ours) as folder:
+        (folder / "a").write_bytes(b"a")
+        cache.put(folder / "a", ours / "a.jar")
+    assert {one.name for one in ours.iterdir()} == {"making-now", "other", "a.jar"}
+
+
 def test_settings_are_those_that_spark_was_begun_with(spark):
     """Each as PySpark has it; those of a session are others."""
     given = settings_of(spark)

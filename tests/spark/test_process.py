@@ -59,7 +59,8 @@ def test_a_signal_ends_it_cleanly(
     start, spool, said, settings, settings_file, tmp_path, lake_events
 ):
     """SIGTERM: exit status 0, whole batches, and on standard output JSON only; of Spark's
-    and Python's warnings none.  Meanwhile a second job is refused.
+    and Python's warnings none.  Meanwhile a second job is refused, and pandas is not
+    imported, which is installed here and would take 50 MiB.
 
     It runs as cron may have it: LC_ALL=C, in which Java can not name the data_dir."""
     spool.events("gw", 1, 100)
@@ -73,6 +74,7 @@ def test_a_signal_ends_it_cleanly(
     for one in news:
         if one.get("rows_total") == 100:
             break
+    assert "/pandas/" not in Path(f"/proc/{job.pid}/maps").read_text()
     job.send_signal(signal.SIGTERM)
     assert [one.get("state") for one in news][-1] == "stopped"
     assert status(job) == 0

@@ -327,14 +327,23 @@ def has_variant(schema: pa.Schema) -> bool:
     )
 
 
-def writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    """The writer of a new file of a table."""
+def writer(path: Path, schema: pa.Schema, like: Path) -> pq.ParquetWriter:
+    """The writer of a new file of a table, with the compression that the file *like* has."""
     texts = ("body", "payload")  # long ones, each another one
+    kind = compression(pq.read_metadata(like))
     return pq.ParquetWriter(
         path,
         schema,
-        compression="zstd",
-        compression_level=ZSTD_LEVEL,
+        compression=kind,
+        compression_level=ZSTD_LEVEL if kind == "zstd" else None,
         use_dictionary=[name for name in schema.names if name not in texts],
         write_page_checksum=True,
     )
+
+
+def compression(metadata: pq.FileMetaData) -> str:
+    """The compression of a file, as pyarrow and the configuration name it."""
+    if not metadata.num_row_groups:
+        return "zstd"
+    kind: str = metadata.row_group(0).column(0).compression.lower()
+    return "none" if kind == "uncompressed" else kind

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 _MOST_UNUSED_SECONDS = 30 * 86400.0
+_MAKING = "making-"
+_MOST_MAKING_SECONDS = 86400.0
 
 
 def folder(environ: Mapping[str, str]) -> Path | None:
@@ -33,6 +37,19 @@ def told_by(files: Iterable[Path]) -> str:
     return "\n".join(f"{one} {at.st_size} {at.st_mtime_ns}" for one, at in seen)
 
 
+@contextlib.contextmanager
+def making(ours: Path) -> Iterator[Path]:
+    """A new folder in *ours* for a file that is being made, which is gone at the end.
+
+    One whose process was killed goes when the next is made, a day later.  Raises OSError.
+    """
+    for left in ours.glob(f"{_MAKING}*"):
+        if _age(left) > _MOST_MAKING_SECONDS:
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=_MAKING, dir=ours) as folder:
+        yield Path(folder)
+
+
 def put(new: Path, path: Path) -> None:
     """Have the file *new*, which is of the same disk, whole as *path*.  Raises OSError."""
     with new.open("rb") as file:
@@ -49,6 +66,14 @@ def used(path: Path) -> None:
 def forget(ours: Path, names: str) -> None:
     """Remove files that were not used for a month; *names* is a pattern of their names."""
     for path in ours.glob(names):
-        with contextlib.suppress(OSError):
-            if time.time() - path.stat().st_mtime > _MOST_UNUSED_SECONDS:
+        if _age(path) > _MOST_UNUSED_SECONDS:
+            with contextlib.suppress(OSError):
                 path.unlink()
+
+
+def _age(path: Path) -> float:
+    """Seconds since the last change of *path*; 0 if another process has removed it."""
+    try:
+        return time.time() - path.stat().st_mtime
+    except OSError:
+        return 0.0

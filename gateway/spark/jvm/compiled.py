@@ -12,7 +12,6 @@ import contextlib
 import hashlib
 import io
 import os
-import tempfile
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -100,8 +99,8 @@ def _kept(path: Path) -> bytes | None:
 
 
 def _put(content: bytes, path: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        new = Path(folder, path.name)
+    with cache.making(path.parent) as folder:
+        new = folder / path.name
         new.write_bytes(content)
         cache.put(new, path)
 

@@ -14,7 +14,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -45,11 +44,11 @@ def make(archive: Archive) -> str:
     if shutil.disk_usage(archive.path.parent).free < _FREE_BYTES:
         return f"no room for an archive of Spark's classes in {archive.path.parent}"
     why = ""
-    with tempfile.TemporaryDirectory(dir=archive.path.parent) as folder:
-        new = Path(folder, "classes")
+    with cache.making(archive.path.parent) as folder:
+        new = folder / "classes"
         try:
-            _make_base(archive, Path(folder, "base"))
-            _record(Path(folder), new, archive.base if archive.base.exists() else None)
+            _make_base(archive, folder / "base")
+            _record(folder, new, archive.base if archive.base.exists() else None)
         except (subprocess.SubprocessError, Failed) as failed:
             why = f": {failed}"
         if not new.exists():

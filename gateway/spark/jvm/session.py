@@ -12,11 +12,11 @@ import signal
 import subprocess
 import sys
 import threading
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from gateway.sdk.arrow import leave_pandas_out, without_pandas
 from gateway.sink import kind_of
 from gateway.spark.commit.formats import merged
 from gateway.spark.files import s3a
@@ -299,9 +299,8 @@ def start(
     # PySpark puts its own way to deal with ^C in place of whoever was there first.
     interrupted = signal.getsignal(signal.SIGINT)
     try:
-        with warnings.catch_warnings():
-            # Where there is one, it is asked for its version; the job does without.
-            warnings.filterwarnings("ignore", ".*support pandas", FutureWarning)
+        leave_pandas_out()  # the job does without
+        with without_pandas():  # of which PySpark asks for the version
             session = builder.getOrCreate()
             session.conf  # noqa: B018 - makes what it has of the settings
     except (Py4JError, PySparkException, ConnectionError) as why:

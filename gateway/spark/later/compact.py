@@ -145,10 +145,11 @@ def merging(choose: Choose) -> Transform:
 class _Files:
     """Where rows go: a file, and the next one once it is large."""
 
-    def __init__(self, staged: Path, name: str, schema: pa.Schema) -> None:
+    def __init__(self, staged: Path, name: str, schema: pa.Schema, like: Path) -> None:
         self._staged = staged
         self._name = name
         self._schema = schema
+        self._like = like
         self._count = 0
         self._path = staged
         self._writer: pq.ParquetWriter | None = None
@@ -158,7 +159,7 @@ class _Files:
         if self._writer is None:
             self._path = self._staged / f"{self._name}-{self._count}.parquet"
             self._count += 1
-            self._writer = writer(self._path, self._schema)
+            self._writer = writer(self._path, self._schema, self._like)
         self._writer.write_table(table, row_group_size=max(1, table.num_rows))
         if self._path.stat().st_size >= LARGE:
             self.close()
@@ -182,7 +183,7 @@ def _rewrite(
     for number, (word, files) in enumerate(groups):
         schema = _schema(files[0])
         name = f"{start_of_name(files)}-{word}-{len(files)}-{number}"
-        into = _Files(staged, name, schema)
+        into = _Files(staged, name, schema, files[-1])
         tables = _tables(files, schema, stop)
         try:
             rows += _fold(tables, into) if fold else _copy(tables, into)

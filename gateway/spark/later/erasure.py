@@ -159,7 +159,7 @@ def _write_without(
         if not partition.has_variant(schema):
             target = staged / f"{path.stem.partition('-delete-')[0]}-{name}.parquet"
             written = 0
-            with partition.writer(target, schema) as writer:
+            with partition.writer(target, schema, path) as writer:
                 for number in range(file.num_row_groups):
                     rows = file.read_row_group(number, use_threads=False)
                     kept = rows.filter(pa.array(~mask_of(rows, events)))

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gateway.event import DELETED, SCHEMA
+from gateway.spark.commit.partition import compression
 from gateway.store.digests import DELETED_KEY, EventsDigest
 
 _ARROW_KEY = b"ARROW:schema"
@@ -69,11 +70,10 @@ def _written(file: pq.ParquetFile, masks: list[_Flags], word: str) -> bytes:
     from gateway.store.spool.parquet import open_writer
 
     words = dict(file.metadata.metadata or {})
-    kind = file.metadata.row_group(0).column(0).compression.lower()
     first = file.read_row_group(0, columns=["lsn"])["lsn"][0].as_py()
     digest = EventsDigest(first)
     sink = pa.BufferOutputStream()
-    with open_writer(sink, "none" if kind == "uncompressed" else kind) as writer:
+    with open_writer(sink, compression(file.metadata)) as writer:
         for number, mask in enumerate(masks):
             rows = file.read_row_group(number).select(SCHEMA.names).cast(SCHEMA)
             rows = _without(rows, mask)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -331,25 +330,3 @@ def _scatter(
     if odd:
         codes[list(odd)] = list(odd.values())
     return codes
-
-
-class _NoPandas:
-    """A finder of modules that hides one."""
-
-    @staticmethod
-    def find_spec(name: str, *_: object) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError(name)
-
-
-def leave_pandas_out() -> None:
-    """Make pyarrow's first array without pandas, in a process of ours.
-
-    pyarrow would import it, where it is installed: 50 MiB and a third of a second, for
-    nothing.  A later import of pandas has it all the same.
-    """
-    sys.meta_path.insert(0, _NoPandas)
-    try:
-        pa.array([0])
-    finally:
-        sys.meta_path.remove(_NoPandas)

@@ -26,7 +26,7 @@ from threading import Barrier, Lock
 from typing import TYPE_CHECKING, Any
 
 from gateway.plugins import installed
-from gateway.store.spool.columns import leave_pandas_out
+from gateway.sdk.arrow import leave_pandas_out
 from gateway.store.spool.writing import AT_ONCE, Progress, Task, WrittenFile, write
 from gateway.store.system.bursts import give_back
 from gateway.store.system.disk import RealDisk

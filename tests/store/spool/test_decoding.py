@@ -482,7 +482,7 @@ def test_a_decoder_that_fails_waits_for_what_is_encoded():
 
 _SCRIPT = """
 import sys
-from gateway.store.spool.columns import leave_pandas_out
+from gateway.sdk.arrow import leave_pandas_out
 leave_pandas_out()
 import pyarrow as pa
 made = pa.array(["a"]), pa.table({"a": [1]})
