@@ -30,8 +30,6 @@ from rsio_check.wire import varint
 
 HELLO = b"\x01\x00\x00"
 _RING = 1 << 15
-_PACKED = 1 << 15
-"""Elements in one onNextPacked."""
 _DRAIN_SECONDS = 60.0
 _SLOW_BYTES = 4096
 _SLOW_EVERY = 0.25

@@ -5,7 +5,6 @@ What a commit is says `gateway.sinks.delta_table`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
 
 #: Delta's files do not have the columns that they are divided by.
 _IN_FILES = ("node", "incarnation", "lsn", "flaw")
-_COMMIT = re.compile(r"(\d{20})\.json")
-_COMMITS = 50
-"""The commits that are looked at; others than the job commit, too."""
 
 #: Numbers that readers look for rows by, beside protocol and date: files are not sorted,
 #: so that each has all hosts and channels.

@@ -21,7 +21,6 @@ rest.  After a crash in between only the target knows: the job stops and asks, a
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -48,8 +47,6 @@ from gateway.spark.source import spool_of
 from gateway.store.names import Life, SpoolFile, parse_file_name
 from gateway.store.node.incarnation import Record
 from gateway.store.readers.lake import INTERNAL
-
-_log = logging.getLogger("gateway.spark")
 
 _INTENT = "handover.json"
 

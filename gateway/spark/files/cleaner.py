@@ -12,7 +12,6 @@ begins anew, and then compared (`overlaps`).
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,8 +23,6 @@ from gateway.spark.run.checkpoint import Checkpoint
 from gateway.store.digests import are_same
 from gateway.store.hub.archiving import to_archive
 from gateway.store.names import SpoolFile, parse_file_name
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass

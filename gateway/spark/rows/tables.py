@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from functools import partial
 
 from pyspark.sql import Column, DataFrame, Window
@@ -29,8 +28,6 @@ from gateway.tables import EVENTS, QUARANTINE, TABLE
 #: The sink writes one folder level for each, the table first.
 PARTITIONS = (TABLE, "protocol", "date")
 _WITHOUT_RULES = f"CASE WHEN flaw IS NULL THEN '{EVENTS}' ELSE '{QUARANTINE}' END"
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 #: Whether the payload says that it is JSON.
 JSON = (

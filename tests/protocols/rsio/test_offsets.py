@@ -96,11 +96,6 @@ def test_the_waiting_one_is_evicted_too():
     assert told == [1]
 
 
-def _body(first: int, count: int, resumed: int = 1) -> bytes:
-    part = Part("events", 1, 0, first, count, resumed)
-    return pack([part], [], message_bytes=9, content_type="text/plain")
-
-
 def _stored(origin: Origin, first: int, count: int, resumed: int = 1) -> Stored:
     part = Part("events", 1, 0, first, count, resumed)
     body = pack([part], [], message_bytes=9, content_type="text/plain")

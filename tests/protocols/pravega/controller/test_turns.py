@@ -17,7 +17,6 @@ from gateway.sdk.costs import Turn
 from gateway.sdk.http2 import FrameCutter
 from pravega_messages import new
 
-_READ = 1 << 18
 AT_ONCE = 1 << 14
 SCOPE = new("ScopeInfo", scope="x").SerializeToString()
 _UNKNOWN = b"\0\0\0\xee\0\0\0\0\0"
