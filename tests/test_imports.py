@@ -79,11 +79,13 @@ def imported(path: Path) -> frozenset[str]:
 
 def running(node: ast.AST) -> Iterator[ast.AST]:
     """Its nodes, without `if TYPE_CHECKING`."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
-            continue
-        yield child
-        yield from running(child)
+    left = [node]
+    while left:
+        for child in ast.iter_child_nodes(left.pop()):
+            test = child.test if isinstance(child, ast.If) else None
+            if not (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"):
+                yield child
+                left.append(child)
 
 
 def tops(path: Path) -> set[str]:
