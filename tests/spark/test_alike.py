@@ -152,6 +152,21 @@ def test_batches_have_one_plan(put, tmp_path, spark):
     assert plans[2] is plans[3]
 
 
+@pytest.mark.spark
+def test_files_have_no_more_rows_than_spark_was_told(put, tmp_path, spark):
+    """Then Spark writes them: a kept plan has one file for each task."""
+    files = [put(1)]
+    most = "spark.sql.files.maxRecordsPerFile"
+    spark.conf.set(most, 1)
+    try:
+        read = query.reader(spark, tmp_path, "json", Columns())
+        query.Writer(spark, tmp_path, read)(None, tmp_path / "made", Plan(files))
+    finally:
+        spark.conf.unset(most)
+    made = [*(tmp_path / "made" / DAY).glob("*.parquet")]
+    assert [pq.read_metadata(path).num_rows for path in made] == [1, 1, 1]
+
+
 def _lake(path: Path) -> dict[str, list[Any]]:
     """Of each folder the rows, each with the names and types of its columns."""
     found: dict[str, list[Any]] = {}

@@ -14,6 +14,7 @@ from pyspark.sql.functions import lit
 from gateway.config.spark import Spark
 from gateway.spark.commit.prepared import Prepared, compiled_task, others, parts_of
 from gateway.spark.jvm import session
+from gateway.store.hub.pages import unpacked_sizes
 
 VECTORS = "spark.sql.parquet.enableVectorizedReader"
 ROWS = 4500
@@ -63,7 +64,7 @@ def _source() -> pa.Table:
 SIZES = {
     "as they are": {},
     "small pages": {"parquet.page.size": 4096, "parquet.dictionary.page.size": 2000},
-    "few rows in a page": {"parquet.page.row.count.limit": 1100},
+    "few rows in a page": {"parquet.page.row.count.limit": 100},
     "any rows in a page": {"parquet.page.row.count.limit": 2**31 - 1},
     "small groups": {"parquet.block.size": 200_000},
     "no dictionaries": {"parquet.enable.dictionary": "false"},
@@ -109,6 +110,8 @@ def test_cells_and_statistics_are_those_of_spark(size, source, tmp_path, spark):
     asked = [name for name, value in given.items() if value == "false"]
     without = {name.partition("#")[2] for name in asked}
     assert not _dictionaries(path) & (_dictionaries(path) if "" in without else without)
+    most = SIZES[size].get("parquet.page.row.count.limit", ROWS)
+    assert _pages(path, "number") >= ROWS / int(most)
     groups = pq.read_metadata(path).num_row_groups
     assert (groups > 1) == (size == "small groups")
     mine = spark.read.parquet(f"file://{ours}")
@@ -174,6 +177,17 @@ def _dictionaries(path: Path) -> set[str]:
     group = pq.read_metadata(path).row_group(0)
     columns = [group.column(number) for number in range(group.num_columns)]
     return {one.path_in_schema for one in columns if one.has_dictionary_page}
+
+
+def _pages(path: Path, column: str) -> int:
+    """How many pages the column has, in all groups of rows."""
+    metadata = pq.read_metadata(path)
+    place = metadata.schema.names.index(column)
+    with path.open("rb") as file:
+        return sum(
+            len([*unpacked_sizes(file, path.stat().st_size, group.column(place))])
+            for group in map(metadata.row_group, range(metadata.num_row_groups))
+        )
 
 
 def _said(path: Path) -> dict[str, Any]:

@@ -103,6 +103,8 @@ public final class Columnar extends OutputWriter {
     private final boolean checksums;
     private final int truncated;
     private final long groupBytes;
+    /** Rows after which it looks: a page has no more of them than it may. */
+    private final int lookRows;
 
     private final Column[] columns;
     private final Others others;
@@ -123,6 +125,7 @@ public final class Columnar extends OutputWriter {
         int pageBytes = ParquetOutputFormat.getPageSize(settings);
         int pageRows = settings.getInt(ParquetOutputFormat.PAGE_ROW_COUNT_LIMIT,
                 ParquetProperties.DEFAULT_PAGE_ROW_COUNT_LIMIT);
+        lookRows = Math.max(1, Math.min(LOOK_ROWS, pageRows));
         int dictionaryBytes = ParquetOutputFormat.getDictionaryPageSize(settings);
         boolean dictionaries = ParquetOutputFormat.getEnableDictionary(settings);
         truncated = settings.getInt(ParquetOutputFormat.COLUMN_INDEX_TRUNCATE_LENGTH,
@@ -213,7 +216,7 @@ public final class Columnar extends OutputWriter {
                 others.write(row);
             }
             rows++;
-            if (added >= LOOK_BYTES || rows - looked == LOOK_ROWS) {
+            if (added >= LOOK_BYTES || rows - looked == lookRows) {
                 look();
             }
             failed = false;

@@ -59,6 +59,11 @@ _DYNAMIC = "spark.dynamicAllocation"
 
 _LOOK = 0.05
 _PATIENCE = 30.0
+#: Settings for which a kept plan has files as Spark would write them.
+_ALIKE = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.files.maxRecordsPerFile": "0",
+}
 #: Nodes that a kept plan knows, for it looks each row's up.
 _MOST_NODES = 200
 
@@ -291,7 +296,9 @@ class Writer:
         alike: bool = True,
     ) -> None:
         self._spark, self._spool, self._read = spark, spool, read
-        self._alike = alike and spark.conf.get("spark.sql.session.timeZone") == "UTC"
+        self._alike = alike and all(
+            spark.conf.get(name) == value for name, value in _ALIKE.items()
+        )
         self._known: dict[str, SpoolFile] = {}
         """The nodes that the plan knows, each by a file."""
         self._room = heap.Room(spark)
