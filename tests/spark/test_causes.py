@@ -16,6 +16,7 @@ from gateway.spark.own import function_of
 from gateway.spark.run.causes import cause
 from gateway.spark.run.failure import reason
 from gateway.spark.run.health import Health
+from gateway.store.readers.lake import leave_word
 from gateway.store.system.disk import RealDisk
 
 HOST = (
@@ -169,7 +170,8 @@ def a_function_that_is_not_there(_: Path) -> None:
 
 
 def a_full_disk(folder: Path) -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder / "lake"))
+    (folder / ".word.new").symlink_to("/dev/full")
+    leave_word(folder / "word", b"{}")
 
 
 def no_right_to_write(folder: Path) -> None:
@@ -184,7 +186,7 @@ def no_right_to_write(folder: Path) -> None:
         (a_damaged_ledger, "events.json: JSONDecodeError"),
         (a_newer_ledger, "events.json: "),
         (a_function_that_is_not_there, "spark.sink: no_such_module:put: ModuleNotFoundError"),
-        (a_full_disk, "lake: No space left on device; look at room and rights there"),
+        (a_full_disk, "/.word.new: No space left on device; look at room and rights there"),
         (no_right_to_write, "lake: Permission denied; the job's user has to be able to write there"),
         (MASTER, "Master must either be yarn or start with spark, k8s, or local; spark.master is"),
     ],

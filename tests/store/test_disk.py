@@ -47,6 +47,14 @@ def test_a_write_of_many_pieces_arrives_whole(tmp_path, monkeypatch):
     assert disk.read(tmp_path / "file") == b"".join(pieces)
 
 
+@pytest.mark.parametrize("how", ["write", "rewrite"])
+def test_a_write_that_fails_names_its_file(how):
+    """As opening it does: who reads of a full disk looks there."""
+    file = RealDisk().overwrite(Path("/dev/full"))
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        file.write([b"a"]) if how == "write" else file.rewrite(b"a")
+
+
 def test_an_unreadable_sector_is_zeros(tmp_path, monkeypatch):
     """All around it is read; another failure than EIO is none of this."""
     path = tmp_path / "file"

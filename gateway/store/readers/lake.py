@@ -27,6 +27,7 @@ import msgspec
 from gateway.store import lsns
 from gateway.store.lsns import Lsns
 from gateway.store.node.incarnation import Record
+from gateway.store.system.disk import named
 from gateway.tables import Tables
 
 #: The folder of the lake that belongs to the job; readers of tables pass it over.
@@ -114,7 +115,8 @@ def leave_word(path: Path, word: bytes) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.new")
-    new.write_bytes(word)
+    with named(new):
+        new.write_bytes(word)
     new.replace(path)
 
 

@@ -8,7 +8,7 @@ import fcntl
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gateway.sdk.disk import Disk, File
@@ -40,6 +40,16 @@ _ADVICE = {
 }
 
 
+@contextlib.contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Have an OSError of a write to the file *path* name it, as one of opening it does."""
+    try:
+        yield
+    except OSError as why:
+        why.filename = why.filename or str(path)
+        raise
+
+
 class _RealFile:
     __slots__ = ("_fd", "_path")
 
@@ -52,21 +62,24 @@ class _RealFile:
             chunks = (b"".join(chunks),)
         pending = [memoryview(chunk) for chunk in chunks if chunk]
         at = 0
-        while at < len(pending):
-            done = os.writev(self._fd, pending[at : at + _IOV_MAX])
-            while at < len(pending) and done >= len(pending[at]):
-                done -= len(pending[at])
-                at += 1
-            if done:
-                pending[at] = pending[at][done:]
+        with named(self._path):
+            while at < len(pending):
+                done = os.writev(self._fd, pending[at : at + _IOV_MAX])
+                while at < len(pending) and done >= len(pending[at]):
+                    done -= len(pending[at])
+                    at += 1
+                if done:
+                    pending[at] = pending[at][done:]
 
     def sync(self) -> None:
-        os.fdatasync(self._fd)
+        with named(self._path):
+            os.fdatasync(self._fd)
 
     def rewrite(self, data: bytes) -> None:
         done, view = 0, memoryview(data)
-        while done < len(view):
-            done += os.pwrite(self._fd, view[done:], done)
+        with named(self._path):
+            while done < len(view):
+                done += os.pwrite(self._fd, view[done:], done)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
