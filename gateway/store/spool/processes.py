@@ -130,13 +130,15 @@ class Processes:
         self._rest(process)
         if isinstance(said, Exception):  # it did what it could, and goes on
             raise said
+        written: WrittenFile = said
+        if written.missing:  # then there is no file
+            return written
         try:
             self._disk.rename(path, task.path)
         except OSError:
             with contextlib.suppress(OSError):
                 self._disk.unlink(path)
             raise
-        written: WrittenFile = said
         return written
 
     def _drop(self, process: _Process) -> None:

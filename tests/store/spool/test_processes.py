@@ -28,6 +28,7 @@ from gateway.store.spool import process
 from gateway.store.spool.processes import Lost, Processes, usual_number
 from gateway.store.spool.writing import Here, Progress, Task
 from gateway.store.system.disk import RealDisk
+from gateway.store.system.shared import SharedDict
 from making import Make
 
 PROTOCOL = "lumberjack"
@@ -309,6 +310,26 @@ def test_what_the_disk_refuses_is_told_as_it_is(place, make, sealed):
     [pid] = pids(processes)
     assert processes.finish(task(place, two), NOTHING).link
     assert pids(processes) == [pid]
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["told", "waits for its file"])
+def test_what_the_disk_does_not_give_back_stops_nothing(place, make, waits):
+    """It is a hole, and what lies around it is published; what memory has is in the file."""
+    batches = [place.batch(body(event), PROTOCOL) for event in (b"1", b"22", b"3")]
+    for one in batches:
+        one.count = 1
+    place.log.commit(batches)
+    segment = place.log.seal()
+    data = segment.path.read_bytes()
+    segment.path.write_bytes(data.replace(b"22", b"2?"))
+    publisher = place.publisher()
+    publisher.writer = make()
+    if waits:
+        publisher.copies = SharedDict(dict(enumerate(batches, 1)))
+    done = publisher.publish(segment)
+    lsns = [(one.first_lsn, one.last_lsn) for one in done]
+    assert lsns == ([(1, 3)] if waits else [(1, 1), (3, 3)])
+    assert publisher.lost_events == (0 if waits else 1)
 
 
 def test_it_ends_with_the_daemon_and_with_nothing_else(make):
