@@ -265,19 +265,21 @@ class _Judged:
             forgot=_forgot(read),
             ended=_vouches(mark, before) and not _files_are_ahead(read),
         )
-        # Whose own record could not be saved for want of room.
-        begun = begun.aware_of(_in_names(found.segments, files))
+        named = begun.aware_of(_in_names(found.segments, files))
         # state/ is never shared: who wrote the mark was here before.
-        self.incarnation = begun.aware_of([*mark.earlier, mark.incarnation])
+        self.incarnation = named.aware_of([*mark.earlier, mark.incarnation])
         """The incarnation that goes on; not yet saved."""
         if mark.incarnation:
             self.incarnation = msgspec.structs.replace(
                 self.incarnation, records=mark.records
             )
-        if not (
-            mark.exact or begun.knows(mark.incarnation)
-        ):  # an older copy, or an empty directory: it ends with nobody to vouch
-            known = {mark.incarnation: mark.durable}
+        # Beside a record, names tell of one whose own could not be saved for want of room.
+        # Without any, nobody knows whether this is the directory that it had.
+        known_here = (begun if before is None else named).knows(mark.incarnation)
+        if not (mark.exact or known_here):
+            # An older copy, or an empty directory: it ends with nobody to vouch.
+            in_names = named.knows(mark.incarnation)
+            known = {mark.incarnation: self.durable_lsn if in_names else mark.durable}
             if before is not None and not _vouches(mark, before):
                 known[before.id] = self.durable_lsn
             self.incarnation = msgspec.structs.replace(

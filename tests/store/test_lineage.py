@@ -487,6 +487,25 @@ def test_a_damaged_catalog_is_no_older_copy(tmp_path, killed):
     assert (after.earlier, after.lost) == ((before.id,), {})
 
 
+@pytest.mark.parametrize("left", [None, b"", bytes(64)], ids=["gone", "empty", "zeros"])
+def test_a_copy_without_its_catalog_is_vouched_for_by_nobody(tmp_path, left):
+    """Though its segments say who gave what they have: another one went on meanwhile."""
+    data, copy = tmp_path / "data", tmp_path / "copy"
+    opened = start(data)
+    opened.log.commit([batch(b"a")])
+    opened.marker.write(opened.mark(1), now=True)
+    first = current(data)
+    shutil.copytree(data, copy)
+    publish(data, b"acknowledged, and gone with its disk")
+    shutil.rmtree(data)
+    copy.rename(data)
+    catalog = data / "journal/gw/catalog"
+    catalog.unlink() if left is None else catalog.write_bytes(left)
+    assert f"{first.id} had acknowledged lsns up to 1" in (publish(data).notice or "")
+    assert current(data).lost == {first.id: 1}
+    assert not audit(Directories.under(data), pause=lambda _: None).complete
+
+
 def test_a_journal_that_comes_back_knows_who_went_on_without_it(tmp_path):
     """Its state says who that was; the files of both are this node's."""
     publish(tmp_path, b"a")

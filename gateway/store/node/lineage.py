@@ -45,9 +45,9 @@ _END_UNKNOWN = (
 )
 _LOST = (
     "{path}: incarnation {before} had acknowledged lsns up to {last} when it wrote that, and "
-    "{journal} knows nothing of it: its disk was lost, or an older copy of it was put back.  "
-    "It goes on as {this}, from lsn {first} on.  What was acknowledged since and is in no "
-    "file is lost: `gateway audit` says what is missing"
+    "the catalog in {journal} knows nothing of it: its disk was lost, or an older copy of it "
+    "was put back.  It goes on as {this}, from lsn {first} on.  What was acknowledged since "
+    "and is in no file is lost: `gateway audit` says what is missing"
 )
 
 
