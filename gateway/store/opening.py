@@ -263,31 +263,35 @@ class _Judged:
             start.disk,
             self.first_lsn,
             forgot=_forgot(read),
-            ended=_vouches(mark, before) and not _files_are_ahead(read),
+            ended=before is not None
+            and mark.vouches(before.id)
+            and not _files_are_ahead(read),
         )
-        named = begun.aware_of(_in_names(found.segments, files))
+        in_names = _in_names(found.segments, files)
+        # Of one whose own record could not be saved for want of room they alone tell.
+        begun = begun.aware_of(in_names)
         # state/ is never shared: who wrote the mark was here before.
-        self.incarnation = named.aware_of([*mark.earlier, mark.incarnation])
+        self.incarnation = begun.aware_of([*mark.earlier, mark.incarnation])
         """The incarnation that goes on; not yet saved."""
         if mark.incarnation:
             self.incarnation = msgspec.structs.replace(
                 self.incarnation, records=mark.records
             )
-        # Beside a record, names tell of one whose own could not be saved for want of room.
-        # Without any, nobody knows whether this is the directory that it had.
-        known_here = (begun if before is None else named).knows(mark.incarnation)
-        if not (mark.exact or known_here):
+        doubted: dict[str, int] = {}
+        if before is None:  # nobody knows whether this is the directory that they had
+            doubted = {
+                one: last for one, last in in_names.items() if not mark.vouches(one)
+            }
+        if not (mark.exact or begun.knows(mark.incarnation)):
             # An older copy, or an empty directory: it ends with nobody to vouch.
-            in_names = named.knows(mark.incarnation)
-            known = {mark.incarnation: self.durable_lsn if in_names else mark.durable}
-            if before is not None and not _vouches(mark, before):
-                known[before.id] = self.durable_lsn
+            doubted[mark.incarnation] = mark.durable
+            if before is not None and not mark.vouches(before.id):
+                doubted[before.id] = self.durable_lsn
+        if doubted:
             self.incarnation = msgspec.structs.replace(
-                self.incarnation, lost={**self.incarnation.lost, **known}
+                self.incarnation, lost={**self.incarnation.lost, **doubted}
             )
-            lost = lineage.lost(
-                read.marker.path, mark, begun, start.journal, self.first_lsn
-            )
+            lost = lineage.lost(doubted, begun, start.journal, self.first_lsn)
             self.notice = lost if self.notice is None else f"{self.notice}.  {lost}"
         self.repairs = [
             *files.repairs,
@@ -303,21 +307,15 @@ class _Judged:
         self.repairs += _put_back(read)
 
 
-def _in_names(segments: Iterable[Segment], files: Iterable[Entry]) -> Iterator[str]:
-    """The incarnations that gave what is in a journal, or was."""
-    yield from (entry.incarnation for entry in files if entry.events)
+def _in_names(segments: Iterable[Segment], files: Iterable[Entry]) -> dict[str, int]:
+    """The incarnations that gave what is in a journal, or was, and the last lsn of each."""
+    found = {entry.incarnation: entry.last for entry in files if entry.events}
     for each in segments:
         name = parse_name(each.path.name)
         only_lost = each.events and each.lost == each.events  # the mark tells of it
         if name is not None and not only_lost:
-            yield name.incarnation
-
-
-def _vouches(mark: Mark, before: Incarnation | None) -> bool:
-    """Whether who wrote the *mark* knew that *before* had acknowledged nothing more."""
-    if before is None:
-        return False
-    return before.id in mark.earlier or (mark.exact and mark.incarnation == before.id)
+            found[name.incarnation] = each.last_lsn
+    return found
 
 
 def _forgot(read: _Read) -> bool:

@@ -318,7 +318,10 @@ def test_an_older_copy_beside_its_newer_mark_is_another_incarnation(tmp_path):
     assert opened.first_lsn == 4
     assert [(one.first_lsn, one.events) for one in opened.losses] == [(2, 2)]
     assert opened.notice is not None
-    assert f"incarnation {since.id} had acknowledged lsns up to 3" in opened.notice
+    assert (
+        f"incarnation {since.id} of this node had acknowledged lsns up to 3"
+        in opened.notice
+    )
     after = current(tmp_path)
     assert (after.since, after.lost) == (4, {since.id: 3})
     assert set(after.earlier) == {before.id, since.id}
@@ -488,7 +491,8 @@ def test_a_damaged_catalog_is_no_older_copy(tmp_path, killed):
 
 
 @pytest.mark.parametrize("left", [None, b"", bytes(64)], ids=["gone", "empty", "zeros"])
-def test_a_copy_without_its_catalog_is_vouched_for_by_nobody(tmp_path, left):
+@pytest.mark.parametrize("marked", [True, False], ids=["", "without its mark"])
+def test_a_copy_without_its_catalog_is_vouched_for_by_nobody(tmp_path, left, marked):
     """Though its segments say who gave what they have: another one went on meanwhile."""
     data, copy = tmp_path / "data", tmp_path / "copy"
     opened = start(data)
@@ -501,7 +505,11 @@ def test_a_copy_without_its_catalog_is_vouched_for_by_nobody(tmp_path, left):
     copy.rename(data)
     catalog = data / "journal/gw/catalog"
     catalog.unlink() if left is None else catalog.write_bytes(left)
-    assert f"{first.id} had acknowledged lsns up to 1" in (publish(data).notice or "")
+    if not marked:
+        shutil.rmtree(data / "state")
+    assert f"{first.id} of this node had acknowledged lsns up to 1" in (
+        publish(data).notice or ""
+    )
     assert current(data).lost == {first.id: 1}
     assert not audit(Directories.under(data), pause=lambda _: None).complete
 

@@ -25,7 +25,6 @@ from gateway.store.lsns import Lsns
 from gateway.store.node.catalog import Catalog
 from gateway.store.node.holes import holes_in
 from gateway.store.node.incarnation import Incarnation, Record
-from gateway.store.node.mark import Mark
 from gateway.store.node.through import Through
 from gateway.store.spool.mending import Entry
 
@@ -44,10 +43,10 @@ _END_UNKNOWN = (
     "that is: `gateway audit` says so until it is accepted"
 )
 _LOST = (
-    "{path}: incarnation {before} had acknowledged lsns up to {last} when it wrote that, and "
-    "the catalog in {journal} knows nothing of it: its disk was lost, or an older copy of it "
-    "was put back.  It goes on as {this}, from lsn {first} on.  What was acknowledged since "
-    "and is in no file is lost: `gateway audit` says what is missing"
+    "incarnation {before} of this node had acknowledged lsns up to {last}, and the catalog in "
+    "{journal} knows nothing of it: it or its disk was lost, or an older copy was put back.  "
+    "It goes on as {this}, from lsn {first} on.  What was acknowledged since and is in no "
+    "file is lost: `gateway audit` says what is missing"
 )
 
 
@@ -104,16 +103,14 @@ class Lineage:
 
 
 def lost(
-    marked: Path, mark: Mark, this: Incarnation, journal: Path, first_lsn: int
+    doubted: Mapping[str, int], this: Incarnation, journal: Path, first_lsn: int
 ) -> str:
-    """A sentence for people: *this* has nothing of the journal that wrote the *mark*."""
+    """A sentence for people: the catalog of *this* has no record of those *doubted*, of which
+    the last lsns that they are known to have acknowledged are given.
+    """
+    before, last = max(doubted.items(), key=lambda one: one[1])
     return _LOST.format(
-        path=marked,
-        before=mark.incarnation,
-        last=mark.durable,
-        journal=journal,
-        this=this.id,
-        first=first_lsn,
+        before=before, last=last, journal=journal, this=this.id, first=first_lsn
     )
 
 

@@ -61,6 +61,11 @@ class Mark(msgspec.Struct, frozen=True):
     through: Through | None = None
     """How far `incarnation` had told all, where a job on this machine asks for it."""
 
+    def vouches(self, incarnation: str) -> bool:
+        """Whether who wrote it knew that the *incarnation* had acknowledged nothing more."""
+        ended = self.exact and self.incarnation == incarnation
+        return ended or incarnation in self.earlier
+
 
 @define(eq=False, slots=False)
 class Marker:
