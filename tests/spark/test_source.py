@@ -121,7 +121,8 @@ def test_the_configuration_has_the_last_word(monkeypatch):
     ("master", "memory", "own", "submitted", "taken"),
     [
         ("local[2]", "512m", "", "", True),
-        ("local[2]", "1999m", "-Xss4m", "", True),
+        ("local[2]", "2048m", "-Xss4m", "", True),
+        ("local[2]", "2049m", "", "", False),
         ("local[2]", "3g", "", "", False),
         ("local[2]", "4096m", "", "", False),
         ("spark://host:7077", "1g", "", "", False),

