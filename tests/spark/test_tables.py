@@ -13,7 +13,7 @@ import pytest
 from gateway.sdk.payload import DEPTH
 from gateway.spark.commit.ledger import Ranges
 from gateway.spark.rows import stats, tables
-from gateway.spark.rows.columns import Columns, Source
+from gateway.spark.rows.columns import Columns, Source, sql_type
 from gateway.spark.source import SCHEMA_DDL
 from gateway.store.names import Life
 
@@ -219,6 +219,30 @@ def test_other_content_is_kept_as_it_is(make_rows):
     assert [row.raw for row in rows] == [True, True]
     assert [row.message for row in rows] == ["plain é", None]
     assert [bytes(row.payload) for row in rows] == [b"plain \xc3\xa9", b"\xff"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("int", [None, 7]),
+        ("decimal(10,2)", [None, Decimal(7)]),
+        ("list<string>", [["hello"], ["7"]]),
+    ],
+)
+def test_a_text_is_a_message_where_it_fits(make_rows, kind, values):
+    """The column `message` has the type that it was given; a text that does not fit is a
+    misfit, as any other value is."""
+    rows = make_rows(
+        [b"hello", b"7"],
+        *("message", "misfits", "typeof(message) AS type"),
+        chosen={"message": Source(("code",), kind)},
+        content_type="text/plain",
+    )
+    assert [row.message for row in rows] == values
+    assert [row.misfits for row in rows] == [
+        "message" if value is None else None for value in values
+    ]
+    assert {row.type for row in rows} == {sql_type(kind)}
 
 
 def test_json_behind_a_registry_is_json(make_rows):

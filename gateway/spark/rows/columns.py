@@ -255,12 +255,21 @@ class Columns:
         )
 
     def raw(self) -> dict[str, str]:
-        """Expressions over `j`, the values of `paths`: each column's text, as `raw_NAME`."""
+        """Expressions over `j`, the values of `paths`: each column's text, as `raw_NAME`.
+
+        The message of a `text/…` payload is all of its text.
+        """
         given = {name: [source] for name, source in self._place.items()}
-        return {
+        made = {
             f"raw_{name}": self._first(sources, self._text)
             for name, sources in {**self._sources, **given}.items()
         }
+        if "message" in self._sources:
+            found = made["raw_message"]
+            made["raw_message"] = (
+                f"CASE WHEN content_type LIKE 'text/%' THEN text ELSE {found} END"
+            )
+        return made
 
     def place(self) -> str | None:
         """A hash of the place, null where there is none; None without *doubles*."""

@@ -120,11 +120,6 @@ def _times(made: Columns) -> list[Column]:
 
 def _columns(made: Columns) -> list[Column]:
     values = {**made.values(), **made.envelope()}
-    if "message" in values:
-        values["message"] = (
-            f"CASE WHEN content_type LIKE 'text/%' THEN text ELSE {values['message']}"
-            " END"
-        )
     return [f.expr(values[name]).alias(name) for name in made.names()]
 
 
