@@ -2,7 +2,8 @@
 
 Understood are dates with a time of day (ISO 8601, `T` or a blank, fractions after a point
 or a comma, an offset or UTC).  So are numbers: seconds, milliseconds, microseconds or
-nanoseconds since 1970, told apart by their size.  Anything else would be a guess.
+nanoseconds since 1970, told apart by their size.  Anything else would be a guess.  Of what
+is finer than a microsecond the microsecond before is taken.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ _LAST = "timestamp_micros(253402214399999999)"
 #: A smaller number is no instant of our era but a duration, a year or a day.
 _LEAST_SECONDS = "1e8"
 
+#: A number that is not written out to billions of digits.
+_NUMBER = "^[+-]?[0-9.]{1,100}([eE][+-]?[0-9]{1,3})?$"
+
 
 def instant(text: str) -> str:
     """The SQL expression *text* as a timestamp, or null; see `bounded`.
@@ -22,19 +26,20 @@ def instant(text: str) -> str:
     *text* is repeated, so it should be the name of a column.
     """
     calendar = f"try_cast(replace({text}, ',', '.') AS timestamp)"
-    number = f"abs(try_cast({text} AS double))"
-    scale = (
-        f"CASE WHEN {number} < 1e11 THEN 1e6 WHEN {number} < 1e14 THEN 1e3"
-        f" WHEN {number} < 1e17 THEN 1e0 ELSE 1e-3 END"
+    value = f"try_cast({text} AS decimal(38,16))"
+    micros = (
+        f"CASE WHEN abs({value}) < 1e11 THEN floor({value} * 1000000)"
+        f" WHEN abs({value}) < 1e14 THEN floor({value} * 1000)"
+        f" WHEN abs({value}) < 1e17 THEN floor({value}) ELSE floor({value} / 1000) END"
     )
     epoch = (
-        f"CASE WHEN {number} >= {_LEAST_SECONDS} THEN timestamp_micros(try_cast("
-        f"round(try_cast({text} AS double) * {scale}) AS bigint)) END"
+        f"CASE WHEN abs({value}) >= {_LEAST_SECONDS}"
+        f" THEN timestamp_micros(try_cast({micros} AS bigint)) END"
     )
     return (
         f"CASE WHEN substr({text}, 5, 1) = '-' AND substr({text}, 11, 1) IN ('T', ' ')"
         f" THEN {calendar}"
-        f" WHEN {text} RLIKE '^[+-]?[0-9.]+([eE][+-]?[0-9]+)?$' THEN {epoch}"
+        f" WHEN {text} RLIKE '{_NUMBER}' THEN {epoch}"
         f" WHEN {text} RLIKE '^[+-]?[0-9]{{4,6}}-[0-9]{{1,2}}-[0-9]{{1,2}}[T ]'"
         f" THEN {calendar} END"
     )
