@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow.parquet as pq
 import pytest
@@ -65,11 +65,12 @@ PARSED = {
 def make_rows(spark, tmp_path, make_envelope) -> Callable[..., list[Any]]:
     """Payloads to rows of `events` and `quarantine`, by way of Parquet."""
 
-    def rows(
+    def made(
         payloads: list[bytes],
         *columns: str,
         body: str = "json",
         chosen: dict[str, Any] | None = None,
+        doubles: Literal["contents", "place"] | None = None,
         **options: Any,
     ) -> list[Any]:
         at = int(ARRIVED.timestamp() * 1e6)
@@ -77,13 +78,12 @@ def make_rows(spark, tmp_path, make_envelope) -> Callable[..., list[Any]]:
         pq.write_table(table, tmp_path / "in.parquet", row_group_size=4)
         stream = spark.read.schema(SCHEMA_DDL).parquet(f"file://{tmp_path}/in.parquet")
         # Written and read again: a value that Parquet refuses would show here.
-        tables.events(stream, body, Columns(chosen)).write.parquet(
-            f"file://{tmp_path}/out"
-        )
-        made = spark.read.parquet(f"file://{tmp_path}/out").orderBy("lsn")
-        return list(made.selectExpr(*columns).collect())
+        rows = tables.events(stream, body, Columns(chosen, doubles))
+        rows.write.parquet(f"file://{tmp_path}/out")
+        rows = spark.read.parquet(f"file://{tmp_path}/out").orderBy("lsn")
+        return list(rows.selectExpr(*columns).collect())
 
-    return rows
+    return made
 
 
 def test_a_body_is_what_was_sent(make_rows):
@@ -574,6 +574,24 @@ def test_names_that_mean_something_else(make_rows, body):
     for other, payload in ((flawed, sent), (no_json, b"\xff")):
         assert bytes(other["all"]["payload"]) == payload
         assert other["all"]["body"] is None or body == "variant"
+
+
+def test_doubles_are_told_beside_columns_of_any_name(make_rows):
+    """What `spark.deduplicate` hashes takes no column's place, and no column takes its."""
+    names = ("place_agent", "place_file", "place_offset", "place_text")
+    sent = {
+        "agent": {"id": "x"},
+        "log": {"offset": 3, "file": {"path": "/a.log"}},
+        "message": "m",
+        **{name: f"of {name}" for name in names},
+    }
+    (row,) = make_rows(
+        [json.dumps(sent).encode()],
+        *(*names, "place IS NOT NULL AS placed"),
+        chosen={name: Source((name,)) for name in names},
+        doubles="place",
+    )
+    assert tuple(row) == (*(f"of {name}" for name in names), True)
 
 
 #: Where an event came from, and what the columns of its protocol say of that.

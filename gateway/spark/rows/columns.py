@@ -4,9 +4,9 @@ All paths of all columns are looked up in one pass over a row's JSON (`fields`).
 first taken as the text that it has there and then cast.  So a value that does not fit its
 type can be told from one that is not there.
 
-On the way columns are called `raw_NAME` and `typed_NAME`.  A name that the user chose
-comes last and is never part of SQL: it may be that of a step (`text`) or SQL's own
-(`null`).
+On the way columns are called `raw_NAME` and `typed_NAME`, and nothing else begins so.  A name
+that the user chose comes last and is never part of SQL: it may be that of a step (`text`) or
+SQL's own (`null`).
 """
 
 from __future__ import annotations
@@ -259,26 +259,25 @@ class Columns:
 
         The message of a `text/…` payload is all of its text.
         """
-        given = {name: [source] for name, source in self._place.items()}
         made = {
             f"raw_{name}": self._first(sources, self._text)
-            for name, sources in {**self._sources, **given}.items()
+            for name, sources in self._sources.items()
         }
         if "message" in self._sources:
             found = made["raw_message"]
             made["raw_message"] = (
                 f"CASE WHEN content_type LIKE 'text/%' THEN text ELSE {found} END"
             )
-        return made
+        of_place = {name: self._text(source) for name, source in self._place.items()}
+        return {**made, **of_place}
 
     def place(self) -> str | None:
         """A hash of the place, null where there is none; None without *doubles*."""
         if not self._place:
             return None
-        where = [f"raw_{name}" for name in _WHERE]
-        known = " AND ".join(f"{part} IS NOT NULL" for part in where)
-        what = f"j.{CONTENTS}" if self.contents else "raw_place_text"
-        return f"CASE WHEN {known} THEN xxhash64({', '.join([*where, what])}) END"
+        known = " AND ".join(f"{part} IS NOT NULL" for part in _WHERE)
+        what = f"j.{CONTENTS}" if self.contents else "place_text"
+        return f"CASE WHEN {known} THEN xxhash64({', '.join([*_WHERE, what])}) END"
 
     def cast(self) -> dict[str, str]:
         """Expressions over the `raw_NAME`: each column in its type, as `typed_NAME`."""
