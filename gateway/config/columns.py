@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from datetime import date, datetime
+from decimal import Decimal
 from typing import Annotated
 
 from pydantic import Field, PlainValidator, WithJsonSchema, field_validator
@@ -235,8 +237,11 @@ class Column(Section):
                 if type(default) is not int or not first <= default <= last:
                     return f"a whole number from {first} to {last}"
             case "double":
-                if type(default) not in (int, float):
-                    return "a number"
+                if not _is_number(default, Decimal(sys.float_info.max)):
+                    return f"a number up to {sys.float_info.max:.2}"
+            case "string" | "json":
+                if isinstance(default, float):
+                    return "text in quotes, or its digits are not kept"
             case "boolean":
                 if type(default) is not bool:
                     return "true or false"
@@ -246,8 +251,12 @@ class Column(Section):
             case "date":
                 if not (isinstance(default, str) and _is_day(default)):
                     return "a day like 2026-03-01"
-        if self.type.startswith("decimal") and type(default) not in (int, float):
-            return "a number"
+        if digits := _DECIMAL.fullmatch(self.type):
+            precision, scale = map(int, digits.groups())
+            # Whole numbers with more digits are floats by now.
+            greatest = f"{'9' * min(precision - scale, 18) or '0'}.{'9' * scale}"
+            if not _is_number(default, Decimal(greatest)):
+                return f"a number up to {greatest.rstrip('.')}"
         if self.type.startswith("list"):
             return "left out"
         return None
@@ -282,6 +291,13 @@ def disagreeing(name: str, given: Column | list[Column]) -> Iterator[tuple[Place
                 place,
                 "is never looked at: one before it is for all events; put that last",
             )
+
+
+def _is_number(default: object, greatest: Decimal) -> bool:
+    if type(default) not in (int, float):
+        return False
+    number = Decimal(str(default))
+    return number.is_finite() and number.copy_abs() <= greatest
 
 
 def _is_day(text: str) -> bool:

@@ -385,6 +385,30 @@ def test_columns_of_ones_own(make_rows):
     assert "host" not in rows[0]["all"].asDict()
 
 
+def test_a_default_is_what_the_file_says(make_rows):
+    """Nothing in it is a variable of Spark's, an escape or an end of a text."""
+    defaults: dict[str, tuple[str, Any]] = {
+        "text": ("string", "${env:HOME} ${spark.app.name} it's \\n"),
+        "number": ("string", 7),
+        "yes": ("boolean", True),
+        "price": ("decimal(4,2)", -99.99),
+        "large": ("double", 1e300),
+        "least": ("long", -(2**63)),
+    }
+    (row,) = make_rows(
+        [b"{}"],
+        *defaults,
+        chosen={
+            name: Source(("none",), kind, default=value)
+            for name, (kind, value) in defaults.items()
+        },
+    )
+    assert tuple(row) == (
+        *(defaults["text"][1], "7", True),
+        *(Decimal("-99.99"), 1e300, -(2**63)),
+    )
+
+
 @pytest.mark.lowest
 def test_days_decimals_and_lists(make_rows):
     """Out of texts and numbers: the day of an instant in UTC, decimals that are rounded, the

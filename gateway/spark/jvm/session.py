@@ -41,6 +41,8 @@ SAFETY: Mapping[str, str] = {
     # Above 32 paths Spark starts a job with a task per file, only to list them.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
     "spark.sql.session.timeZone": "UTC",
+    # Else `${env:HOME}` in a default or in a condition is not what somebody wrote.
+    "spark.sql.variable.substitute": "false",
 }
 
 _log = logging.getLogger("gateway.spark")

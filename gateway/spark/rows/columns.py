@@ -108,16 +108,9 @@ ENVELOPE: Mapping[str, str] = {
 
 
 def literal(value: object) -> str:
-    match value:
-        case None:
-            return "NULL"
-        case bool():
-            return str(value).lower()
-        case int():
-            return str(value)
-        case float():
-            return f"double('{value!r}')"
-    escaped = str(value).replace("\\", "\\\\").replace("'", "\\'")
+    """A value as a text in SQL."""
+    said = str(value).lower() if isinstance(value, bool) else str(value)
+    escaped = said.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
 
