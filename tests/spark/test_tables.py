@@ -477,6 +477,40 @@ def test_days_decimals_and_lists(make_rows):
         assert tuple(row) == (*values, misfits), one
 
 
+LONG, LARGE = "9" * 2000, f'{{"{"k" * 60_000}":1}}'
+
+#: What is sent, and its elements as texts and as numbers; None: it does not fit.
+LISTS: list[tuple[str, list[str | None] | None, list[float] | None]] = [
+    ('"[warn] disk"', ["[warn] disk"], None),
+    ('"[1,2]"', ["[1,2]"], None),
+    ('"{}"', ["{}"], None),
+    ('""', [""], None),
+    ("[]", [], []),
+    ("{}", None, None),
+    ("[1.10, 1e2]", ["1.10", "1e2"], [1.1, 100.0]),
+    ("[1e400]", ["1e400"], [float("inf")]),
+    ('["1d"]', ["1d"], None),
+    ('["0x1p3"]', ["0x1p3"], None),
+    ('["a\\u00e9\\n", null, [1, "]"]]', ["aé\n", None, '[1,"]"]'], None),
+    (f"[{LONG}, {LARGE}]", [LONG, LARGE], None),
+]
+
+
+def test_elements_of_lists_are_as_others_of_their_type(make_rows):
+    """A text is one element, whatever it begins with; a number keeps its spelling in a list
+    of texts; what a column of type double refuses, a list of such refuses, too."""
+    rows = make_rows(
+        [f'{{"t": {sent}}}'.encode() for sent, _, _ in LISTS],
+        *("texts", "numbers"),
+        chosen={
+            "texts": Source(("t",), "list<string>"),
+            "numbers": Source(("t",), "list<double>"),
+        },
+    )
+    found = [(sent, *row) for (sent, _, _), row in zip(LISTS, rows, strict=True)]
+    assert found == LISTS
+
+
 def test_an_instant_is_that_of_the_path_which_has_a_value(make_rows):
     """Of several the first with a value counts, whatever the others say, and whether it
     is written as most write instants or not."""

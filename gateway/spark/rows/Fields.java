@@ -13,6 +13,7 @@
  */
 package gateway.spark;
 
+import java.util.ArrayList;
 import java.util.Arrays;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.api.java.UDF1;
@@ -21,7 +22,7 @@ import org.apache.spark.unsafe.types.UTF8String;
 /**
  * Payload to row: the text, null if it is not UTF-8, then a value for each path, then
  * for each path that is an instant its microseconds since 1970, null if Spark must read it,
- * then, where it is asked for, a hash of what the payload says, then, where there are rules,
+ * then for each path that is a list its elements, null if it is an object, then, where it is asked for, a hash of what the payload says, then, where there are rules,
  * a number whose bit N says that all conditions of rule N hold.
  */
 public final class Fields implements UDF1 {
@@ -36,6 +37,7 @@ public final class Fields implements UDF1 {
     private final String[] keys;
     private final int[] depths;
     private final int[] instants;
+    private final int[] lists;
     private final boolean contents;
     private final int columns;
     /** Of each condition its rule, its path, and what the value is to be. */
@@ -55,15 +57,16 @@ public final class Fields implements UDF1 {
 
     /**
      * Asks for a value by each path.  *keys* are those of all paths, *depths* says how
-     * many each path has.  The paths with the numbers *instants* are of instants, and
-     * those behind the first *columns* are asked for by rules alone.  A rule has the
+     * many each path has.  The paths with the numbers *instants* are of instants, those with the
+     * numbers *lists* are of lists, and those behind the first *columns* are asked for by rules alone.  A rule has the
      * conditions that name it in *rules*, each of the path in *looked*.
      */
-    public Fields(String[] keys, int[] depths, int[] instants, Boolean contents,
+    public Fields(String[] keys, int[] depths, int[] instants, int[] lists, Boolean contents,
             Integer columns, int[] rules, int[] looked, String[] wanted, boolean[] expressions) throws Exception {
         this.keys = keys;
         this.depths = depths;
         this.instants = instants;
+        this.lists = lists;
         this.contents = contents.booleanValue();
         this.columns = columns.intValue();
         this.rules = rules;
@@ -79,7 +82,7 @@ public final class Fields implements UDF1 {
             return null;
         }
         byte[] bytes = (byte[]) payload;
-        int values = 1 + depths.length + instants.length;
+        int values = 1 + depths.length + instants.length + lists.length;
         int size = contents ? values + 1 : values;
         Object[] row = new Object[rules.length > 0 ? size + 1 : size];
         if (isText(bytes)) {
@@ -113,7 +116,10 @@ public final class Fields implements UDF1 {
                 Object text = row[1 + instants[n]];
                 row[1 + paths + n] = text == null ? null : Instants.micros((UTF8String) text);
             }
-            if (kinds != null) {
+            for (int n = 0; n < lists.length; n++) {
+                row[1 + paths + instants.length + n] = elements(lists[n], begins, found, kinds);
+            }
+            if (rules.length > 0) {
                 row[row.length - 1] = Long.valueOf(judged(begins, found, kinds));
             }
         } catch (IndexOutOfBoundsException why) {
@@ -164,7 +170,7 @@ public final class Fields implements UDF1 {
 
     private Find scan(byte[] bytes, Known next) {
         int count = slots[depths.length];
-        byte[] kinds = rules.length > 0 ? new byte[count] : null;
+        byte[] kinds = rules.length + lists.length > 0 ? new byte[count] : null;
         Find scan = new Find(bytes, new Object[count], kinds, next);
         scan.document(root);
         return scan;
@@ -179,6 +185,22 @@ public final class Fields implements UDF1 {
             }
         }
         return holds;
+    }
+
+    /** The elements of a list, or a single value; null if it is an object, or nothing. */
+    private static Object[] elements(int path, int[] begins, Object[] found, byte[] kinds) {
+        int end = begins[path + 1];
+        for (int slot = begins[path]; slot < end; slot++) {
+            if (found[slot] == null) {
+                continue;
+            }
+            if (kinds[slot] == '[') {
+                byte[] list = ((UTF8String) found[slot]).getBytes();
+                return new Find(list, null, null, null).elements();
+            }
+            return kinds[slot] == '{' ? null : new Object[] {found[slot]};
+        }
+        return null;
     }
 
     /** Of a list one of its elements; an object is no value. */
@@ -308,20 +330,9 @@ public final class Fields implements UDF1 {
                 return false;
             }
             do {
-                int from = at;
                 byte first = bytes[at];
-                UTF8String one = null;
-                if (first == '"') {
-                    at++;
-                    boolean plain = string();
-                    one = plain ? slice(from + 1, at - 1) : unescaped(from + 1, at - 1);
-                } else {
-                    skip();
-                    if (first != '{' && first != '[' && first != 'n') {
-                        one = slice(from, at);
-                    }
-                }
-                if (one != null) {
+                UTF8String one = element();
+                if (one != null && first != '{' && first != '[') {
                     left -= one.numBytes();
                     if (left < 0) {
                         return false;
@@ -332,6 +343,30 @@ public final class Fields implements UDF1 {
                 }
             } while (bytes[at++] == ',');
             return false;
+        }
+
+        /** What a list without blanks has in it, as texts; null is null. */
+        Object[] elements() {
+            at = 1;
+            ArrayList all = new ArrayList();
+            if (bytes[at] != ']') {
+                do {
+                    all.add(element());
+                } while (bytes[at++] == ',');
+            }
+            return all.toArray();
+        }
+
+        private UTF8String element() {
+            int from = at;
+            byte first = bytes[at];
+            if (first == '"') {
+                at++;
+                boolean plain = string();
+                return plain ? slice(from + 1, at - 1) : unescaped(from + 1, at - 1);
+            }
+            skip();
+            return first == 'n' ? null : slice(from, at);
         }
 
         /** An object, or the first of a list of objects. */

@@ -16,7 +16,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from gateway.config.columns import EVENT_TIME, PATHS, USUAL, keys
-from gateway.spark.rows.fields import CONTENTS, RULES, Asked, Wanted, field, micros
+from gateway.spark.rows.fields import (
+    CONTENTS,
+    RULES,
+    Asked,
+    Wanted,
+    elements,
+    field,
+    micros,
+)
 from gateway.spark.rows.framed import Schemas
 from gateway.spark.rows.times import bounded, day, instant
 from gateway.tables import EVENTS, QUARANTINE
@@ -168,16 +176,10 @@ class Columns:
         """The wanted paths of the JSON."""
         self.keys = [keys(path) for path in self.paths]
         """The keys that lead to each."""
-        self.instants = [
-            number
-            for number, path in enumerate(self.paths)
-            if any(
-                path in source.paths and source.type in _TIMES
-                for sources in self._sources.values()
-                for source in sources
-            )
-        ]
+        self.instants = self._numbers(lambda kind: kind in _TIMES)
         """Numbers of the paths that lead to instants."""
+        self.lists = self._numbers(lambda kind: kind.startswith("list<"))
+        """Numbers of the paths that lead to lists."""
         self._lookups = {
             path: f"j.{field(number)}" for number, path in enumerate(self.paths)
         }
@@ -188,6 +190,17 @@ class Columns:
         by = settings.deduplicate_by if settings.deduplicate else None
         schemas = Schemas.of(settings)
         return cls(settings.columns, by, schemas, settings.tables)
+
+    def _numbers(self, wanted: Callable[[str], bool]) -> list[int]:
+        """Numbers of the paths of columns whose type is *wanted*."""
+        paths = {
+            path
+            for sources in self._sources.values()
+            for source in sources
+            if wanted(source.type)
+            for path in source.paths
+        }
+        return [number for number, path in enumerate(self.paths) if path in paths]
 
     def _choose(self, name: str, given: Any) -> None:
         self._envelope.pop(name, None)
@@ -343,13 +356,9 @@ class Columns:
         elif kind == "string":
             value = raw
         elif kind.startswith("array"):
-            value = _list(raw, kind[6:-1])
+            value = self._list(source, raw, kind[6:-1])
         else:
-            value = f"try_cast({raw} AS {kind})"
-        if kind == "double":
-            value = f"CASE WHEN NOT {raw} RLIKE '{_JAVAS_OWN}' THEN {value} END"
-        if kind.startswith("decimal"):
-            value = f"CASE WHEN {raw} RLIKE '{_SHORT}' THEN {value} END"
+            value = _fitting(raw, kind)
         if source.default is None:
             return value
         default = f"cast({literal(source.default)} AS {kind})"
@@ -357,15 +366,30 @@ class Columns:
 
     def _instant(self, source: Source, raw: str) -> str:
         """The instant of the path which has the value; most are known without a cast."""
-        cases = " ".join(
-            f"WHEN {self._counts(path)} THEN j.{micros(self.paths.index(path))}"
-            for path in source.paths
-        )
-        known = f"(CASE {cases} END)"
+        known = f"({self._found(source, micros)} END)"
         return (
             f"CASE WHEN {known} IS NOT NULL THEN timestamp_micros({known})"
             f" ELSE {instant(raw)} END"
         )
+
+    def _list(self, source: Source, raw: str, kind: str) -> str:
+        """The elements of a list, or a single value; null if one does not fit."""
+        found = f"{self._found(source, elements)} WHEN {raw} IS NOT NULL THEN array({raw}) END"
+        if kind == "string":
+            return found
+        fits = _fitting("x", kind)
+        odd = f"exists(l, x -> x IS NOT NULL AND ({fits}) IS NULL)"
+        fine = f"transform(l, x -> {fits})"
+        # Once for each row, however often its elements are looked at.
+        return f"transform(array({found}), l -> CASE WHEN NOT {odd} THEN {fine} END)[0]"
+
+    def _found(self, source: Source, part: Callable[[int], str]) -> str:
+        """The beginning of a CASE: that *part* of `j` which the path with the value has."""
+        cases = " ".join(
+            f"WHEN {self._counts(path)} THEN j.{part(self.paths.index(path))}"
+            for path in source.paths
+        )
+        return f"CASE {cases}"
 
     @staticmethod
     def _guarded(source: Source, test: str) -> str:
@@ -382,20 +406,14 @@ class Columns:
         return f"CASE {cases}END"
 
 
-def _list(raw: str, kind: str) -> str:
-    """The elements of a list in the JSON, or a single value; null if one does not fit."""
-    found = (
-        f"CASE WHEN {raw} LIKE '[%' THEN from_json({raw}, 'array<string>')"
-        f" WHEN NOT {raw} LIKE '{{%' THEN array({raw}) END"
-    )
-    if kind != "string":
-        odd = f"exists(l, x -> x IS NOT NULL AND try_cast(x AS {kind}) IS NULL)"
-        fine = f"transform(l, x -> try_cast(x AS {kind}))"
-        # Once for each row, however often its elements are looked at.
-        found = (
-            f"transform(array({found}), l -> CASE WHEN NOT {odd} THEN {fine} END)[0]"
-        )
-    return f"CASE WHEN {raw} IS NOT NULL THEN {found} END"
+def _fitting(text: str, kind: str) -> str:
+    """A text as a value of Spark's type *kind*, or null."""
+    value = f"try_cast({text} AS {kind})"
+    if kind == "double":
+        return f"CASE WHEN NOT {text} RLIKE '{_JAVAS_OWN}' THEN {value} END"
+    if kind.startswith("decimal"):
+        return f"CASE WHEN {text} RLIKE '{_SHORT}' THEN {value} END"
+    return value
 
 
 def _wanted(one: Condition) -> Wanted:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
 from gateway.spark.jvm.compiled import array, register
 
@@ -61,18 +61,24 @@ def micros(number: int) -> str:
     return f"i{number}"
 
 
+def elements(number: int) -> str:
+    """The field of the result that holds the elements of a list, for that path."""
+    return f"l{number}"
+
+
 def function(
     spark: SparkSession,
     paths: Sequence[Sequence[str]],
     instants: Sequence[int] = (),
     *,
+    lists: Sequence[int] = (),
     contents: bool = False,
     rules: Sequence[Asked] = (),
     columns: int | None = None,
 ) -> str:
     """A function's name in SQL: a payload to a struct of `TEXT`, a `field` per path,
-    and `micros` for the paths with the numbers *instants*.  With *contents* it has `CONTENTS`,
-    and with *rules* `RULES`.
+    and `micros` for the paths with the numbers *instants*.  Paths with the numbers *lists* have
+    `elements`, too.  With *contents* it has `CONTENTS`, and with *rules* `RULES`.
 
     A path is the keys that lead to a value, each of an object in the one before.  Some
     that follow each other may be one key of the JSON, joined by dots: ECS allows that at
@@ -80,13 +86,14 @@ def function(
     first level where they differ.  Values are the text that they have in the JSON, lists
     and objects without blanks; an object that another path leads through is no value.
     `micros` are those of an instant as RFC 3339 and ISO 8601 write it (`Instants.java`),
-    and null for whatever else the value is.  `CONTENTS` is the same for payloads that
+    and null for whatever else the value is.  `elements` are texts, as `field` has values; of
+    what is no list there is one, and of an object there are none: null.  `CONTENTS` is the same for payloads that
     differ in the order of keys and in blanks between parts alone.  A condition of a list is
     one of its elements, and no object has any.  Paths behind the first *columns* are those of
     rules alone, which change no other value.
     """
     of_columns = len(paths) if columns is None else columns
-    asked = paths, instants, contents, *([rules, of_columns] if rules else [])
+    asked = paths, instants, lists, contents, *([rules, of_columns] if rules else [])
     code = [source.read_text("utf-8") for source in _SOURCES]
     name = f"gateway_fields_{crc32(repr((code, *asked)).encode()):08x}"
     if not spark.catalog.functionExists(name):
@@ -94,7 +101,8 @@ def function(
         given = [
             array(spark, java.String, [key for path in paths for key in path]),
             array(spark, java.int, [len(path) for path in paths]),
-            *(array(spark, java.int, instants), contents, of_columns),
+            array(spark, java.int, instants),
+            *(array(spark, java.int, lists), contents, of_columns),
             array(spark, java.int, [one.rule for one in rules]),
             array(spark, java.int, [one.path for one in rules]),
             array(spark, java.String, [one.wanted.text for one in rules]),
@@ -104,6 +112,7 @@ def function(
         result = StructType(
             [StructField(one, StringType()) for one in names]
             + [StructField(micros(number), LongType()) for number in instants]
+            + [StructField(elements(one), ArrayType(StringType())) for one in lists]
             + [StructField(CONTENTS, LongType())] * contents
             + [StructField(RULES, LongType())] * bool(rules)
         )

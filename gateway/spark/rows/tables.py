@@ -58,6 +58,7 @@ def events(
     spark = stream.sparkSession
     find = function(
         *(spark, made.keys, made.instants),
+        lists=made.lists,
         contents=made.contents,
         rules=made.asked(),
         columns=made.count,
