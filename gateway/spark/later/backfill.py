@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
     from gateway.spark.commit.shared import Table
 
-#: The columns of before, while those of today are made.
-_KEPT = "kept"
+#: The columns of before, while those of today are made; of these none begins with a digit.
+_KEPT = "0kept"
 
 #: Spark's types, as files have them.
 _IN_FILES: Mapping[str, pa.DataType] = {
