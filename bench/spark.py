@@ -253,7 +253,7 @@ class Bench:
     def parsed(self) -> Any:
         """The one parse of a row, without what is made of it."""
         columns = Columns()
-        find = function(self.spark, columns.paths, columns.instants)
+        find = function(self.spark, columns.keys, columns.instants, lists=columns.lists)
         parse = f.expr(f"{find}(payload)")
         return self.read().withColumn("j", parse).drop("payload")
 
