@@ -546,6 +546,21 @@ def values(section: Section, at: Place = ()) -> Iterator[tuple[Place, FieldInfo,
             yield from values(inner, (*at, key, *step))
 
 
+def misfits(config: Config) -> Iterator[tuple[Place, str]]:
+    """Places and reasons where values of one section, or of several, do not fit together.
+
+    Each section is asked, for those of one configuration may come from two files.
+    """
+    inner = [
+        ((*at, *step), section)
+        for at, _, value in values(config)
+        for step, section in _sections(value)
+    ]
+    for at, section in [((), config), *inner]:
+        for place, why in section.misfits():
+            yield (*at, *place), why
+
+
 def _sections(value: object) -> Iterator[tuple[Place, Section]]:
     if isinstance(value, Section):
         yield (), value

@@ -22,7 +22,7 @@ from gateway.admin.freshness import Freshness, judge
 from gateway.admin.history import EVERY, History
 from gateway.admin.site import Page, page_of
 from gateway.admin.status import Probe, Status
-from gateway.config.model import Logging
+from gateway.config.model import Logging, misfits
 from gateway.config.problems import spell
 from gateway.config.reload import plan
 from gateway.daemon import notify, statistics
@@ -253,8 +253,8 @@ class Running:
         found = plan(self.settings, wanted, protocols.served)
         now = found.effective
         # Each of the two is right; what is left of both need not be.
-        if misfits := [f"{spell(at)}: {why}" for at, why in now.misfits()]:
-            return refused(*misfits, *found.restart)
+        if wrong := [f"{spell(at)}: {why}" for at, why in misfits(now)]:
+            return refused(*wrong, *found.restart)
         protocols.configure(now.listeners)
         try:
             admin = self.admin.prepare(now.admin)

@@ -321,6 +321,19 @@ def test_what_both_configurations_together_break(start):
     assert daemon.listeners() == [("beats", 5044, 0)]
 
 
+def test_what_both_configurations_together_break_in_one_section(start):
+    """What is in force of each would be refused in one file, so nothing changes."""
+    daemon = start(BEATS, spool={"publishers": 0, "after": "delete"})
+    daemon.write(
+        BEATS, spool={"publishers": 0, "after": "archive", "consumers": ["alerts"]}
+    )
+    outcome = daemon.reload()
+    assert not outcome.applied
+    assert outcome.problems[0].startswith("spool.consumers: they read the archive")
+    assert outcome.problems[1].startswith("spool.after: needs a restart")
+    assert daemon.running.settings.spool.consumers == []
+
+
 def test_pomelos_replaced_settings_leave_nothing(start, tmp_path):
     """Their figures stay, and nothing else once their last client is gone."""
     game = listener("game", "pomelo", 3010)
