@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gateway.cli import _admin, _audit_accept, _audit_note, _data_dir
 from gateway.cli._columns import table
 from gateway.cli._working import working
-from gateway.sdk.command import WrongUse, printable
+from gateway.sdk.command import WrongUse, positive, printable
 from gateway.spoken import many
 
 if TYPE_CHECKING:
@@ -125,9 +125,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lsn(text: str) -> int:
-    lsn = int(text)
-    if not 1 <= lsn < 2**62:
-        raise argparse.ArgumentTypeError(f"{text}: lsns start at 1")
+    lsn = positive(text)
+    if lsn >= 2**62:
+        raise argparse.ArgumentTypeError(f"{text}: lsns end before {2**62}")
     return lsn
 
 

@@ -20,7 +20,7 @@ from gateway.cli import _data_dir
 from gateway.cli._columns import table
 from gateway.cli._config import add_config
 from gateway.cli._working import working
-from gateway.sdk.command import WrongUse, printable
+from gateway.sdk.command import WrongUse, positive, printable
 from gateway.spoken import duration, many, size
 
 if TYPE_CHECKING:
@@ -56,10 +56,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "file", metavar="FILE", nargs="?", help="a file, or just its name"
     )
-    what.add_argument("--lsn", metavar="N", type=int, help="start with this event")
+    what.add_argument("--lsn", metavar="N", type=positive, help="start with this event")
     cat.add_argument("--node", metavar="NAME", help="whose lsn, if there are several")
     cat.add_argument(
-        "-n", dest="count", metavar="COUNT", type=int,
+        "-n", dest="count", metavar="COUNT", type=positive,
         help="how many events (default: all of FILE, or the one with --lsn)",
     )  # fmt: skip
     cat.add_argument(
@@ -203,7 +203,7 @@ def _cat(args: argparse.Namespace) -> int:
     for event in islice(events, count):
         _print(event, payload_only=args.payload_only)
         shown += 1
-    if shown or count == 0:
+    if shown:
         return 0
     what = f"lsn {args.lsn}" if args.file is None else args.file
     print(f"gateway spool: no event: {printable(what)}", file=sys.stderr)

@@ -170,6 +170,8 @@ def positive(text: str) -> int:
         number = 0
     if number < 1:
         raise argparse.ArgumentTypeError(f"not a number above 0: {text!r}")
+    if number > sys.maxsize:
+        raise argparse.ArgumentTypeError(f"more than {sys.maxsize}: {text!r}")
     return number
 
 

@@ -186,6 +186,13 @@ def test_cat_of_a_damaged_file_says_so(warns, system):
     assert f"{path}: no spool file, or a damaged one" in err
 
 
+@pytest.mark.parametrize("count", ["-1", "0", "9223372036854775808", "many"])
+def test_cat_of_no_number_of_events(count, warns, system):
+    """Wrong use, and no stack trace."""
+    system.spooled(1, 5)
+    assert "argument -n: " in warns(2, "spool", "cat", "--lsn", 1, "-n", count)
+
+
 # -- verify ---------------------------------------------------------------------------
 
 

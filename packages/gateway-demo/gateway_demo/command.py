@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.sdk.command import WrongUse
+from gateway.sdk.command import WrongUse, positive
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,11 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where everything goes (default: demo-data; an earlier demo's is replaced)",
     )  # fmt: skip
     parser.add_argument(
-        "--events", type=int, default=20_000, metavar="N",
+        "--events", type=positive, default=20_000, metavar="N",
         help="how many each sender sends (default: 20000)",
     )  # fmt: skip
     parser.add_argument(
-        "--rate", type=int, default=1_000, metavar="R",
+        "--rate", type=positive, default=1_000, metavar="R",
         help="events a second of each sender (default: 1000)",
     )  # fmt: skip
     _add_kinds(parser)
@@ -79,8 +79,6 @@ def run(args: argparse.Namespace) -> int:
     from gateway_demo.processes import Failed
     from gateway_demo.setup import NotADemo
 
-    if args.events < 1 or args.rate < 1:
-        raise WrongUse("--events and --rate must be 1 or more")
     if args.jars is not None:
         if not args.cluster:
             raise WrongUse("--jars is for --cluster")

@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="subscribe to exactly this, as in 'tap?protocol=pomelo'")  # fmt: skip
     add("--format", choices=("json", "arrow"), default="json",
         help="lines of JSON, or one Arrow IPC stream (default: json)")  # fmt: skip
-    add("-n", "--count", type=int, metavar="N", help="end after N events")
+    add("-n", "--count", type=command.positive, metavar="N", help="end after N events")
     token = parser.add_mutually_exclusive_group()
     token.add_argument("--token", metavar="T",
                        help="what the gateway asks for (options.tokens)")  # fmt: skip
@@ -78,8 +78,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     command.check(args)
     publisher = _publisher(args)
-    if args.count is not None and args.count < 1:
-        raise WrongUse("--count must be above 0")
     if args.format == "arrow" and sys.stdout.isatty():
         raise WrongUse("Arrow is nothing for a terminal; say >FILE or | PROGRAM")
     return _Tapping(args, publisher, _token(args)).run()
