@@ -157,7 +157,9 @@ def _module(name: str) -> ModuleType:
 
 
 def _top() -> argparse.ArgumentParser:
-    lines = [f"  {name:<12}{each.help}" for name, each in commands().items()]
+    known = commands()
+    width = max(map(len, known)) + 2
+    lines = [f"  {name:<{width}}{each.help}" for name, each in known.items()]
     top = argparse.ArgumentParser(
         prog="gateway",
         usage="gateway [--version] COMMAND [...]",

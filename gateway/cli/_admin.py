@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway import default_config
 from gateway.cli._config import add_config
-from gateway.sdk.command import WrongUse
+from gateway.sdk.command import WrongUse, failure, secret_in
 
 if TYPE_CHECKING:
     from gateway.config.model import Admin
@@ -53,7 +53,7 @@ class AdminPort:
             try:
                 found = _object(answer)
             except (ValueError, OSError, http.client.HTTPException) as why:
-                raise Unreachable(f"no status: {why}") from None
+                raise Unreachable(f"no status: {failure(why)}") from None
         if "node" not in found:
             raise Unreachable("what answers there is no gateway")
         return found
@@ -70,7 +70,7 @@ class AdminPort:
                     elif name == "data":
                         yield kind, json.loads(value)
             except (ValueError, OSError, http.client.HTTPException) as why:
-                raise Unreachable(f"it answers no more: {why}") from None
+                raise Unreachable(f"it answers no more: {failure(why)}") from None
         raise Unreachable("it closed the connection")
 
     def ask(
@@ -84,7 +84,9 @@ class AdminPort:
             try:
                 return answer.status, _object(answer)
             except (ValueError, OSError, http.client.HTTPException) as why:
-                raise Unreachable(f"{answer.status}, no answer: {why}") from None
+                raise Unreachable(
+                    f"{answer.status}, no answer: {failure(why)}"
+                ) from None
 
     def _request(
         self, path: str, post: Any = None, seconds: float = _SECONDS
@@ -103,8 +105,7 @@ class AdminPort:
             return connection.getresponse()
         except (OSError, ValueError, http.client.HTTPException) as why:
             connection.close()  # ValueError: a token that no header can have
-            text = getattr(why, "strerror", None) or str(why) or type(why).__name__
-            raise Unreachable(text.lower()) from None
+            raise Unreachable(failure(why).lower()) from None
 
     def _get(self, path: str) -> http.client.HTTPResponse:
         answer = self._request(path)
@@ -259,12 +260,7 @@ def _file(args: argparse.Namespace) -> str | None:
 
 def token_in(file: Path | None) -> str | None:
     """The token in the file of `--token-file`.  Raises `WrongUse`."""
-    if file is None:
-        return None
-    try:
-        return file.read_text().strip()
-    except (OSError, UnicodeDecodeError) as why:
-        raise WrongUse(f"--token-file {file}: {why}") from None
+    return None if file is None else secret_in(file, "--token-file")
 
 
 def port_at(
@@ -289,7 +285,9 @@ def _context(given: argparse.Namespace) -> ssl.SSLContext:
             context.load_cert_chain(given.cert, given.key)
     except OSError as why:
         files = " ".join(str(one) for one in (given.ca, given.cert, given.key) if one)
-        raise WrongUse(f"no certificate, or not with its key: {files}: {why}") from None
+        raise WrongUse(
+            f"no certificate, or not with its key: {files}: {failure(why)}"
+        ) from None
     return context
 
 
@@ -331,4 +329,6 @@ def _first_in(file: Path) -> bytes:
         )
         return ssl.PEM_cert_to_DER_cert(found[0] if found else "")
     except (OSError, ValueError) as why:
-        raise WrongUse(f"admin.tls.certificate: {file}: {why}; say --ca") from None
+        raise WrongUse(
+            f"admin.tls.certificate: {file}: {failure(why)}; say --ca"
+        ) from None

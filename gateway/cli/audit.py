@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gateway.cli import _admin, _audit_accept, _audit_note, _data_dir
 from gateway.cli._columns import table
 from gateway.cli._working import working
-from gateway.sdk.command import WrongUse, positive, printable
+from gateway.sdk.command import WrongUse, failure, positive, printable
 from gateway.spoken import many
 
 if TYPE_CHECKING:
@@ -307,7 +307,7 @@ def _ids(files: Iterable[Path]) -> list[str]:
             with path.open(encoding="utf-8", errors="replace") as lines:
                 ids += read_ids(lines)
         except OSError as why:
-            raise WrongUse(f"--acknowledged {path}: {why.strerror}") from None
+            raise WrongUse(f"--acknowledged {path}: {failure(why)}") from None
     return ids
 
 

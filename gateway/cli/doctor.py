@@ -58,7 +58,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _looks(file: Path) -> Iterable[Look]:
     from gateway import config
-    from gateway.config.problems import spell
     from gateway.doctor import examine
     from gateway.doctor.look import fail, ok
 
@@ -68,7 +67,7 @@ def _looks(file: Path) -> Iterable[Look]:
         raise
     except config.Invalid as why:
         for one in why.problems:
-            text = f"{why.file}: {spell(one.place)}: {one.message}"
+            text = f"{why.file}: {one}"
             yield fail("configuration", text, "mend it; all else was not looked at")
         return
     yield ok("configuration", f"{file}, node {loaded.node}")

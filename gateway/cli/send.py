@@ -76,8 +76,6 @@ def run(args: argparse.Namespace) -> int:
     if args.file is not None:
         _check_file(args.file)
     command.check(args)
-    if args.rate is not None and not args.rate > 0:
-        raise WrongUse("--rate must be above 0")
     totals = resolve_name(_senders()[args.speak].sending)(args).run()
     words = json.dumps(asdict(totals)) if args.json else str(totals)
     # Standard output may be the connection, and closed by now.
@@ -100,7 +98,7 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--size", type=command.positive, default=0, metavar="BYTES",
         help="the least size of a made-up event")  # fmt: skip
-    add("--rate", type=float, metavar="R", help="at most R events a second")
+    add("--rate", type=command.amount, metavar="R", help="at most R events a second")
     add(
         "--connections",
         type=command.positive,
@@ -114,6 +112,6 @@ def _add_record(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--acked", type=Path, metavar="FILE",
         help="append the id of each acknowledged event, a line each")  # fmt: skip
-    add("--patience", type=float, default=60.0, metavar="SECONDS",
+    add("--patience", type=command.amount, default=60.0, metavar="SECONDS",
         help="give up after so long without an acknowledgement (default: 60)")  # fmt: skip
     add("--json", action="store_true", help="print the totals as JSON")

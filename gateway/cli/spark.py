@@ -8,12 +8,12 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.sdk.command import WrongUse, positive
+from gateway.sdk.command import WrongUse, amount, day, positive
 from gateway.sink import Ability, Kind, able, kind_of
 from gateway.spark import job
 from gateway.spark.commit.handover import settle
@@ -99,9 +99,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("names", nargs="*", metavar="NAME",
         help="forget: which node; backfill: which columns (default: those that lack); adopt: which folder; columns: which files")  # fmt: skip
     job.add_arguments(parser)
-    add("--before", metavar="DATE", type=date.fromisoformat,
+    add("--before", metavar="DATE", type=day,
         help="compact: days before this one (default: today, UTC)")  # fmt: skip
-    add("--days", metavar="N", type=float,
+    add("--days", metavar="N", type=amount,
         help="maintain: keep what is younger (default: 5, at least 3; Delta: at least 7)")  # fmt: skip
     add("--suggest", action="store_true", help="columns: print which there might be")
     add("--events", metavar="N", type=positive, default=100_000,
@@ -431,8 +431,8 @@ def _requeue(args: argparse.Namespace) -> int:
         with _session(config) as spark:
             done = requeue.rows(spark, config, disk, args.flaw)
         text = f"quarantine: {done.rows} rows, {done.fine} of them are events now"
-        for day in done.taken_back:
-            text += f"; {day} is complete again once the job has said so"
+        for one in done.taken_back:
+            text += f"; {one} is complete again once the job has said so"
         _say(args, text, asdict(done))
     return 1 if kept else 0
 

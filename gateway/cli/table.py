@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from gateway.cli import _data_dir
 from gateway.cli._columns import table, terminal_width
-from gateway.sdk.command import WrongUse, nobody_reads, positive, printable
+from gateway.sdk.command import WrongUse, day, nobody_reads, positive, printable
 from gateway.spoken import duration
 from gateway.tables import EVENTS, QUARANTINE, STATS
 
@@ -120,7 +120,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--columns", metavar="A,B", help="these; `all` are all that there are")
     add("--no-wait", action="store_true", help="if there are none yet, show none")
     add("--json", action="store_true", help="a JSON object a line, for programs")
-    add("--day", type=date.fromisoformat, metavar="DAY",
+    add("--day", type=day, metavar="DAY",
         help="of complete: which, 2026-11-28 (default: yesterday in UTC)")  # fmt: skip
     add("--wait", action="store_true", help="of complete: until it is")
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError
 
 from gateway.cli._working import working
-from gateway.sdk.command import printable
+from gateway.sdk.command import failure, printable
 
 if TYPE_CHECKING:
     from gateway.cli._trial import Outcome, Row
@@ -112,6 +112,18 @@ class Cases(_Strict):
     tests: Annotated[list[Case], Field(min_length=1)]
 
 
+_SAID = {
+    "missing": "is required; gateway test --help shows such a file",
+    "extra_forbidden": "unknown key; gateway test --help shows those that there are",
+    "model_type": "must be a mapping",
+    "dict_type": "must be a mapping",
+    "list_type": "must be a list",
+    "string_type": "must be text",
+    "too_short": "must have at least one entry",
+}
+"""Pydantic's kinds of errors, in our words."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE")
     parser.add_argument(
@@ -148,12 +160,17 @@ def _read(path: Path) -> Cases:
     from gateway.config.reader import read
 
     document = read(path, os.environ)
+    value = document.value if isinstance(document.value, dict) else {}
+    if "listeners" in value:
+        document.object_to((), "a configuration, no tests of one: see gateway check")
+        raise Invalid(document.file, document.problems)
     try:
-        return Cases.model_validate(document.value)
+        return Cases.model_validate(value)
     except ValidationError as why:
         for one in why.errors():
             message = one["msg"].removeprefix("Value error, ")
-            document.object_to(one["loc"], message[0].lower() + message[1:])
+            message = _SAID.get(one["type"], message[0].lower() + message[1:])
+            document.object_to(one["loc"], message)
     raise Invalid(document.file, document.problems)
 
 
@@ -173,7 +190,7 @@ def _outcome(case: Case, loaded: Config, folder: Path) -> Outcome | str:
         else:
             outcome = _trial.send_bytes(listener, case.input.data(folder))
     except (_trial.CanNot, OSError) as why:
-        return str(why)
+        return failure(why)
     for row in outcome.rows if loaded.spark.tables else ():
         row["table"] = table_of(loaded.spark.tables, row)
     return outcome

@@ -13,11 +13,13 @@ TLS, WebSocket), and text that may play no tricks on a terminal.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import select
 import sys
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "INTERRUPTED", "PIPE_CLOSED", "Target", "WrongUse", "add_http2", "add_target",
-    "add_transport", "check", "endpoint", "http2", "nobody_reads", "positive", "printable", "reason", "say", "target", "websocket",
+    "add_transport", "amount", "check", "day", "endpoint", "failure", "http2", "nobody_reads", "positive", "printable", "reason",
+    "say", "secret_in", "target", "websocket",
 ]  # fmt: skip
 
 #: What a shell reports for a program that such a signal ended: ^C, `| head`.
@@ -175,6 +178,34 @@ def positive(text: str) -> int:
     return number
 
 
+def amount(text: str) -> float:
+    """A finite number above 0; for `argparse`."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"not a finite number above 0: {text!r}")
+    return number
+
+
+def day(text: str) -> date:
+    """A day of the calendar; for `argparse`."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        why = f"not a day as YYYY-MM-DD: {text!r}"
+        raise argparse.ArgumentTypeError(why) from None
+
+
+def secret_in(file: Path, option: str) -> str:
+    """The token or password in the *file* that an *option* names.  Raises `WrongUse`."""
+    try:
+        return file.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as why:
+        raise WrongUse(f"{option} {file}: {failure(why)}") from None
+
+
 def say(text: str) -> None:
     """A line on standard error, from within the event loop.
 
@@ -210,6 +241,14 @@ def reason(trouble: str) -> str:
     found = _ERRNO.match(trouble)
     text = found[1].lower() + found[2] if found else trouble.removesuffix(".")
     return printable(text)
+
+
+def failure(why: Exception) -> str:
+    """An exception as people say it, without numbers: `no such file or directory`."""
+    if isinstance(why, UnicodeDecodeError):
+        return "not UTF-8"
+    text = getattr(why, "strerror", None) or str(why) or type(why).__name__
+    return f"{text[0].lower()}{text[1:]}"
 
 
 def _spell(char: str) -> str:

@@ -29,7 +29,7 @@ from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
 
-from gateway.sdk.command import WrongUse, printable, reason, say
+from gateway.sdk.command import WrongUse, failure, printable, reason, say
 from gateway.sdk.outgoing import PIPE_ENDED
 from gateway.sdk.sender import Unacknowledged
 from gateway.sdk.source import Events, Generated, Lines, Sample, source
@@ -125,8 +125,8 @@ class Sending(ABC):
             try:
                 self._acked = self.args.acked.open("a")
             except OSError as why:
-                words = (why.strerror or str(why)).lower()
-                raise WrongUse(f"--acked {self.args.acked}: {words}") from None
+                words = f"--acked {self.args.acked}: {failure(why)}"
+                raise WrongUse(words) from None
         self.reactor.callWhenRunning(self.begin)
         self.reactor.addSystemEventTrigger("before", "shutdown", self._halt)
         with _progress() as show:

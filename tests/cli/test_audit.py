@@ -519,7 +519,7 @@ def test_acknowledged_events_are_looked_for(says, warns, node, verdict, tmp_path
     report = verdict("--acknowledged", two)
     assert report["acknowledged"]["missing"] == ["d"]
     err = warns(2, "audit", "--acknowledged", tmp_path / "none")
-    assert f"--acknowledged {tmp_path / 'none'}: No such file" in err
+    assert f"--acknowledged {tmp_path / 'none'}: no such file" in err
 
 
 @pytest.fixture

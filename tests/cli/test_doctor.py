@@ -60,3 +60,6 @@ def test_a_wrong_configuration(config, capsys):
     assert len(lines) == 2
     assert all(line.startswith("fail  configuration  — ") for line in lines)
     assert main(["doctor", "--config", str(config.parent / "none.yaml")]) == 2
+    config.write_bytes(b"node: \xff\n")
+    assert main(["doctor", "--config", str(config)]) == 1
+    assert f"{config}: not UTF-8 (line 1); mend it" in capsys.readouterr().out

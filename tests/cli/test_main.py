@@ -61,6 +61,13 @@ def test_version(capsys):
     assert capsys.readouterr().out == f"gateway {__version__}\n"
 
 
+def test_names_of_commands_are_a_column(capsys):
+    """The longest one, too, stands apart from what it does."""
+    assert cli.main(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert all(f"  {name}  " in out for name in cli.COMMANDS)
+
+
 def test_help_of_a_command(command, capsys):
     """A command's help keeps the shape that its module gave it."""
     assert cli.main(["probe", "--help"]) == 0

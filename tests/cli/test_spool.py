@@ -83,6 +83,9 @@ def test_ls_of_a_directory(says, warns, system, tmp_path):
     assert "1 file, 3 events" in out
     err = warns(2, "spool", "ls", tmp_path / "none", where=False)
     assert f"{tmp_path / 'none'}: no such file or directory" in err
+    file = system.spooled(1, 5)
+    err = warns(2, "spool", "ls", file, where=False)
+    assert err == f"gateway: {file}: not a directory\n"
 
 
 def test_ls_of_nothing(says, system):

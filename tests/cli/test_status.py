@@ -179,6 +179,18 @@ def test_the_token(serve, tmp_path, capsys):
     assert "401 token needed; say --token-file" in capsys.readouterr().out
 
 
+def test_a_token_that_can_not_be_read(tmp_path, capsys):
+    """Its file is named, and what is wrong with it, without numbers of the system."""
+    token = tmp_path / "token"
+    said = ["status", "--address", "gw:1", "--token-file", str(token)]
+    assert cli.main(said) == 2
+    why = "no such file or directory"
+    assert capsys.readouterr().err == f"gateway: --token-file {token}: {why}\n"
+    token.write_bytes(b"\xff\xfe")
+    assert cli.main(said) == 2
+    assert capsys.readouterr().err == f"gateway: --token-file {token}: not UTF-8\n"
+
+
 def test_over_a_unix_socket(tmp_path, capsys):
     """As `admin.listen: unix:PATH` has it."""
     path = tmp_path / "admin"

@@ -331,6 +331,15 @@ def test_it_waits(lake):
     assert ask(lake, wait=True) == 0
 
 
+@pytest.mark.parametrize(
+    "words", ["table complete --day yesterday", "spark compact --before 2026-13-01"]
+)
+def test_what_is_no_day(words, capsys):
+    """The form of one is said."""
+    assert cli.main(words.split()) == 2
+    assert "not a day as YYYY-MM-DD: " in capsys.readouterr().err
+
+
 def test_where_there_are_no_tables(lake):
     """Status 2."""
     with pytest.raises(WrongUse, match="no tables"):

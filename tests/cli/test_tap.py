@@ -48,6 +48,8 @@ def test_what_it_subscribes_to(words, publisher):
     "words",
     [
         ["--to", "9"],
+        ["--from", "5", "--to", "4"],
+        ["--from", "x"],
         ["--publisher", "tap", "--from", "1"],
         ["--publisher", "tap", "--kind", "data"],
         ["--count", "0"],
@@ -80,7 +82,7 @@ def test_a_token_in_a_file(tmp_path):
     path.write_text("secret\n")
     assert tap._token(parsed("--token-file", str(path))) == "secret"
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(WrongUse, match="token"):
+    with pytest.raises(WrongUse, match=f"--token-file {path}: not UTF-8"):
         tap._token(parsed("--token-file", str(path)))
 
 

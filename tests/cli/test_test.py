@@ -189,8 +189,24 @@ def test_a_file_that_is_none(tmp_path, capsys):
     said = capsys.readouterr().err
     assert "tests[0].input: hex: non-hexadecimal number" in said
     assert "tests[1].input: needs one of events, text, hex, base64, file" in said
-    assert "tests[1].expects: " in said
+    assert "tests[1].expects: unknown key" in said
     assert cli.main(["test", str(tmp_path / "nothing")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "tests.yaml: tests: is required"),
+        ("config: a\ntests: [1]\n", "tests.yaml: tests[0]: must be a mapping"),
+        ("listeners: []\n", "tests.yaml: a configuration, no tests of one"),
+    ],
+)
+def test_another_file(tmp_path, capsys, text, told):
+    """What it lacks, or what it is, is said in words of the file."""
+    file = tmp_path / "tests.yaml"
+    file.write_text(text)
+    assert cli.main(["test", str(file)]) == 2
+    assert told in capsys.readouterr().err
 
 
 def test_for_people(tmp_path, capsys):

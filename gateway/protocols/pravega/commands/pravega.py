@@ -17,7 +17,7 @@ from pathlib import Path
 
 from gateway.protocols.pravega.controller import messages
 from gateway.protocols.pravega.controller_client import CallFailed, ControllerClient
-from gateway.sdk.command import Target, WrongUse, say, target
+from gateway.sdk.command import Target, WrongUse, say, secret_in, target
 
 HELP = """\
 Cuts of Pravega's streams by time.
@@ -135,17 +135,12 @@ def _time(text: str) -> datetime:
 
 def _authorization(args: argparse.Namespace) -> str:
     """The header with what the caller proves; empty: nothing."""
-    try:
-        if args.token is not None:
-            return f"Bearer {args.token.read_text().strip()}"
-        if args.user is None:
-            return ""
-        name, _, path = args.user.partition(":")
-        if not path:
-            raise WrongUse("--user must be NAME:FILE")
-        secret = f"{name}:{Path(path).read_text().strip()}"
-    except OSError as why:
-        raise WrongUse(
-            f"{why.filename}: {(why.strerror or str(why)).lower()}"
-        ) from None
+    if args.token is not None:
+        return f"Bearer {secret_in(args.token, '--token')}"
+    if args.user is None:
+        return ""
+    name, _, path = args.user.partition(":")
+    if not path:
+        raise WrongUse("--user must be NAME:FILE")
+    secret = f"{name}:{secret_in(Path(path), f'--user {name}')}"
     return f"Basic {b64encode(secret.encode()).decode()}"

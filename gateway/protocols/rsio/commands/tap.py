@@ -57,9 +57,10 @@ _FILTERS = ("protocol", "listener", "channel", "kind")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     command.add_target(parser)
     add = parser.add_argument
-    add("--from", dest="first", metavar="LSN",
+    add("--from", dest="first", metavar="LSN", type=_beginning,
         help="begin there: an lsn, earliest, or latest; lose nothing from there on")  # fmt: skip
-    add("--to", dest="last", metavar="LSN", help="end with this one; needs --from")
+    add("--to", dest="last", metavar="LSN", type=command.positive,
+        help="end with this one; needs --from")  # fmt: skip
     for name in _FILTERS:
         add(f"--{name}", metavar="NAME", help=f"only events of this {name}")
     add("--publisher", metavar="P",
@@ -81,6 +82,10 @@ def run(args: argparse.Namespace) -> int:
     if args.format == "arrow" and sys.stdout.isatty():
         raise WrongUse("Arrow is nothing for a terminal; say >FILE or | PROGRAM")
     return _Tapping(args, publisher, _token(args)).run()
+
+
+def _beginning(text: str) -> int | str:
+    return text if text in ("earliest", "latest") else command.positive(text)
 
 
 class _Place(NamedTuple):
@@ -106,6 +111,8 @@ def _publisher(args: argparse.Namespace, shown: _Place = _NOTHING) -> str:
         return f"{name}?{query}&format=arrow".replace("?&", "?")
     if args.last and not args.first:
         raise WrongUse("--to needs --from")
+    if args.last and isinstance(args.first, int) and args.last < args.first:
+        raise WrongUse(f"--to {args.last} is before --from {args.first}")
     asked = {
         "node": shown.node,
         "incarnation": shown.incarnation,
@@ -138,10 +145,7 @@ def waiting_for(args: argparse.Namespace, *, opened: bool) -> str:
 def _token(args: argparse.Namespace) -> str | None:
     if args.token_file is None:
         return args.token if args.token is None else str(args.token)
-    try:
-        return str(args.token_file.read_text().strip())
-    except (OSError, UnicodeDecodeError) as why:
-        raise WrongUse(f"--token-file {args.token_file}: {why}") from None
+    return command.secret_in(args.token_file, "--token-file")
 
 
 class _Form(Protocol):
@@ -387,8 +391,8 @@ class _Tapping:
 
     @property
     def _done(self) -> bool:
-        last, end = self._form.last.lsn, str(self._args.last or "")
-        return last is not None and end.isdecimal() and last >= int(end)
+        last, end = self._form.last.lsn, self._args.last
+        return last is not None and end is not None and bool(last >= end)
 
     def _tell(self, why: str) -> None:
         """Say once why nothing comes."""
