@@ -72,10 +72,22 @@ def _check_file(path: Path) -> None:
         raise WrongUse(f"{path} can not be read by user {os.geteuid()}")
 
 
+def _check_connections(count: int) -> None:
+    """Each is a descriptor: as many as there may be are allowed, and no more."""
+    from gateway.net import raise_descriptor_limit
+
+    if count > (most := raise_descriptor_limit()):
+        raise WrongUse(
+            f"--connections {count} is more than {most}, the files that this process "
+            "may have open (ulimit -Hn)"
+        )
+
+
 def run(args: argparse.Namespace) -> int:
     if args.file is not None:
         _check_file(args.file)
     command.check(args)
+    _check_connections(args.connections)
     totals = resolve_name(_senders()[args.speak].sending)(args).run()
     words = json.dumps(asdict(totals)) if args.json else str(totals)
     # Standard output may be the connection, and closed by now.

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Client", "Feeding", "Sending", "Totals"]
 
+_OPENING_SECONDS = 0.05
+"""Time for new connections in one turn of the reactor."""
 _READ_AHEAD = 256
 _WATCH_SECONDS = 0.2
 _UNTRUSTED = "certificate verify failed"
@@ -359,7 +361,16 @@ class Feeding(Sending):
         return list(events)
 
     def begin(self) -> None:
-        for _ in range(self.args.connections):
+        self._open(self.args.connections)
+
+    def _open(self, missing: int) -> None:
+        """Open connections for a moment in each turn of the reactor, which hears signals."""
+        ends = self._seconds() + _OPENING_SECONDS
+        while missing and not self.stopping:
+            if self._seconds() > ends:
+                self.reactor.callLater(0, self._open, missing)
+                return
+            missing -= 1
             client = self.client()
             self._clients.append(client)
             client.start()

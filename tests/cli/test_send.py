@@ -7,11 +7,15 @@ import os
 import socket
 import ssl
 import threading
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
 
 import pytest
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import Clock
 
 from gateway import cli
-from gateway.sdk.sending import Totals
+from gateway.sdk.sending import Feeding, Totals
 from gateway.sdk.source import Lines
 
 SEGMENT = ("--segment", "a/b/0.#epoch.0")
@@ -140,6 +144,7 @@ def test_its_last_words_agree(totals, end):
         (["gw:5044", "--rate", "nan"], "--rate: not a finite number above 0"),
         (["gw:5044", "--rate", "inf"], "--rate: not a finite number above 0"),
         (["gw:5044", "--patience", "nan"], "--patience: not a finite number"),
+        (["gw:5044", "--connections", "3000000"], "(ulimit -Hn)"),
         (["gw:5044", "--ca", __file__], "need --tls"),
         (["gw:5044", "--tls", "--key", __file__], "--key needs --cert"),
         (["gw:5044", "--file", "/no/such/file"], "no such file: /no/such/file"),
@@ -159,6 +164,44 @@ def test_wrong_use(capsys, arguments, complaint):
     """Wrong use is told before anything is sent; exit status 2."""
     assert cli.main(["send", "lumberjack", *arguments]) == 2
     assert complaint in capsys.readouterr().err
+
+
+class Silent:
+    """A client that is never answered."""
+
+    connections, resent, trouble = 1, 0, ""
+
+    def start(self) -> None:
+        """It is connected."""
+
+    def offer(self, _: Sequence[bytes]) -> Deferred[Mapping[int, str]]:
+        return Deferred()
+
+    def stop(self) -> Deferred[None]:
+        return succeed(None)
+
+
+class Many(Feeding):
+    """A run that counts the clients that it has made, each in a hundredth of a second."""
+
+    made = 0
+
+    def client(self) -> Silent:
+        self.made += 1
+        self.reactor.rightNow += 0.01
+        return Silent()
+
+
+def test_connections_are_begun_a_few_at_a_time():
+    """Between them signals are heard; who is to stop begins no more."""
+    clock, events = Clock(), [("a", b"{}")] * 1000
+    args = Namespace(reactor=clock, events=events, connections=1000, rate=None)
+    run = Many(args, lambda _: iter(()), size=1, lots=1)
+    run.begin()
+    assert 0 < run.made < 10
+    clock.callLater(0, setattr, run, "stopping", True)
+    clock.advance(0)
+    assert 0 < run.made < 20
 
 
 def test_slow_pipes_are_not_waited_for():
