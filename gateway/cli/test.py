@@ -156,14 +156,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _read(path: Path) -> Cases:
     """Raises `config.Invalid` with every place that is wrong."""
-    from gateway.config import Invalid
+    from gateway.config import Invalid, Problem
     from gateway.config.reader import read
 
     document = read(path, os.environ)
     value = document.value if isinstance(document.value, dict) else {}
     if "listeners" in value:
-        document.object_to((), "a configuration, no tests of one: see gateway check")
-        raise Invalid(document.file, document.problems)
+        text = "a configuration, no tests of one: see gateway check"
+        raise Invalid(document.file, [Problem((), text)])
     try:
         return Cases.model_validate(value)
     except ValidationError as why:
