@@ -84,6 +84,20 @@ def test_the_new_file_is_compressed_as_the_old_ones(tmp_path, kind):
     assert compression(pq.read_metadata(one)) == kind
 
 
+@pytest.mark.spark
+def test_what_pyarrow_can_not_write_becomes_zstd(spark, tmp_path):
+    """As Hadoop's LZ4, which Spark writes where `spark.conf` has the codec `lz4`."""
+    lake = tmp_path / "lake"
+    (lake / ".gateway").mkdir(parents=True)
+    rows = spark.range(10).selectExpr("id AS lsn").repartition(2)
+    folder = lake / "events" / "protocol=lumberjack" / "date=2026-03-01"
+    rows.write.parquet(f"file://{folder}", compression="lz4")
+    assert len(list(compact(lake, Lake(), before=BEFORE))) == 1
+    (one,) = folder.glob("*.parquet")
+    assert compression(pq.read_metadata(one)) == "zstd"
+    assert seen(lake) == Counter(range(10))
+
+
 @pytest.mark.slow
 def test_files_of_a_day_are_few_however_many_batches(tmp_path):
     """A batch a second makes a file a second, table and protocol; once the day is over there

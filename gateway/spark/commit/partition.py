@@ -328,7 +328,7 @@ def has_variant(schema: pa.Schema) -> bool:
 
 
 def writer(path: Path, schema: pa.Schema, like: Path) -> pq.ParquetWriter:
-    """The writer of a new file of a table, with the compression that the file *like* has."""
+    """The writer of a new file of a table, with the compression of the file *like*."""
     texts = ("body", "payload")  # long ones, each another one
     kind = compression(pq.read_metadata(like))
     return pq.ParquetWriter(
@@ -342,8 +342,11 @@ def writer(path: Path, schema: pa.Schema, like: Path) -> pq.ParquetWriter:
 
 
 def compression(metadata: pq.FileMetaData) -> str:
-    """The compression of a file, as pyarrow and the configuration name it."""
+    """The compression of a file, as pyarrow and the configuration name it; zstd for one that
+    pyarrow does not write.
+    """
     if not metadata.num_row_groups:
         return "zstd"
     kind: str = metadata.row_group(0).column(0).compression.lower()
-    return "none" if kind == "uncompressed" else kind
+    # Hadoop's LZ4, which is `lz4` of Spark, is unknown; `lz4` of pyarrow is Spark's `lz4_raw`.
+    return {"uncompressed": "none", "unknown": "zstd"}.get(kind, kind)
