@@ -13,7 +13,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from gateway.config.columns import Column
 from gateway.spark.commit.ledger import Broken
+from gateway.spark.later.backfill import overwrite_days
 from gateway.spark.rows.framed import Schemas, function, schemas_in
 
 pytestmark = pytest.mark.spark
@@ -134,6 +136,41 @@ def test_columns_of_avro(schemas, spool, config, run_once, table_rows):
 
 def avro(schema: int) -> str:
     return f"application/avro;framing=confluent;schema={schema}"
+
+
+ITEM = {"item": Column(path="order.item")}
+SHOP = {"protocol": "pravega", "channel": "shop/orders/0.#epoch.0"}
+TAKEN = []
+
+
+def take(batch, context):
+    """A function of a user's own."""
+    TAKEN.extend(batch.select("item", "misfits").collect())
+
+
+def test_a_function_gets_columns_of_avro(schemas, spool, config, run_once):
+    """As each kind of tables does."""
+    config.spark.schemas, config.spark.columns = schemas, ITEM
+    config.spark.sink = f"{__name__}:take"
+    spool.put("gw", 1, [ORDERED, b"junk"], content_type=avro(7), **SHOP)
+    run_once()
+    assert TAKEN == [('"é\n', None), (None, "body")]
+
+
+def test_rows_of_before_get_columns_of_avro(schemas, spool, config, run_once, spark):
+    """In tables of Delta and Iceberg, which `gateway spark backfill` overwrites by days."""
+    spool.put("gw", 1, [ORDERED, b"junk"], content_type=avro(7), **SHOP)
+    run_once()
+    rows = spark.read.parquet(f"file://{config.data_dir}/lake/events")
+    config.spark.schemas, config.spark.columns = schemas, ITEM
+    made = []
+    table = SimpleNamespace(
+        name="events",
+        rows=lambda: rows,
+        overwrite=lambda day, make: made.extend(make(rows).select("item").collect()),
+    )
+    assert len(list(overwrite_days(spark, config, "events", table, ["item"]))) == 1
+    assert made == [('"é\n',), (None,)]
 
 
 def test_a_schema_that_is_none(schemas):

@@ -167,7 +167,7 @@ def overwrite_days(
     Which rows never had a column such a table does not say, so they must be named.  Raises
     `Broken`, and what Spark raises.
     """
-    columns = Columns(config.spark.columns, tables=config.spark.tables).of_table(called)
+    columns = Columns.of(config.spark).of_table(called)
     types = layout(spark, config.spark.body, columns)
     there = {one.name: one.dataType.simpleString() for one in table.rows().schema}
     check_names(names, columns, there)

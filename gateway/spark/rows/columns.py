@@ -221,6 +221,10 @@ class Columns:
             mine = [replace(one, type="timestamp", default=None) for one in mine]
         self._sources[name] = [*mine, *self._sources.get(name, [])]
 
+    def ruled_by(self, tables: Mapping[str, TableByRule]) -> Columns:
+        """The same columns, for rows that these rules divide."""
+        return Columns(*self._given[:-1], tables)
+
     def of_table(self, name: str) -> Columns:
         """The same columns, for rows that are in the table *name*, whatever rules say."""
         return Columns(*self._given, of_table=name)

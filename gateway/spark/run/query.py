@@ -268,11 +268,11 @@ def whole_reader(config: Any, spark: SparkSession) -> Callable[[Plan], DataFrame
     Rows have the column `table` only where rules divide them.
     """
     folder, section = s3a.folder_for_tasks(config, spark), config.spark
+    configured = Columns.of(section)
 
     def read(plan: Plan) -> DataFrame:
         rules = section.tables if plan.rules is None else plan.rules
-        columns = Columns(section.columns, tables=rules)
-        spool = spool_of(config)
+        columns, spool = configured.ruled_by(rules), spool_of(config)
         made = reader(spark, spool, section.body, columns, folder)(plan)
         made = made.coalesce(_tasks(spark, plan, _size_of(spool, plan.files)))
         return made if rules else made.drop(TABLE)
