@@ -22,6 +22,8 @@ from gateway.spark import reading
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.parquet import publishing
 from gateway.spark.commit.partition import Busy, alone, compression, finish
+from gateway.spark.files import pieces as pieces_module
+from gateway.spark.files.pieces import pieces
 from gateway.spark.later import compact as compact_module
 from gateway.spark.later.compact import Compactor, compact, compact_open
 from gateway.spark.rows import stats
@@ -96,6 +98,24 @@ def test_what_pyarrow_can_not_write_becomes_zstd(spark, tmp_path):
     (one,) = folder.glob("*.parquet")
     assert compression(pq.read_metadata(one)) == "zstd"
     assert seen(lake) == Counter(range(10))
+
+
+def test_large_rows_are_read_and_written_a_few_at_a_time(lake, monkeypatch):
+    """Row groups go by bytes: one of 65,536 rows of 38 KB would be 2 GiB in memory."""
+    monkeypatch.setattr(pieces_module, "PIECE_BYTES", 8_000)
+    monkeypatch.setattr(pieces_module, "GROUP_BYTES", 32_000)
+    for batch in range(20):
+        large = [f"{batch} {n}".ljust(2000) for n in range(SIZE)]
+        put(lake, batch, rows(batch, message=large))
+    first = pq.ParquetFile(files(lake)[0])
+    assert max(table.nbytes for table in pieces(first)) < 9_000
+    assert [len(table) for table in pieces(first, ["node", "lsn"])] == [SIZE]
+    assert len(list(compact(lake, Lake(), before=BEFORE))) == 1
+    (made,) = files(lake)
+    found = pq.read_metadata(made)
+    sizes = [found.row_group(n).total_byte_size for n in range(found.num_row_groups)]
+    assert len(sizes) == 13
+    assert max(sizes) < 40_000
 
 
 @pytest.mark.slow
@@ -224,7 +244,7 @@ def test_an_unfinished_batch_comes_first(lake, kind):
 
 def test_a_file_ends_once_it_is_large(lake, monkeypatch):
     """A day of a terabyte is no one file; the large ones are not read again."""
-    monkeypatch.setattr("gateway.spark.later.compact._GROUP_BYTES", 1)
+    monkeypatch.setattr("gateway.spark.files.pieces.GROUP_BYTES", 1)
     monkeypatch.setattr("gateway.spark.later.compact.LARGE", 5_000)
     before = seen(lake)
     (done,) = compact(lake, Lake(), before=BEFORE)

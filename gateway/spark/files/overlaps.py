@@ -33,6 +33,7 @@ from gateway.event import DELETED
 from gateway.sdk.disk import replace_file
 from gateway.spark.files import footers
 from gateway.spark.files.not_taken import FILES
+from gateway.spark.files.pieces import pieces
 from gateway.store import digests
 from gateway.store.lsns import Lsns
 from gateway.store.names import Life, SpoolFile, hidden_name, parse_file_name
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("gateway.spark")
 
-_BATCH_ROWS = 1 << 15
 _Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
@@ -196,8 +196,8 @@ def prints_of(source: Path | pa.BufferReader, lsns: Lsns) -> Prints:
     names = ["lsn", "received_at", "payload", "flaw"]
     found = Prints.of(())
     with pq.ParquetFile(source, page_checksum_verification=True) as file:
-        for batch in file.iter_batches(_BATCH_ROWS, columns=names, use_threads=False):
-            found |= Prints.of(prints_in(pa.table(batch))).among(lsns)
+        for rows in pieces(file, names):
+            found |= Prints.of(prints_in(rows)).among(lsns)
     return found
 
 

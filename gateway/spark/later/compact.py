@@ -35,6 +35,7 @@ from gateway.spark.commit.partition import (
     visible,
     writer,
 )
+from gateway.spark.files.pieces import joined, pieces
 from gateway.spark.later.days import (
     Change,
     Day,
@@ -51,11 +52,8 @@ from gateway.tables import STATS
 #: Files of this size stay as they are, and one that has become so large is ended.
 LARGE = 256 << 20
 
-_ROWS = 1 << 16
-_GROUP_BYTES = 64 << 20
-
-#: Rows of `stats` that are added up in memory.
-_COUNTS = 1 << 20
+#: Rows of `stats` that are added up in memory, and tables of them.
+_COUNTS, _TABLES = 1 << 20, 1 << 16
 
 #: So many files of a tier become one of the next, while their day is not over: with a batch
 #: a second there are 120 of the first, 24 of the second and 30 of the last at the most.
@@ -204,22 +202,15 @@ def _tables(
         if stop():
             raise Stopped
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            for batch in file.iter_batches(_ROWS, use_threads=False):
-                yield pa.table(batch).select(schema.names).cast(schema)
+            for table in pieces(file):
+                yield table.select(schema.names).cast(schema)
 
 
 def _copy(tables: Iterable[pa.Table], into: _Files) -> int:
-    rows = size = 0
-    waiting: list[pa.Table] = []
-    for table in tables:
-        rows += table.num_rows
-        size += table.nbytes
-        waiting.append(table)
-        if size >= _GROUP_BYTES:
-            into.write(pa.concat_tables(waiting))
-            waiting, size = [], 0
-    if waiting:
-        into.write(pa.concat_tables(waiting))
+    rows = 0
+    for group in joined(tables):
+        rows += group.num_rows
+        into.write(group)
     return rows
 
 
@@ -231,7 +222,7 @@ def _fold(tables: Iterable[pa.Table], into: _Files) -> int:
         waiting.append(table)
         rows += table.num_rows
         held += table.num_rows
-        if held < _COUNTS and len(waiting) < _ROWS:
+        if held < _COUNTS and len(waiting) < _TABLES:
             continue
         waiting = [stats.fold(waiting)]
         held = waiting[0].num_rows

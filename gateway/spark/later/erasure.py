@@ -30,6 +30,7 @@ from gateway.spark.commit.lakedisk import LakeDisk, sync
 from gateway.spark.commit.ledger import Ranges
 from gateway.spark.commit.parquet import give_names
 from gateway.spark.commit.partition import Busy, alone, check_finished
+from gateway.spark.files.pieces import joined, pieces
 from gateway.spark.later.days import Change, Day, rewrite, write_by_spark
 from gateway.spark.later.deleted_ranges import mask_of, names_of
 from gateway.spark.later.redact import redacted
@@ -153,19 +154,19 @@ def _from_folders(
 def _write_without(
     day: Day, path: Path, staged: Path, events: Ranges, name: str, spark: Any
 ) -> None:
-    """Write the same rows in the same groups, but those; no file if none is left."""
+    """Write the same rows but those; no file if none is left."""
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
         schema = file.schema_arrow
         if not partition.has_variant(schema):
             target = staged / f"{path.stem.partition('-delete-')[0]}-{name}.parquet"
+            parts = (
+                rows.filter(pa.array(~mask_of(rows, events))) for rows in pieces(file)
+            )
             written = 0
             with partition.writer(target, schema, path) as writer:
-                for number in range(file.num_row_groups):
-                    rows = file.read_row_group(number, use_threads=False)
-                    kept = rows.filter(pa.array(~mask_of(rows, events)))
-                    if kept.num_rows:
-                        written += kept.num_rows
-                        writer.write_table(kept, row_group_size=kept.num_rows)
+                for kept in joined(part for part in parts if part.num_rows):
+                    written += kept.num_rows
+                    writer.write_table(kept, row_group_size=kept.num_rows)
             if not written:
                 target.unlink()
             return
@@ -440,8 +441,7 @@ def masked(
             continue
         with pq.ParquetFile(path) as file:
             there = [one for one in columns if one in file.schema_arrow.names]
-            for batch in file.iter_batches(columns=there, use_threads=False):
-                rows = pa.table(batch)
+            for rows in pieces(file, there):
                 mask = mask_of(rows, wanted.events)
                 if mask.any():
                     yield path, rows.filter(pa.array(mask))
