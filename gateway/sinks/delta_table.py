@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from gateway.sink import PARTITIONS
 from gateway.sinks.delta_log import DeltaLog
@@ -383,18 +384,19 @@ def _named(
         said = json.loads(file.json())
         add = said["add"]
         name = add["partitionValues"].pop(TABLE)
-        old, new = f"{staged}/{add['path']}", add["path"].partition("/")[2]
-        add["path"] = new
+        old = unquote(add["path"])
+        add["path"] = add["path"].partition("/")[2]
         lines[name].append(json.dumps(said, separators=(",", ":")))
         rows[name] += int(json.loads(add["stats"])["numRecords"])
-        moves.append((old, f"{tables[name].name}/{new}"))
-    path, uri = java.org.apache.hadoop.fs.Path, java.java.net.URI
+        goal = f"{tables[name].name}/{unquote(add['path'])}"
+        moves.append((f"{staged}/{old}", goal))
+    path = java.org.apache.hadoop.fs.Path
     system = path(staged).getFileSystem(reach)
     for folder in {goal.rpartition("/")[0] for _, goal in moves}:
-        system.mkdirs(path(uri(folder)))
+        system.mkdirs(path(folder))
 
     def move(old: str, new: str) -> None:
-        if not system.rename(path(uri(old)), path(uri(new))):
+        if not system.rename(path(old), path(new)):
             raise Broken(f"{old} could not be renamed to {new}")
 
     # A file system of objects copies them.

@@ -224,6 +224,16 @@ def test_a_table_whose_files_only_delta_knows_to_write(world):
 
 
 @ONLY_DELTA
+def test_tables_in_a_folder_of_any_name(world, tmp_path):
+    """Blanks and `%20` stay what they are, there and in values of partitions."""
+    world.config.spark.table = str(tmp_path / "my data/%20/events")
+    first = {**FIRST, "partition_by": ["line"]}
+    world.config.spark.tables = TABLES.validate_python({"first": first})
+    world.run(1)
+    assert there(world)["first"] == {1, 4, 7, 10}
+
+
+@ONLY_DELTA
 def test_tables_in_a_bucket(world, server):
     """Files get their names there, too, and none is left where they were staged."""
     world.config.spark.table = "s3a://bucket/shop/events"
