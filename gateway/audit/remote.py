@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from pyarrow import NativeFile
 from pyarrow.fs import FileSystem, S3FileSystem
@@ -75,19 +75,20 @@ def access_of(config: Config) -> Access:
 
 
 def path_of(name: str) -> Path | None:
-    """The path of a file on this machine; None for one in object storage.
+    """The path of a file on this machine, as Hadoop and Iceberg spell it: with nothing encoded;
+    None for one in object storage.
 
     Raises OSError for one that is elsewhere.
     """
-    parts = urlsplit(name)
-    if parts.scheme in _SCHEMES:
+    scheme = urlsplit(name).scheme
+    if scheme in _SCHEMES:
         return None
-    if parts.scheme not in ("", "file"):
+    if scheme not in ("", "file"):
         raise OSError(
             f"{name}: the audit reads tables on disks of this machine and at s3://, not"
-            f" at {parts.scheme}://"
+            f" at {scheme}://"
         )
-    return Path(unquote(parts.path))
+    return Path(name.removeprefix("file:").removeprefix("//"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,11 @@ class _Delta(Format):
                 table = DeltaTable(path or url, storage_options=options)
             except TableNotFoundError:  # before the first batch
                 continue
-            yield from _files(table)
+            # It encodes the folder's name, and not what is below it.
+            root = table.table_uri.removeprefix("file://").rstrip("/")
+            for name, deleted in _files(table):
+                here = path is not None and name.startswith(root)
+                yield f"{path}{name.removeprefix(root)}" if here else name, deleted
 
 
 def _files(table: Any) -> Iterator[tuple[str, str | None]]:

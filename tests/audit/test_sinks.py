@@ -65,6 +65,20 @@ def test_a_directory_may_have_a_name_that_is_no_url(tmp_path, name):
     assert audit(Directories.under(data)).nodes[0].in_lake == 3
 
 
+@pytest.mark.parametrize("name", ["gate#1", "what?", "two words"])
+def test_a_table_of_delta_may_have_such_a_name(tmp_path, name):
+    """Values of its partitions have what is encoded in folders' names, and stays so."""
+    deltalake = pytest.importorskip("deltalake")
+    place = tmp_path / name / "events"
+    rows = pa.table({"node": ["gw"], "lsn": pa.array([1], pa.int64()), "by": [": a%"]})
+    deltalake.write_deltalake(str(place), rows, partition_by=["by"])
+    claimed(tmp_path, {"sink": "delta", "table": f"file://{place}"})
+    assert [path for path, _ in table_files(tmp_path / "lake")] == [
+        *place.rglob("*.parquet")
+    ]
+    assert audit(Directories.under(tmp_path)).nodes[0].in_lake == 1
+
+
 def test_rows_that_a_deletion_vector_hides_are_said(tmp_path):
     """The files still have them; the audit does not take that for complete, and says how
     the rows get out of the files."""
@@ -121,6 +135,20 @@ class Planned:
         if self._why is not None:
             raise self._why
         return self._tasks
+
+
+def test_a_table_of_iceberg_has_names_as_they_are(tmp_path, monkeypatch):
+    """Values of its partitions are encoded in them, and are not to be decoded."""
+    table = pytest.importorskip("pyiceberg.table")
+    place = tmp_path / "two words" / "by=a%3Ab.parquet"
+    place.parent.mkdir()
+    rows = pa.table({"node": ["gw"], "lsn": pa.array([1], pa.int64())})
+    pq.write_table(rows, place)
+    claimed(tmp_path, {"sink": "iceberg", "table": "lake.e", "metadata": "/m.json"})
+    file = SimpleNamespace(file_path=f"file:{place}")
+    task = SimpleNamespace(file=file, delete_files=[])
+    monkeypatch.setattr(table, "StaticTable", Planned([task]))
+    assert [path for path, _ in table_files(tmp_path / "lake")] == [place]
 
 
 def test_rows_that_a_delete_file_hides_are_said(tmp_path, monkeypatch):
