@@ -260,10 +260,11 @@ def _rows(path: Path, lsn: int) -> Iterator[dict[str, Any]]:
 
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            for batch in file.iter_batches(1024, use_threads=False):
-                for event in batch.to_pylist():
-                    if event["lsn"] >= lsn:
-                        yield event
+            for group in range(file.num_row_groups):
+                for batch in file.iter_batches(
+                    1024, row_groups=[group], use_threads=False
+                ):
+                    yield from (one for one in batch.to_pylist() if one["lsn"] >= lsn)
     except (FileNotFoundError, PermissionError, BrokenPipeError):
         raise
     except Exception as why:  # a damaged footer makes pyarrow raise anything

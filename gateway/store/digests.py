@@ -134,9 +134,13 @@ def of_file(source: Path | pa.BufferReader) -> str:
     with pq.ParquetFile(source, page_checksum_verification=True) as file:
         found: EventsDigest | None = None
         names = ["lsn", "received_at", "payload"]
-        for batch in file.iter_batches(_BATCH_ROWS, columns=names, use_threads=False):
-            found = found or EventsDigest(batch["lsn"][0].as_py())
-            found.add(batch["payload"], batch["received_at"])
+        # A group is as large as payloads may be in memory, a number of rows is not.
+        for group in range(file.num_row_groups):
+            for batch in file.iter_batches(
+                _BATCH_ROWS, row_groups=[group], columns=names, use_threads=False
+            ):
+                found = found or EventsDigest(batch["lsn"][0].as_py())
+                found.add(batch["payload"], batch["received_at"])
     return (found or EventsDigest(0)).hexdigest()
 
 
