@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from gateway.figures.reported import SILENT, Reported
-from gateway.sdk.command import WrongUse, failure, nobody_reads, printable
+from gateway.sdk.command import WrongUse, located, nobody_reads, printable
 from gateway.store.readers.complete import NAMELESS, Completeness, moment, of_lake
 from gateway.store.readers.lake import health_path, sink_of
 
@@ -69,7 +69,7 @@ def _look(lake: Path, day: date, now: float) -> dict[str, Any]:
             for job, one in jobs.items()
         }
     except (ValueError, KeyError, TypeError, OSError) as why:
-        raise WrongUse(f"{lake}: {failure(why)}") from None
+        raise WrongUse(f"{lake}: {located(why)}") from None
     if sink is None:
         raise WrongUse(f"no tables in {lake}")
     reported = Reported.read(health_path(lake))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway import default_config
 from gateway.cli._config import add_config
-from gateway.sdk.command import WrongUse, failure
+from gateway.sdk.command import WrongUse, located
 
 if TYPE_CHECKING:
     from gateway.audit.sites import Site
@@ -112,5 +112,4 @@ def readable() -> Iterator[None]:
             "run this as the user that owns data_dir, or as root"
         ) from None
     except OSError as why:
-        where = f"{why.filename}: " if why.filename else ""
-        raise WrongUse(f"{where}{failure(why)}") from None
+        raise WrongUse(located(why)) from None

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError
 
 from gateway.cli._working import working
-from gateway.sdk.command import failure, printable
+from gateway.sdk.command import located, printable
 
 if TYPE_CHECKING:
     from gateway.cli._trial import Outcome, Row
@@ -160,8 +160,8 @@ def _read(path: Path) -> Cases:
     from gateway.config.reader import read
 
     document = read(path, os.environ)
-    value = document.value if isinstance(document.value, dict) else {}
-    if "listeners" in value:
+    value = {} if document.value is None else document.value
+    if isinstance(value, dict) and "listeners" in value:
         text = "a configuration, no tests of one: see gateway check"
         raise Invalid(document.file, [Problem((), text)])
     try:
@@ -190,7 +190,7 @@ def _outcome(case: Case, loaded: Config, folder: Path) -> Outcome | str:
         else:
             outcome = _trial.send_bytes(listener, case.input.data(folder))
     except (_trial.CanNot, OSError) as why:
-        return failure(why)
+        return located(why)
     for row in outcome.rows if loaded.spark.tables else ():
         row["table"] = table_of(loaded.spark.tables, row)
     return outcome

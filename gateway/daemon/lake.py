@@ -21,6 +21,7 @@ from gateway.daemon.marks import Marks
 from gateway.event import Stored
 from gateway.figures import section
 from gateway.figures.reported import SILENT, Reported
+from gateway.sdk.arrow import statistics_of
 from gateway.sdk.protocol import Statistics
 from gateway.store.finder import spool_files
 from gateway.store.readers.audited import Audited
@@ -226,7 +227,7 @@ def _oldest(path: Path) -> float:
     """When the first event of a spool file came.  Raises what pyarrow raises."""
     metadata = pq.read_metadata(path)
     column = metadata.schema.names.index("received_at")
-    found = metadata.row_group(0).column(column).statistics
+    found = statistics_of(metadata, 0, column)
     if found is None or not found.has_min_max:
         return path.stat().st_mtime
     return float(found.min.timestamp())

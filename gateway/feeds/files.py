@@ -23,6 +23,7 @@ from attrs import define
 
 from gateway.event import Decode, Rows, Stored
 from gateway.feeds.columns import of_incarnation
+from gateway.sdk.arrow import statistics_of
 from gateway.sdk.files import Gone
 from gateway.store import digests
 from gateway.store.directories import Directories
@@ -156,7 +157,7 @@ def _batches(file: pq.ParquetFile, lsn: int) -> Iterator[pa.RecordBatch]:
         column = file.schema_arrow.get_field_index("lsn")
         for number in range(file.num_row_groups):
             group = file.metadata.row_group(number)
-            statistics = group.column(column).statistics
+            statistics = statistics_of(file.metadata, number, column)
             if statistics is not None and statistics.max < lsn:
                 continue
             size = group.total_byte_size // max(group.num_rows, 1)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["codes", "filled", "leave_pandas_out", "without_pandas"]
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+__all__ = ["codes", "filled", "leave_pandas_out", "statistics_of", "without_pandas"]
 
 
 class _NoPandas:
@@ -36,9 +39,23 @@ def without_pandas() -> Iterator[None]:
 
 
 def leave_pandas_out() -> None:
-    """Make pyarrow's first array without pandas, in a process of ours."""
+    """Make pyarrow's first array without pandas, in a process that makes nothing of frames.
+
+    It takes a series for a list from then on, until it was asked for a frame.
+    """
     with without_pandas():
         pa.array([0])
+
+
+def statistics_of(footer: pq.FileMetaData, group: int, column: int) -> Any:
+    """Statistics of a column in a row group; None if the file says none, or none of its type.
+
+    pyarrow would end the process where a damaged footer gives the column another type there
+    than in the file's schema.
+    """
+    found = footer.row_group(group).column(column)
+    of_schema = footer.schema.column(column).physical_type
+    return found.statistics if found.physical_type == of_schema else None
 
 
 def codes(column: pa.ChunkedArray) -> tuple[Any, list[str | None]]:

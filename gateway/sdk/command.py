@@ -251,6 +251,12 @@ def failure(why: Exception) -> str:
     return f"{text[0].lower()}{text[1:]}"
 
 
+def located(why: Exception) -> str:
+    """The same, behind the file that it is about, if it says one."""
+    file = getattr(why, "filename", None)
+    return f"{file}: {failure(why)}" if file else failure(why)
+
+
 def _spell(char: str) -> str:
     if char.isprintable():
         return char

@@ -198,6 +198,7 @@ def test_a_file_that_is_none(tmp_path, capsys):
     [
         ("", "tests.yaml: tests: is required"),
         ("config: a\ntests: [1]\n", "tests.yaml: tests[0]: must be a mapping"),
+        ("- a\n- b\n", "tests.yaml: must be a mapping"),
         (
             "listeners: []\n",
             "tests.yaml: a configuration, no tests of one: see gateway check\n",

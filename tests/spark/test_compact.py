@@ -23,7 +23,7 @@ from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.parquet import publishing
 from gateway.spark.commit.partition import Busy, alone, compression, finish
 from gateway.spark.files import pieces as pieces_module
-from gateway.spark.files.pieces import pieces
+from gateway.spark.files.pieces import PIECE_BYTES, pieces
 from gateway.spark.later import compact as compact_module
 from gateway.spark.later.compact import Compactor, compact, compact_open
 from gateway.spark.rows import stats
@@ -98,6 +98,16 @@ def test_what_pyarrow_can_not_write_becomes_zstd(spark, tmp_path):
     (one,) = folder.glob("*.parquet")
     assert compression(pq.read_metadata(one)) == "zstd"
     assert seen(lake) == Counter(range(10))
+
+
+def test_large_values_that_repeat_are_read_a_few_at_a_time(tmp_path):
+    """The file has each once, and the memory each row's."""
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"message": ["x" * 50_000] * 2000}), path)
+    with pq.ParquetFile(path) as file:
+        read = list(pieces(file))
+    assert max(table.nbytes for table in read) <= PIECE_BYTES
+    assert sum(map(len, read)) == 2000
 
 
 def test_large_rows_are_read_and_written_a_few_at_a_time(lake, monkeypatch):

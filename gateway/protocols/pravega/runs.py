@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from gateway.event import DELETED
 from gateway.protocols.pravega.framing import header
-from gateway.sdk.arrow import codes, filled
+from gateway.sdk.arrow import codes, filled, statistics_of
 
 _UNFRAMED = ("unframed", f"{DELETED}:unframed")
 _HEADER_BYTES = 8
@@ -214,8 +214,7 @@ class RowGroup:
 
 
 def _statistics(file: pq.ParquetFile, number: int, column: str) -> Any:
-    group = file.metadata.row_group(number)
-    return group.column(file.schema.names.index(column)).statistics
+    return statistics_of(file.metadata, number, file.schema.names.index(column))
 
 
 def _read(

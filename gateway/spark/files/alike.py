@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from gateway.sdk.arrow import statistics_of
 from gateway.store.names import SpoolFile
 from gateway.tables import EVENTS
 
@@ -54,11 +55,11 @@ def _of_file(path: Path) -> set[tuple[str, date] | None]:
     footer = pq.read_metadata(path)
     names = footer.schema.names
     places = [names.index(name) for name in ("protocol", "received_at", "flaw")]
-    groups = map(footer.row_group, range(footer.num_row_groups))
+    rows = [footer.row_group(one).num_rows for one in range(footer.num_row_groups)]
     return {
-        _of_group([group.column(n).statistics for n in places], group.num_rows)
-        for group in groups
-        if group.num_rows
+        _of_group([statistics_of(footer, group, n) for n in places], count)
+        for group, count in enumerate(rows)
+        if count
     }
 
 

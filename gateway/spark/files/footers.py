@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.event import SCHEMA_VERSION, SCHEMA_VERSION_KEY
+from gateway.sdk.arrow import statistics_of
 from gateway.spark.commit.ledger import Broken
 from gateway.store import digests
 from gateway.store.names import Life, SpoolFile
@@ -84,7 +85,7 @@ def _days(found: pq.FileMetaData) -> set[float]:
     days: set[float] = set()
     column = found.schema.names.index("received_at")
     for number in range(found.num_row_groups):
-        facts = found.row_group(number).column(column).statistics
+        facts = statistics_of(found, number, column)
         if facts is None or not facts.has_min_max:
             return {math.inf}
         first, last = (

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 PIECE_BYTES = 16 << 20
-_PIECE_ROWS = 1 << 16
+_PIECE_ROWS, _SAMPLE_ROWS = 1 << 16, 256
 
 GROUP_BYTES = 64 << 20
 """Bytes of the row groups that are written, as they are in memory."""
@@ -27,15 +27,22 @@ def pieces(
     """
     for number in range(file.num_row_groups):
         group = file.metadata.row_group(number)
-        size = _bytes_of(group, columns)
-        rows = PIECE_BYTES * group.num_rows // max(1, size)
-        for batch in file.iter_batches(
-            max(1, min(rows, _PIECE_ROWS)),
-            row_groups=[number],
-            columns=columns,
-            use_threads=False,
-        ):
-            yield pa.table(batch)
+        rows = max(1, group.num_rows)
+        each = _bytes_of(group, columns) / rows
+        if rows > _SAMPLE_ROWS:  # values of a dictionary are there once
+            some = next(_batches(file, number, columns, _SAMPLE_ROWS))
+            each = max(each, some.nbytes / some.num_rows)
+        most = max(1, min(int(PIECE_BYTES / max(each, 1)), _PIECE_ROWS))
+        yield from map(pa.table, _batches(file, number, columns, most))
+
+
+def _batches(
+    file: pq.ParquetFile, group: int, columns: Collection[str] | None, rows: int
+) -> Iterator[pa.RecordBatch]:
+    found: Iterator[pa.RecordBatch] = file.iter_batches(
+        rows, row_groups=[group], columns=columns, use_threads=False
+    )
+    return found
 
 
 def _bytes_of(group: pq.RowGroupMetaData, columns: Collection[str] | None) -> int:

@@ -232,6 +232,10 @@ def of(config: Any, whose: str = "java", *, brief: bool = False) -> SparkSession
 
     version = pyspark.__version__
     kind = kind_of(config.spark.sink)
+    if (
+        ":" not in config.spark.sink
+    ):  # a function of one's own may make arrays of series
+        leave_pandas_out()
     more = kind.settings(config.spark, config.data_dir, version)
     more = merged(more, s3a.for_tasks(config, version))
     warehouse = config.data_dir / "lake" / INTERNAL / "warehouse"
@@ -303,8 +307,7 @@ def start(
     # PySpark puts its own way to deal with ^C in place of whoever was there first.
     interrupted = signal.getsignal(signal.SIGINT)
     try:
-        leave_pandas_out()  # the job does without
-        with without_pandas():  # of which PySpark asks for the version
+        with without_pandas():  # PySpark asks for its version; the job does without
             session = builder.getOrCreate()
             session.conf  # noqa: B018 - makes what it has of the settings
     except (Py4JError, PySparkException, ConnectionError) as why:

@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.event import DELETED
+from gateway.sdk.arrow import statistics_of
 from gateway.spark.commit import partition
 from gateway.spark.commit.lakedisk import LakeDisk, sync
 from gateway.spark.commit.ledger import Ranges
@@ -450,15 +451,13 @@ def masked(
 def _may_have(path: Path, wanted: Wanted) -> bool:
     """Whether a file may have some, by the least and the greatest lsn of its groups."""
     metadata = pq.read_metadata(path)
+    if "lsn" not in metadata.schema.names:
+        return True
+    column = metadata.schema.names.index("lsn")
     for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        known = [
-            group.column(n).statistics
-            for n in range(group.num_columns)
-            if group.column(n).path_in_schema == "lsn"
-        ]
-        if not known or known[0] is None or not known[0].has_min_max:
+        known = statistics_of(metadata, number, column)
+        if known is None or not known.has_min_max:
             return True
-        if wanted.any(known[0].min, known[0].max):
+        if wanted.any(known.min, known.max):
             return True
     return False

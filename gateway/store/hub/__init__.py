@@ -8,5 +8,6 @@ sizes are bounded.
     archiving  moves files to the archive, none in another one's place
     promised   compares the rows with what the name promises
     pages      how large the pages are when they are unpacked
+    chunks     what a footer says of columns, where pyarrow would end the process
     thrift     what a footer would take in memory
 """

@@ -37,6 +37,7 @@ from gateway.sdk.disk import Disk, File
 from gateway.sdk.protocol import Unusable
 from gateway.store import digests
 from gateway.store.directories import Directories
+from gateway.store.hub.chunks import why_unlike
 from gateway.store.hub.pages import MOST_PAGES, unpacked_sizes
 from gateway.store.hub.promised import why_not_those
 from gateway.store.hub.thrift import STRUCT, Compact, TooMuch
@@ -603,11 +604,16 @@ def why_no_spool_file(opened: BinaryIO, named: SpoolFile) -> str | None:
         opened.seek(max(0, size - _TAIL.size))
         tail = opened.read(_TAIL.size)
         length, mark = _TAIL.unpack(tail.rjust(_TAIL.size, b"\0"))
-        if mark in _MARKS and (wrong := _why_too_much(opened, size, length)):
+        if length > _MOST_FOOTER_BYTES and mark in _MARKS:
+            return f"its footer has more than {_MOST_FOOTER_BYTES} bytes"
+        opened.seek(max(0, size - _TAIL.size - length))
+        footer = opened.read(length) if mark in _MARKS else b""
+        if footer and (wrong := _why_too_much(footer)):
             return wrong
         with pq.ParquetFile(opened, buffer_size=_CHUNK_BYTES) as file:
             return (
                 _why_no_events(file, named)
+                or why_unlike(footer, file.schema)
                 or _why_too_large(file, opened, size)
                 or why_not_those(file, named, _LOOKED_AT)
             )
@@ -619,12 +625,8 @@ def why_no_spool_file(opened: BinaryIO, named: SpoolFile) -> str | None:
         return f"can not be read: {why}"
 
 
-def _why_too_much(opened: BinaryIO, size: int, length: int) -> str | None:
+def _why_too_much(footer: bytes) -> str | None:
     """Why a footer is none to be read, before anything is made of it; None if it is."""
-    if length > _MOST_FOOTER_BYTES:
-        return f"its footer has more than {_MOST_FOOTER_BYTES} bytes"
-    opened.seek(max(0, size - _TAIL.size - length))
-    footer = opened.read(length)
     try:
         Compact(footer, _MOST_FOOTER_WEIGHT, _LONGEST_STRING).skip(STRUCT)
     except TooMuch as why:

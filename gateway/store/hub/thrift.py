@@ -46,8 +46,18 @@ class Compact:
             last = number
             yield number, head & 0xF
 
-    def skip(self, kind: int, depth: int = 1, lists: int = 0) -> None:
-        """A value of that kind, so deep in others, of which so many are lists."""
+    def structs(self, kind: int) -> range:
+        """The elements of a list of structs, which come next; a value of that *kind*."""
+        count, inner = self._head() if kind == _LIST else (0, 0)
+        if inner != STRUCT:
+            raise ValueError(f"no list of structs: kind {kind}, of {inner}")
+        return range(count)
+
+    def skip(self, kind: int, depth: int = 1, lists: int = 0) -> int:
+        """Skip a value of that kind, so deep in others, of which so many are lists.
+
+        Returns how many elements a list has; else 1.
+        """
         if kind == _BINARY:
             size = self._varint()
             if size > self._longest:
@@ -59,25 +69,30 @@ class Compact:
             for _, inner in self.fields():
                 self.skip(inner, depth + 1, lists)
         elif kind == _LIST and depth < _MOST_DEPTH:
-            self._skip_all(depth, lists + 1)
+            return self._skip_all(depth, lists + 1)
         elif kind == _BYTE:
             self._byte()
         elif kind == _DOUBLE:
             self.length += 8
         elif kind not in (_TRUE, _FALSE):
             raise ValueError(f"a field of kind {kind}")
+        return 1
 
-    def _skip_all(self, depth: int, lists: int) -> None:
+    def _head(self) -> tuple[int, int]:
+        """How many elements a list has, and their kind."""
         head = self._byte()
-        count = head >> 4 if head >> 4 < 0xF else self._varint()
+        return head >> 4 if head >> 4 < 0xF else self._varint(), head & 0xF
+
+    def _skip_all(self, depth: int, lists: int) -> int:
+        count, kind = self._head()
         self._most -= count * (8 if lists < 3 else 1)
         if self._most < 0:
             raise TooMuch("more in its lists than any gateway writes")
-        kind = head & 0xF
         if kind in (_TRUE, _FALSE):  # in a list each has a byte
             kind = _BYTE
         for _ in range(count):
             self.skip(kind, depth + 1, lists)
+        return count
 
     def _byte(self) -> int:
         if self.length >= len(self._data):
