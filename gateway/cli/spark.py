@@ -192,8 +192,8 @@ def _compact(args: argparse.Namespace) -> int:
 
 def _backfill(args: argparse.Namespace) -> int:
     config, kind = _able(args, "backfill")
+    tables = _asked_tables(args, config)
     with _session(config) as spark:
-        tables = _asked_tables(args, config)
         for done in kind.backfill(config, spark, Lake(), args.names, tables):
             _say(args, str(done), {"done": str(done)})
     return 0

@@ -23,6 +23,7 @@ from gateway.cli import main
 from gateway.config.tables import TableByRule
 from gateway.spark.commit.lakedisk import Lake
 from gateway.spark.commit.ledger import Broken
+from gateway.spark.jvm import session
 from gateway.spark.later import requeue
 from gateway.spark.later.backfill import Folders
 from gateway.spark.later.compact import compact
@@ -205,8 +206,9 @@ def test_what_was_sent_twice_is_in_quarantine(
     assert {row["flaw"] for row in table_rows(lake / "quarantine")} == {"resent"}
 
 
-def test_a_command_for_one_table(settings_file, capsys):
-    """It says which tables there are."""
+def test_a_command_for_one_table(settings_file, capsys, monkeypatch):
+    """It says which tables there are, and starts no Java for one that is none."""
+    monkeypatch.setattr(session, "of", None)
     path = settings_file(tables={"orders": ORDERS})
     given = ["--config", str(path), "--table"]
     assert main(["spark", "backfill", *given, "order"]) == 2
