@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from gateway.audit.counts import GREATEST, Counts, Ints
 from gateway.audit.remote import Place, opened
+from gateway.sdk.arrow import batches_by_group
 from gateway.store.digests import EventsDigest
 
 _BATCH_ROWS = 1 << 17
@@ -211,12 +212,9 @@ def _opened(path: Place) -> Iterator[pq.ParquetFile]:
 
 def _whole(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
     """All rows and columns, one row group in memory at a time."""
-    for group in range(file.num_row_groups):
-        for batch in file.iter_batches(
-            _BATCH_ROWS, row_groups=[group], use_threads=False
-        ):
-            batch.validate(full=True)
-            yield batch
+    for batch in batches_by_group(file, _BATCH_ROWS):
+        batch.validate(full=True)
+        yield batch
 
 
 def check_columns(schema: pa.Schema) -> None:

@@ -258,13 +258,12 @@ def _from_lsn(
 def _rows(path: Path, lsn: int) -> Iterator[dict[str, Any]]:
     import pyarrow.parquet as pq
 
+    from gateway.sdk.arrow import batches_by_group
+
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            for group in range(file.num_row_groups):
-                for batch in file.iter_batches(
-                    1024, row_groups=[group], use_threads=False
-                ):
-                    yield from (one for one in batch.to_pylist() if one["lsn"] >= lsn)
+            for batch in batches_by_group(file, 1024):
+                yield from (one for one in batch.to_pylist() if one["lsn"] >= lsn)
     except (FileNotFoundError, PermissionError, BrokenPipeError):
         raise
     except Exception as why:  # a damaged footer makes pyarrow raise anything

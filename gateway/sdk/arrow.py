@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,14 @@ import pyarrow as pa
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-__all__ = ["codes", "filled", "leave_pandas_out", "statistics_of", "without_pandas"]
+__all__ = [
+    "batches_by_group",
+    "codes",
+    "filled",
+    "leave_pandas_out",
+    "statistics_of",
+    "without_pandas",
+]
 
 
 class _NoPandas:
@@ -56,6 +63,19 @@ def statistics_of(footer: pq.FileMetaData, group: int, column: int) -> Any:
     found = footer.row_group(group).column(column)
     of_schema = footer.schema.column(column).physical_type
     return found.statistics if found.physical_type == of_schema else None
+
+
+def batches_by_group(
+    file: pq.ParquetFile, rows: int, columns: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """All rows of a file, so many at once, and of one row group at a time.
+
+    A group has as many bytes as its writer thought fit; a number of rows may have any.
+    """
+    for group in range(file.num_row_groups):
+        yield from file.iter_batches(
+            rows, row_groups=[group], columns=columns, use_threads=False
+        )
 
 
 def codes(column: pa.ChunkedArray) -> tuple[Any, list[str | None]]:

@@ -33,6 +33,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from blake3 import blake3
 
+from gateway.sdk.arrow import batches_by_group
+
 EVENTS_KEY = b"gateway.events"
 PREVIOUS_KEY = b"gateway.previous"
 DELETED_KEY = b"gateway.deleted"
@@ -134,13 +136,9 @@ def of_file(source: Path | pa.BufferReader) -> str:
     with pq.ParquetFile(source, page_checksum_verification=True) as file:
         found: EventsDigest | None = None
         names = ["lsn", "received_at", "payload"]
-        # A group is as large as payloads may be in memory, a number of rows is not.
-        for group in range(file.num_row_groups):
-            for batch in file.iter_batches(
-                _BATCH_ROWS, row_groups=[group], columns=names, use_threads=False
-            ):
-                found = found or EventsDigest(batch["lsn"][0].as_py())
-                found.add(batch["payload"], batch["received_at"])
+        for batch in batches_by_group(file, _BATCH_ROWS, names):
+            found = found or EventsDigest(batch["lsn"][0].as_py())
+            found.add(batch["payload"], batch["received_at"])
     return (found or EventsDigest(0)).hexdigest()
 
 
