@@ -138,27 +138,32 @@ def best(work: Callable[[bytes], object], bodies: list[bytes]) -> float:
     return best
 
 
-_SYNCS = 40
+_SYNCS, _ROUNDS, _PAUSE_SECONDS = 40, 10, 0.01
 
 
-def fdatasync_seconds(directory: Path, group: bytes) -> float:
-    """Median, to write *group* over old bytes of a file and sync it, as the journal does."""
+def fdatasync_seconds(directory: Path, group: bytes) -> tuple[float, float]:
+    """Median and p99, to write *group* over old bytes of a file and sync it, as the journal does.
+
+    A hundred a second, as a disk that is asked once answers otherwise than one that is busy.
+    """
     path = directory / "fdatasync-floor"
     spent = []
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         os.write(fd, _SYNCS * group)
         os.fsync(fd)
-        os.lseek(fd, 0, os.SEEK_SET)
-        for _ in range(_SYNCS):
+        for number in range(_ROUNDS * _SYNCS):
+            if number % _SYNCS == 0:
+                os.lseek(fd, 0, os.SEEK_SET)
             begin = time.perf_counter()
             os.write(fd, group)
             os.fdatasync(fd)
             spent.append(time.perf_counter() - begin)
+            time.sleep(_PAUSE_SECONDS)
     finally:
         os.close(fd)
         path.unlink()
-    return statistics.median(spent)
+    return statistics.median(spent), statistics.quantiles(spent, n=100)[98]
 
 
 if __name__ == "__main__":
