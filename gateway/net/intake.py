@@ -98,7 +98,6 @@ class Intake(Pacing):
             self.put_off_more(data)
             turns.put_off_bytes += size
             turns.put_off(self)
-            self.read_or_not()
         else:
             self.serve(data)
 

@@ -144,6 +144,9 @@ class Pacing(Input):
 
     def room(self) -> int:
         """Bytes that may be read now; 0: none, and it is not read for a while."""
+        if self.put_off:  # most send nothing more until that is answered
+            self.read_or_not()
+            return 0
         most, turns = self.room_in_memory(), self._listener.turns
         if self.last_bytes is not None:
             most = min(most, self.last_bytes)
