@@ -34,7 +34,7 @@ from gateway.audit.files import runs_in
 from gateway.audit.lake import Problem, Unusable, check_columns, reading
 from gateway.audit.remote import Access, Place, opened
 from gateway.audit.sinks import table_files
-from gateway.sdk.arrow import statistics_of
+from gateway.sdk.arrow import bounds_of
 from gateway.store import digests
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
@@ -363,10 +363,7 @@ def _pieces(path: Place) -> Iterable[_Piece]:
     )
     found = []
     for group in range(metadata.num_row_groups):
-        statistics = statistics_of(metadata, group, column)
-        first, last = 1, GREATEST
-        if statistics is not None and statistics.has_min_max:
-            first, last = statistics.min, statistics.max
+        first, last = bounds_of(metadata, group, column) or (1, GREATEST)
         rows = metadata.row_group(group).num_rows
         found.append(_Piece(path, group, first, last, rows))
     return found

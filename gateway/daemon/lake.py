@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from attrs import define, field
 
 from gateway.admin.freshness import Job
@@ -21,7 +20,7 @@ from gateway.daemon.marks import Marks
 from gateway.event import Stored
 from gateway.figures import section
 from gateway.figures.reported import SILENT, Reported
-from gateway.sdk.arrow import statistics_of
+from gateway.sdk.arrow import bounds_of, damage_named, footer_of
 from gateway.sdk.protocol import Statistics
 from gateway.store.finder import spool_files
 from gateway.store.readers.audited import Audited
@@ -225,9 +224,8 @@ class LakeWatch:
 
 def _oldest(path: Path) -> float:
     """When the first event of a spool file came.  Raises what pyarrow raises."""
-    metadata = pq.read_metadata(path)
-    column = metadata.schema.names.index("received_at")
-    found = statistics_of(metadata, 0, column)
-    if found is None or not found.has_min_max:
-        return path.stat().st_mtime
-    return float(found.min.timestamp())
+    footer = footer_of(path)
+    with damage_named():  # it may have no such column, or no group of rows
+        column = footer.schema.names.index("received_at")
+        bounds = bounds_of(footer, 0, column)
+        return path.stat().st_mtime if bounds is None else float(bounds[0].timestamp())

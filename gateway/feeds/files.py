@@ -23,7 +23,7 @@ from attrs import define
 
 from gateway.event import Decode, Rows, Stored
 from gateway.feeds.columns import of_incarnation
-from gateway.sdk.arrow import statistics_of
+from gateway.sdk.arrow import bounds_of
 from gateway.sdk.files import Gone
 from gateway.store import digests
 from gateway.store.directories import Directories
@@ -157,8 +157,8 @@ def _batches(file: pq.ParquetFile, lsn: int) -> Iterator[pa.RecordBatch]:
         column = file.schema_arrow.get_field_index("lsn")
         for number in range(file.num_row_groups):
             group = file.metadata.row_group(number)
-            statistics = statistics_of(file.metadata, number, column)
-            if statistics is not None and statistics.max < lsn:
+            bounds = bounds_of(file.metadata, number, column)
+            if bounds is not None and bounds[1] < lsn:
                 continue
             size = group.total_byte_size // max(group.num_rows, 1)
             rows = min(max(_BATCH_BYTES // max(size, 1), 1), _MOST_ROWS)

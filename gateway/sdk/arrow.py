@@ -1,10 +1,10 @@
-"""Columns of stored rows as numpy has them, without pandas."""
+"""Stored rows: their columns as numpy has them, without pandas, and what footers say of them."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,9 +15,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "batches_by_group",
+    "bounds_of",
     "codes",
+    "damage_named",
     "filled",
+    "footer_of",
     "leave_pandas_out",
+    "schema_of",
     "statistics_of",
     "without_pandas",
 ]
@@ -52,6 +56,53 @@ def leave_pandas_out() -> None:
     """
     with without_pandas():
         pa.array([0])
+
+
+@contextmanager
+def damage_named() -> Iterator[None]:
+    """Make one kind of what pyarrow raises for damaged bytes, which is anything: ArrowInvalid.
+
+    OSError, MemoryError and what Arrow says by itself are raised as they are.
+    """
+    try:
+        yield
+    except (OSError, MemoryError, pa.ArrowException):
+        raise
+    except Exception as why:
+        raise pa.ArrowInvalid(f"damaged: {why}") from why
+
+
+def footer_of(source: Any) -> pq.FileMetaData:
+    """The footer of a Parquet file: a path, or what pyarrow reads from.
+
+    Raises OSError, and ArrowException for a damaged one.
+    """
+    import pyarrow.parquet as pq
+
+    with damage_named():
+        return pq.read_metadata(source)
+
+
+def schema_of(source: Any) -> pa.Schema:
+    """The columns of a Parquet file; raises the same as `footer_of`."""
+    import pyarrow.parquet as pq
+
+    with damage_named():
+        return pq.read_schema(source)
+
+
+def bounds_of(
+    footer: pq.FileMetaData, group: int, column: int
+) -> tuple[Any, Any] | None:
+    """The least and the greatest value of a column in a row group.
+
+    None if the file does not say them, or says what no value of that type can be.
+    """
+    with suppress(OverflowError, ValueError):
+        said = statistics_of(footer, group, column)
+        if said is not None and said.has_min_max:
+            return said.min, said.max
+    return None
 
 
 def statistics_of(footer: pq.FileMetaData, group: int, column: int) -> Any:

@@ -222,18 +222,23 @@ def test_what_waited_before_our_start(world):
 )
 def test_a_job_that_catches_up_after_our_start(world, monkeypatch, asked, ages):
     """Ages fall with what it takes; of very many files not all are asked, and then they
-    are greater.  One that can not be read is as old as the one before it."""
+    are greater.  One that can not be read, or is damaged in whatever way, is as old as the one
+    before it."""
     monkeypatch.setattr("gateway.daemon.lake._FILES_AT_START", asked)
     for number, at in enumerate((500, 600, 700, 800)):
         world.publish(10 * number + 1, at)
     world.file(31).write_bytes(b"")
-    world.watch.begin(45)  # five more are in the journal
+    other = pa.table({"received\u00e9": [1]})
+    pq.write_table(other, world.file(41), store_schema=False)
+    whole = world.file(41).read_bytes()
+    world.file(41).write_bytes(whole.replace("\u00e9".encode(), b"\xc3\xff"))
+    world.watch.begin(55)  # five more are in the journal
     for committed, age in zip((0, 10, 20), ages, strict=True):
         world.say(committed_lsn={"gw": committed})
         assert world.lag == age
-    world.say(committed_lsn={"gw": 40})
+    world.say(committed_lsn={"gw": 50})
     assert 0 < world.lag <= 500
-    world.say(committed_lsn={"gw": 45})
+    world.say(committed_lsn={"gw": 55})
     assert world.lag == 0
 
 

@@ -20,6 +20,18 @@ from played_spark import PowerCut
 pytestmark = pytest.mark.spark
 
 
+#: When the events of some files came, in microseconds.
+AT = 1_772_366_400_000_000
+
+
+def say_in_footer(path: Path, was: bytes, now: bytes) -> None:
+    """Change what a file's footer says, behind the rows."""
+    whole = path.read_bytes()
+    begin = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    assert was in whole[begin:]
+    path.write_bytes(whole[:begin] + whole[begin:].replace(was, now))
+
+
 def cut_short(path: Path) -> bytes:
     """Lose the second half of a file; returns what it was."""
     whole = path.read_bytes()
@@ -28,8 +40,9 @@ def cut_short(path: Path) -> bytes:
 
 
 def test_files_that_can_not_be_read_move_aside(run_once, spool, config, lake_events):
-    """Cut short, a flipped bit, empty, foreign: each goes aside with its reason, the
-    ledger has the hole, and the rest goes on.  Mended and put back, it is read."""
+    """Cut short, a flipped bit, a name that is no text, empty, foreign: each goes aside with
+    its reason, the ledger has the hole, and the rest goes on.  One whose footer says a year of
+    which there is none has its rows.  Mended and put back, it is read."""
     whole = spool.events("gw", 1, 10)
     cut = spool.events("gw", 11, 10)
     kept = cut_short(cut)
@@ -37,15 +50,20 @@ def test_files_that_can_not_be_read_move_aside(run_once, spool, config, lake_eve
     content = bytearray(flipped.read_bytes())
     content[len(content) // 3] ^= 0x10
     flipped.write_bytes(content)
+    no_text = spool.events("a", 1, 10)
+    say_in_footer(no_text, b"listener", b"\xecistener")
+    no_year = spool.put("c", 1, [b"{}"], received_at=AT)
+    say_in_footer(no_year, AT.to_bytes(8, "little"), (1 << 62).to_bytes(8, "little"))
     empty = spool.events("b", 1, 10)
     empty.write_bytes(b"")
     foreign = spool.path / f"events-B-{1:020d}-{2:020d}.parquet"
     foreign.write_bytes(whole.read_bytes())
     run_once()
     lake = config.data_dir / "lake"
-    assert set(lake_events(lake)) == {("gw", lsn) for lsn in range(1, 11)}
+    there = {("gw", lsn) for lsn in range(1, 11)} | {("c", 1)}
+    assert set(lake_events(lake)) == there
     aside = config.data_dir / "poison"
-    moved = [cut, flipped, empty, foreign]
+    moved = [cut, flipped, no_text, empty, foreign]
     assert {path.name for path in aside.glob("*.parquet")} == {
         path.name for path in moved
     }
@@ -55,15 +73,16 @@ def test_files_that_can_not_be_read_move_aside(run_once, spool, config, lake_eve
     assert {(hole["node"], hole["first"]) for hole in ledger["holes"]} == {
         ("gw", 11),
         ("gw", 21),
+        ("a", 1),
         ("b", 1),
     }
     assert spool.names() == []
 
     cut.write_bytes(kept)
     run_once()
-    assert set(lake_events(lake)) == {("gw", lsn) for lsn in range(1, 21)}
+    assert set(lake_events(lake)) == there | {("gw", lsn) for lsn in range(11, 21)}
     ledger = json.loads((lake / ".gateway" / "events.json").read_bytes())
-    assert len(ledger["holes"]) == 2
+    assert len(ledger["holes"]) == 3
 
 
 def test_a_vanished_file_stops_the_job(run_once, spool, lake_events, monkeypatch):

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from gateway.event import DELETED
 from gateway.protocols.pravega.framing import header
-from gateway.sdk.arrow import codes, filled, statistics_of
+from gateway.sdk.arrow import bounds_of, codes, filled, statistics_of
 
 _UNFRAMED = ("unframed", f"{DELETED}:unframed")
 _HEADER_BYTES = 8
@@ -109,10 +109,13 @@ class FileIndex:
         """The last lsn of each row group."""
         found = [np.zeros((4, 0), np.int64)]
         for number in range(file.num_row_groups):
-            self.lasts.append(_statistics(file, number, "lsn").max)
-            about = _statistics(file, number, "protocol")
-            known = about is not None and about.has_min_max
-            if not known or about.min <= protocol <= about.max:
+            if (lsns := _bounds(file, number, "lsn")) is None:
+                raise pa.ArrowInvalid(
+                    "damaged: its footer does not say which lsns it has"
+                )
+            self.lasts.append(lsns[1])
+            first, last = _bounds(file, number, "protocol") or (protocol, protocol)
+            if first <= protocol <= last:
                 found.append(_spans(file, number, protocol))
         keys, groups, firsts, lasts = np.concatenate(found, axis=1)
         order = np.argsort(keys, kind="stable")
@@ -213,8 +216,12 @@ class RowGroup:
         return run
 
 
-def _statistics(file: pq.ParquetFile, number: int, column: str) -> Any:
-    return statistics_of(file.metadata, number, file.schema.names.index(column))
+def _bounds(file: pq.ParquetFile, number: int, column: str) -> tuple[Any, Any] | None:
+    return bounds_of(file.metadata, number, _place(file, column))
+
+
+def _place(file: pq.ParquetFile, column: str) -> int:
+    return int(file.schema.names.index(column))
 
 
 def _read(
@@ -224,10 +231,9 @@ def _read(
 
     Without `flaw` where nothing is flawed.
     """
-    about = _statistics(file, number, "protocol")
-    if about is None or not about.has_min_max or not about.min == about.max == protocol:
+    if _bounds(file, number, "protocol") != (protocol, protocol):
         columns = [*columns, "protocol"]
-    about = _statistics(file, number, "flaw")
+    about = statistics_of(file.metadata, number, _place(file, "flaw"))
     if (
         about is not None
         and about.null_count == file.metadata.row_group(number).num_rows

@@ -241,12 +241,12 @@ def _content(day: int, said: Sequence[Said], rows: Mapping[str, int]) -> dict[st
 
 def _rows_of(table: Path, day: int) -> dict[str, int]:
     """The number of rows of a day, by protocol."""
-    import pyarrow.parquet as pq
+    from gateway.sdk.arrow import footer_of
 
     found: dict[str, int] = {}
     for path in table.glob(f"protocol=*/date={spelled(day)}/[!._]*.parquet"):
         protocol = path.parts[-3].removeprefix("protocol=")
         with contextlib.suppress(FileNotFoundError):  # compacted meanwhile
-            rows = pq.read_metadata(path).num_rows
+            rows = footer_of(path).num_rows
             found[protocol] = found.get(protocol, 0) + rows
     return found

@@ -37,6 +37,7 @@ import pyarrow.parquet as pq
 from attrs import define
 from attrs import field as attribute
 
+from gateway.sdk.arrow import footer_of
 from gateway.spark.commit import marks
 from gateway.spark.commit.lakedisk import LakeDisk, sync
 from gateway.spark.commit.ledger import Broken, Ledger, Ranges, write_json
@@ -250,7 +251,7 @@ class ParquetSink(Sink):
         total = _Staged()
         moves: list[tuple[str, str]] = []
         for path, inside in made:
-            total.rows += pq.read_metadata(path).num_rows
+            total.rows += footer_of(path).num_rows
             folder = "/".join(inside[:-1]).removeprefix("table=")
             moves.append(self._numbered(path, folder, staged, len(moves)))
         self._point("synced")
@@ -286,7 +287,7 @@ class ParquetSink(Sink):
         for path in self._disk.tree(data):
             inside = path.relative_to(data).parts
             hidden = any(part.startswith((".", "_")) for part in inside)
-            if not hidden and self._disk.size(path) and pq.read_metadata(path).num_rows:
+            if not hidden and self._disk.size(path) and footer_of(path).num_rows:
                 found.append((path, inside))
         return found
 

@@ -30,6 +30,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from gateway.sdk.arrow import footer_of, schema_of
 from gateway.spark.commit.lakedisk import LakeDisk, sync
 from gateway.spark.commit.ledger import write_json
 from gateway.spark.commit.parquet import give_names, publishing
@@ -306,7 +307,7 @@ def by_columns(files: Iterable[Path]) -> list[list[Path]]:
     """The files in groups that have the same columns."""
     groups: dict[tuple[tuple[str, str], ...], list[Path]] = {}
     for path in files:
-        columns = sorted((one.name, str(one.type)) for one in pq.read_schema(path))
+        columns = sorted((one.name, str(one.type)) for one in schema_of(path))
         groups.setdefault(tuple(columns), []).append(path)
     return list(groups.values())
 
@@ -330,7 +331,7 @@ def has_variant(schema: pa.Schema) -> bool:
 def writer(path: Path, schema: pa.Schema, like: Path) -> pq.ParquetWriter:
     """The writer of a new file of a table, with the compression of the file *like*."""
     texts = ("body", "payload")  # long ones, each another one
-    kind = compression(pq.read_metadata(like))
+    kind = compression(footer_of(like))
     return pq.ParquetWriter(
         path,
         schema,

@@ -16,9 +16,9 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
+import pyarrow as pa
 
-from gateway.sdk.arrow import statistics_of
+from gateway.sdk.arrow import footer_of, statistics_of
 from gateway.store.names import SpoolFile
 from gateway.tables import EVENTS
 
@@ -40,7 +40,7 @@ def folder_of(spool: Path, files: Sequence[SpoolFile]) -> Path | None:
     for file in files:
         try:
             found |= _of_file(spool / file.name)
-        except (OSError, OverflowError, ValueError):
+        except (OSError, OverflowError, ValueError, pa.ArrowException):
             return None  # the reader of the rows says what is wrong
         if len(found) > 1 or None in found:
             return None
@@ -52,7 +52,7 @@ def folder_of(spool: Path, files: Sequence[SpoolFile]) -> Path | None:
 
 def _of_file(path: Path) -> set[tuple[str, date] | None]:
     """The values of `_of_group` for each row group."""
-    footer = pq.read_metadata(path)
+    footer = footer_of(path)
     names = footer.schema.names
     places = [names.index(name) for name in ("protocol", "received_at", "flaw")]
     rows = [footer.row_group(one).num_rows for one in range(footer.num_row_groups)]

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.event import SCHEMA_VERSION, SCHEMA_VERSION_KEY
-from gateway.sdk.arrow import statistics_of
+from gateway.sdk.arrow import bounds_of, footer_of
 from gateway.spark.commit.ledger import Broken
 from gateway.store import digests
 from gateway.store.names import Life, SpoolFile
@@ -24,6 +24,7 @@ from gateway.store.node.incarnation import Record
 from gateway.store.readers import complete
 
 _GROUP_BYTES = 32 << 20
+_MOST_DAYS = 366
 _EPOCH, _MICRO = datetime.fromtimestamp(0, UTC), timedelta(microseconds=1)
 
 
@@ -56,7 +57,7 @@ def read(spool: Path, files: Iterable[SpoolFile]) -> Footers:
     said: dict[str, str] = {}
     for file in files:
         try:
-            found = pq.read_metadata(spool / file.name)
+            found = footer_of(spool / file.name)
         except FileNotFoundError:
             continue
         words = found.metadata or {}
@@ -85,12 +86,12 @@ def _days(found: pq.FileMetaData) -> set[float]:
     days: set[float] = set()
     column = found.schema.names.index("received_at")
     for number in range(found.num_row_groups):
-        facts = statistics_of(found, number, column)
-        if facts is None or not facts.has_min_max:
+        bounds = bounds_of(found, number, column)
+        if bounds is None:
             return {math.inf}
-        first, last = (
-            complete.day_of((one - _EPOCH) // _MICRO) for one in (facts.min, facts.max)
-        )
+        first, last = (complete.day_of((one - _EPOCH) // _MICRO) for one in bounds)
+        if last - first > _MOST_DAYS:  # a damaged footer may say ten thousand years
+            return {math.inf}
         days.update(range(first, last + 1))
     return days
 
@@ -111,7 +112,7 @@ def expansion(paths: Iterable[Path]) -> float:
 
 def row_bytes(paths: Iterable[Path]) -> int:
     """Bytes that a row of these files may have in memory.  Raises what pyarrow raises."""
-    return max((_row_bytes(pq.read_metadata(path)) for path in paths), default=0)
+    return max((_row_bytes(footer_of(path)) for path in paths), default=0)
 
 
 def sizes(paths: Iterable[Path]) -> tuple[int, int]:
@@ -119,7 +120,7 @@ def sizes(paths: Iterable[Path]) -> tuple[int, int]:
     stored = expanded = 0
     for path in paths:
         try:
-            found, size = pq.read_metadata(path), path.stat().st_size
+            found, size = footer_of(path), path.stat().st_size
         except (OSError, pa.ArrowException):
             continue
         stored += size

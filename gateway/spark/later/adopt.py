@@ -14,9 +14,9 @@ from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
+from gateway.sdk.arrow import footer_of
 from gateway.sink import kind_of
 from gateway.spark.commit import closing
 from gateway.spark.commit.lakedisk import LakeDisk
@@ -108,7 +108,7 @@ def _append(
     rows = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
     rows = rows.withColumns({one: rows[one].cast(kind) for one, kind in _TYPES.items()})
     paths = [path for found in files.values() for path in found]
-    count = sum(pq.read_metadata(path).num_rows for path in paths)
+    count = sum(footer_of(path).num_rows for path in paths)
     table.append(rows.drop(*_LEFT), ledger, count)
     left = [one for one in _LEFT if one in rows.columns]
     without = f", without {' and '.join(left)}" if left else ""

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import functions as f
 
 from gateway.config.columns import RESERVED
 from gateway.event import SCHEMA
+from gateway.sdk.arrow import footer_of, schema_of
 from gateway.spark.commit import partition
 from gateway.spark.commit.lakedisk import LakeDisk
 from gateway.spark.commit.ledger import Broken, Ledger
@@ -292,7 +292,7 @@ class Folders:
                 return filled(rows, self._body, columns, anew)
 
             count = write_by_spark(self._spark, day, group, staged, make, "backfill")
-            before = sum(pq.read_metadata(path).num_rows for path in group)
+            before = sum(footer_of(path).num_rows for path in group)
             if count != before:
                 raise OSError(
                     f"{day.folder} has {before} rows, {count} were made of them"
@@ -305,7 +305,7 @@ class Folders:
         """The columns that a file lacks, has of another type, or has to give up."""
         key = path, path.stat().st_ino
         if key not in self._known:
-            self._known[key] = self._compare(pq.read_schema(path))
+            self._known[key] = self._compare(schema_of(path))
         return self._known[key]
 
     def _compare(self, schema: pa.Schema) -> frozenset[str]:

@@ -25,6 +25,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from gateway.sdk.arrow import schema_of
 from gateway.spark.commit.lakedisk import LakeDisk
 from gateway.spark.commit.partition import (
     Busy,
@@ -121,14 +122,14 @@ def merging(choose: Choose) -> Transform:
         groups: list[tuple[str, list[Path]]] = []
         for word, files in choose(day.files).items():
             small = [path for path in files if path.stat().st_size < LARGE]
-            if len(small) < 2 or has_variant(pq.read_schema(small[0])):
+            if len(small) < 2 or has_variant(schema_of(small[0])):
                 continue
             looked_at = takewhile(lambda _: not day.stop(), small)
             groups += [(word, group) for group in by_columns(looked_at)]
         groups = [
             (word, group)
             for word, group in groups
-            if len(group) > 1 and not has_variant(pq.read_schema(group[0]))
+            if len(group) > 1 and not has_variant(schema_of(group[0]))
         ]
         going = [path for _, group in groups for path in group]
         if not going or day.stop():
@@ -191,7 +192,7 @@ def _rewrite(
 
 
 def _schema(path: Path) -> pa.Schema:
-    return pq.read_schema(path).remove_metadata()
+    return schema_of(path).remove_metadata()
 
 
 def _tables(

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from gateway.sdk.arrow import footer_of
 from gateway.spark.commit import partition
 from gateway.spark.commit.lakedisk import LakeDisk
 from gateway.spark.files import footers, heap
@@ -220,7 +220,7 @@ def write_by_spark(
         made.write.option("maxRecordsPerFile", 0).parquet(url(data))
         start = partition.start_of_name(chunk)
         for piece, path in enumerate(partition.visible(data)):
-            if rows_there := pq.read_metadata(path).num_rows:
+            if rows_there := footer_of(path).num_rows:
                 name = f"{start}-{word}{token}-{number}-{piece}.parquet"
                 day.disk.rename(path, staged / name)
             count += rows_there

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.event import DELETED
-from gateway.sdk.arrow import statistics_of
+from gateway.sdk.arrow import bounds_of, footer_of
 from gateway.spark.commit import partition
 from gateway.spark.commit.lakedisk import LakeDisk, sync
 from gateway.spark.commit.ledger import Ranges
@@ -173,7 +173,7 @@ def _write_without(
             return
     if spark is None:
         raise Busy(f"{path} has VARIANT, which only Spark can write")
-    mine, left = Ranges(), pq.read_metadata(path).num_rows
+    mine, left = Ranges(), footer_of(path).num_rows
     for part in (rows for _, rows in masked([path], Wanted(events), NAMES)):
         left -= part.num_rows
         mine.update(names_of(part))
@@ -450,14 +450,12 @@ def masked(
 
 def _may_have(path: Path, wanted: Wanted) -> bool:
     """Whether a file may have some, by the least and the greatest lsn of its groups."""
-    metadata = pq.read_metadata(path)
-    if "lsn" not in metadata.schema.names:
+    footer = footer_of(path)
+    if "lsn" not in footer.schema.names:
         return True
-    column = metadata.schema.names.index("lsn")
-    for number in range(metadata.num_row_groups):
-        known = statistics_of(metadata, number, column)
-        if known is None or not known.has_min_max:
-            return True
-        if wanted.any(known.min, known.max):
+    column = footer.schema.names.index("lsn")
+    for number in range(footer.num_row_groups):
+        bounds = bounds_of(footer, number, column)
+        if bounds is None or wanted.any(*bounds):
             return True
     return False

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from gateway.sdk.arrow import footer_of
 from gateway.spark.bucket.copies import put_back
 from gateway.spark.commit import marks
 from gateway.spark.commit.lakedisk import LakeDisk, sync
@@ -122,7 +123,7 @@ def rows(
         written = made.coalesce(1).write.partitionBy(*tables.PARTITIONS)
         written.parquet(url(staged / "data"))
         done, moves = _collect(lake, staged, disk, window)
-        before = sum(pq.read_metadata(path).num_rows for path in day.files)
+        before = sum(footer_of(path).num_rows for path in day.files)
         if done.rows != before:
             raise OSError(f"{day.folder} has {before} rows, {done.rows} were made")
         late = found.taken_back
@@ -189,7 +190,7 @@ def _collect(
         inside = path.relative_to(staged / "data").parts
         if any(part[0] in "._" for part in inside):
             continue
-        count = pq.read_metadata(path).num_rows
+        count = footer_of(path).num_rows
         if not count:
             continue
         total += count
@@ -197,7 +198,7 @@ def _collect(
         if inside[0] != f"table={QUARANTINE}":
             table = inside[0].removeprefix("table=")
             fine.append((table, inside[1], staged / moves[-1][0]))
-    flawless = sum(pq.read_metadata(path).num_rows for *_, path in fine)
+    flawless = sum(footer_of(path).num_rows for *_, path in fine)
     for partition, table in _counts(fine, window, by_table=bool(by_rule)):
         path = staged / "stats.parquet"
         pq.write_table(table, path, compression="zstd")

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.config.columns import PATHS, keys, names
+from gateway.sdk.arrow import damage_named
 
 #: Keys of one object.
 _MANY, _MOST = 100, 1000
@@ -378,7 +379,7 @@ def newest(paths: Iterable[Path], most: int) -> Iterator[Sent]:
 
 def _events(path: Path) -> Iterator[Sent]:
     parts = dict(part.split("=", 1) for part in path.parts if "=" in part)
-    with pq.ParquetFile(path) as file:
+    with damage_named(), pq.ParquetFile(path) as file:
         there = [name for name in _COLUMNS if name in file.schema_arrow.names]
         for batch in file.iter_batches(_ROWS, columns=there):
             for row in batch.to_pylist():

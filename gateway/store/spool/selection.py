@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.event import SCHEMA, SCHEMA_VERSION, SCHEMA_VERSION_KEY
-from gateway.sdk.arrow import codes
+from gateway.sdk.arrow import codes, damage_named
 from gateway.store.spool.parquet import open_writer
 
 _GROUP_ROWS, _GROUP_BYTES = 100_000, 32 << 20
@@ -78,7 +78,8 @@ def _flush(waiting: list[pa.Table], writer: pq.ParquetWriter) -> int:
 def _open(data: bytes | pa.NativeFile) -> pq.ParquetFile:
     source = pa.BufferReader(data) if isinstance(data, bytes) else data
     try:
-        return pq.ParquetFile(source, page_checksum_verification=True)
+        with damage_named():
+            return pq.ParquetFile(source, page_checksum_verification=True)
     except (pa.ArrowException, OSError) as why:
         raise Damaged(str(why)) from None
 
@@ -86,7 +87,8 @@ def _open(data: bytes | pa.NativeFile) -> pq.ParquetFile:
 def _mask(file: pq.ParquetFile, number: int, needed: Needed) -> Any:
     """A mask of the needed rows of a row group."""
     try:
-        names = file.read_row_group(number, columns=["protocol", "channel", "lsn"])
+        with damage_named():
+            names = file.read_row_group(number, columns=["protocol", "channel", "lsn"])
     except (pa.ArrowException, OSError) as why:
         raise Damaged(str(why)) from None
     lsns = names["lsn"].to_numpy()
@@ -112,7 +114,8 @@ def _needed_tables(file: pq.ParquetFile, needed: Needed) -> Iterable[pa.Table]:
         if not mask.any():
             continue
         try:
-            table = file.read_row_group(number).select(SCHEMA.names).cast(SCHEMA)
-        except (pa.ArrowException, OSError, KeyError) as why:
+            with damage_named():
+                table = file.read_row_group(number).select(SCHEMA.names).cast(SCHEMA)
+        except (pa.ArrowException, OSError) as why:
             raise Damaged(str(why)) from None
         yield table.filter(pa.array(mask))
