@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from twisted.logger import globalLogPublisher
+from twisted.logger import formatEvent, globalLogPublisher
 
 from gateway.sdk.arrow import leave_pandas_out
 from gateway.store import finder
@@ -103,6 +103,19 @@ def logged() -> Iterator[list[dict[str, Any]]]:
     globalLogPublisher.addObserver(events.append)
     yield events
     globalLogPublisher.removeObserver(events.append)
+
+
+@pytest.fixture
+def lines() -> Iterator[list[str]]:
+    """Every line that is logged meanwhile, behind its level."""
+    texts: list[str] = []
+
+    def observe(event: dict[str, Any]) -> None:
+        texts.append(f"{event['log_level'].name}: {formatEvent(event)}")
+
+    globalLogPublisher.addObserver(observe)
+    yield texts
+    globalLogPublisher.removeObserver(observe)
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from gateway.net import descriptors, penalties
 from gateway.net.descriptors import descriptor_ceiling
 from gateway.net.penalties import Penalties
 from gateway.net.proxy import SIGNATURE_V2
-from gateway.net.traffic import ConnectionCounts
 from gateway.sdk.interfaces import Connection, Refusal
 from making import Make
 
@@ -360,18 +359,6 @@ def test_a_report_says_how_long_the_answer_is_to_wait(make_net):
         net.peer().send(data)
     net.peer("192.0.2.2").send(b"guess")
     assert waits == [0.0, 0.0, 0.25, 0.5, 0.0]
-
-
-def test_counts_forget_hosts_without_connections():
-    """They cost no memory."""
-    counts = ConnectionCounts()
-    counts.add("a")
-    counts.add("a")
-    counts.remove("a")
-    assert counts["a"] == 1
-    counts.remove("a")
-    assert counts["a"] == 0
-    assert not counts
 
 
 @pytest.mark.parametrize(

@@ -154,20 +154,6 @@ def test_a_refusal_is_answered_logged_and_closed(make_net, refuse, logged, warni
     assert told == ["limits.frames"]
 
 
-def test_refusals_of_one_peer_are_logged_once_a_minute(make_net, refuse, warnings):
-    """All are counted; a line tells how many more there were, with their rule."""
-    net = make_net(refuse)
-    for _ in range(5):
-        net.peer().send(b"x")
-    net.pass_time(61)
-    net.peer().send(b"x")
-    first, more, last = warnings()
-    assert "refused: bad frame" in first
-    assert more == "beats: 192.0.2.1: 4 more in the last minute: bad frame"
-    assert last == first
-    assert net.listener.rejected["protocol"] == 6
-
-
 # Time
 
 

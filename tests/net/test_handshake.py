@@ -38,16 +38,6 @@ def test_http_on_our_port_is_told_so(make_net, warnings):
     assert net.listener.rejected == {"language": 1}
 
 
-def test_http_byte_by_byte_is_recognised_too(make_net):
-    """Slicing does not slip it past."""
-    net = make_net()
-    peer = net.peer()
-    for at in range(len(HTTP)):
-        peer.send(HTTP[at : at + 1])
-    assert peer.got().startswith(b"HTTP/1.1 400 ")
-    assert net.server.data == b""
-
-
 def test_what_was_held_back_is_delivered(make_net):
     """Bytes that only began like another protocol arrive whole."""
     net = make_net()
@@ -360,13 +350,6 @@ def test_what_is_held_back_is_short(data):
 PLAIN = Expected("lumberjack", tls=False, websocket=False, proxy=False)
 
 
-def test_http_gets_an_answer_in_http():
-    """A browser reads why it is in the wrong place."""
-    why = mismatch(ForeignProtocol.HTTP, b"GET / HTTP/1.1\r\n", PLAIN)
-    assert why.reply.startswith(b"HTTP/1.1 400 Bad Request\r\n")
-    assert why.reply.endswith(b"an HTTP request on a port that speaks lumberjack.\n")
-
-
 def test_a_websocket_on_a_plain_port_is_named():
     """An upgrade request is told apart from other HTTP."""
     head = b"GET /rs HTTP/1.1\r\nUpgrade: WebSocket\r\n"
@@ -387,16 +370,6 @@ def test_tls_on_a_plain_port_gets_an_alert():
     incoming.write(why.reply)
     with pytest.raises(ssl.SSLError, match=r"(?i)handshake.failure"):
         client.do_handshake()
-
-
-def test_a_header_from_a_stranger_is_told_from_one_that_nobody_wants():
-    """The key to change is `trusted` where PROXY is on, the section where it is off."""
-    head = b"PROXY TCP4 "
-    assert mismatch(ForeignProtocol.PROXY, head, PLAIN).key == "proxy_protocol"
-    expected = PLAIN._replace(proxy=True)
-    assert (
-        mismatch(ForeignProtocol.PROXY, head, expected).key == "proxy_protocol.trusted"
-    )
 
 
 def test_unknown_bytes_are_shown():

@@ -708,13 +708,6 @@ def test_a_preface_alone_is_not_enough(met):
     assert not peer.transport.finished
 
 
-def test_a_lost_connection_is_a_lost_peer(met):
-    """Its server hears of it, once."""
-    net, peer, _ = met()
-    peer.lose()
-    assert net.server.gone
-
-
 def test_a_subscriber_of_rsio_that_opens_no_window_is_heard(make_net):
     """RS.io, with demand without an end: we hold little for it, hear its cancel, and
     what it reads later is whole.

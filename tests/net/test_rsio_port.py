@@ -1,86 +1,19 @@
-"""Every way to an RS.io port: the names it has in TLS and WebSocket are offered, and
-nobody has to know them."""
+"""RS.io over HTTP/2 without TLS: curl, and the octets of its definition."""
 
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
-
-import pytest
-from wsproto import ConnectionType, WSConnection
-from wsproto.events import AcceptConnection, BytesMessage, Request
 
 import programs
 from gateway.protocols.rsio.messages import CONTENT_TYPE
 
 #: As `gateway.protocols.rsio` has it.
-PORT: dict[str, Any] = {
-    "subprotocols": ["rsio.v0"],
-    "alpn": [b"rsio/0"],
-    "http2": CONTENT_TYPE,
-    "mixed": True,
-}
+PORT: dict[str, Any] = {"http2": CONTENT_TYPE, "mixed": True}
 HELLO, ANSWER = b"\x01\x00\x00", b"\x02\x00\x00"
 
 
 def greets(connection: Any, data: bytes) -> None:
     connection.write(ANSWER)
-
-
-def offering(name: str, *, nothing: list[str] | None) -> pytest.MarkDecorator:
-    """A peer offers our name, it among others, only others, nothing: what is chosen."""
-    offers = [([name], name), (["x", name], name), (["x"], None), (nothing, None)]
-    return pytest.mark.parametrize(("offered", "chosen"), offers)
-
-
-def test_plain(make_net):
-    """The first three bytes are a hello, and taken for nothing else."""
-    net = make_net(greets, PORT, protocol="rsio")
-    peer = net.peer()
-    peer.send(HELLO)
-    assert net.server.data == HELLO
-    assert peer.got() == ANSWER
-
-
-@offering("rsio/0", nothing=None)
-def test_tls(make_net, make_tls, tls_peer, offered, chosen):
-    """ALPN names the protocol to who asks; who does not is served as well."""
-    net = make_net(greets, PORT, protocol="rsio", tls=make_tls())
-    client = tls_peer(net.peer(), alpn=offered)
-    client.shake_hands()
-    client.send(HELLO)
-    assert client.tls.selected_alpn_protocol() == chosen
-    assert net.server.data == HELLO
-    assert client.read() == ANSWER
-
-
-@offering("rsio.v0", nothing=[])
-@pytest.mark.parametrize("sealed", [False, True])
-def test_websocket(make_net, make_tls, tls_peer, sealed, offered, chosen):
-    """The subprotocol likewise; where messages end does not matter."""
-    tls = make_tls() if sealed else None
-    websocket = SimpleNamespace(path="/rs", origins=[])
-    net = make_net(greets, PORT, protocol="rsio", tls=tls, websocket=websocket)
-    peer = net.peer()
-    client = WSConnection(ConnectionType.CLIENT)
-    if sealed:
-        peer = tls_peer(peer, alpn=["http/1.1"])
-        peer.shake_hands()
-
-    def exchange(data: bytes) -> list[Any]:
-        peer.send(data)
-        client.receive_data(peer.read() if sealed else peer.got())
-        return list(client.events())
-
-    request = Request("localhost", "/rs", subprotocols=offered)
-    [accepted] = exchange(client.send(request))
-    assert isinstance(accepted, AcceptConnection)
-    assert accepted.subprotocol == chosen
-    exchange(client.send(BytesMessage(HELLO[:1])))
-    [answer] = exchange(client.send(BytesMessage(HELLO[1:])))
-    assert net.server.data == HELLO
-    assert isinstance(answer, BytesMessage)
-    assert bytes(answer.data) == ANSWER
 
 
 def test_curl_speaks_it_over_http2(with_reactor):

@@ -156,14 +156,6 @@ def test_old_versions_are_refused(make_net, make_tls, tls_peer, warnings):
     assert "unsupported protocol" in warnings()[0]
 
 
-def test_tls_1_2_is_good_enough_by_default(tls_net, tls_peer):
-    """And the events say that it was that."""
-    client = tls_peer(tls_net.peer(), newest=ssl.TLSVersion.TLSv1_2)
-    client.shake_hands()
-    client.send(b"x")
-    assert tls_net.server.connection.origin.attributes == {"tls": "TLSv1.2"}
-
-
 def test_nobody_renegotiates(tls_net, warnings):
     """A client of TLS 1.2 that begins a second handshake gets none: it costs us more."""
     peer = tls_net.peer()

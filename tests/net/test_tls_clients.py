@@ -17,14 +17,6 @@ from making import Make
 from tls_clients import TEST, VERSIONS, WEB_1, admitted, resumed
 
 
-def test_a_required_certificate_names_the_principal(mutual, tls_peer, authority):
-    """Its subject, as RFC 4514 writes it."""
-    net = mutual("required")
-    client = tls_peer(net.peer(), cert=authority.issue("web-1", subject=WEB_1))
-    assert admitted(net, client)
-    assert net.server.connection.origin.principal == "CN=web-1,O=Test"
-
-
 def test_a_missing_certificate_is_refused(mutual, tls_peer, warnings):
     """With TLS's own alert and one line that has the reason."""
     net = mutual("required")

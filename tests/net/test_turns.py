@@ -42,17 +42,6 @@ def test_nothing_is_read_before_the_last_turn(make_net):
     assert net.server.chunks == [b"much", b"", b""]
 
 
-def test_turns_go_round(make_net):
-    """One connection in each turn of the event loop, in the order of asking."""
-    order: list[str] = []
-    net = make_net(hungry(3, lambda asks: order.append(asks.origin.session)))
-    first, second = net.peer(), net.peer()
-    first.send(b"a")
-    second.send(b"b")
-    net.clock.advance(0)
-    assert order == ["s1", "s2"] * 4
-
-
 def test_when_memory_is_tight_what_was_begun_is_finished_first(make_net):
     """Of one address one after the other, and each address in its turn."""
     order: list[str] = []

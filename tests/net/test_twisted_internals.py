@@ -5,7 +5,6 @@ import socket
 import struct
 from collections.abc import Iterator
 from functools import partial
-from typing import cast
 
 import pytest
 from twisted.internet.epollreactor import EPollReactor
@@ -13,7 +12,6 @@ from twisted.internet.error import ConnectionLost
 from twisted.internet.interfaces import IReadDescriptor
 from twisted.internet.main import CONNECTION_DONE
 from twisted.internet.testing import MemoryReactor, StringTransport
-from twisted.logger import ILogObserver, LogEvent, globalLogPublisher
 from twisted.python.failure import Failure
 from twisted.python.reflect import namedAny
 from zope.interface import implementer
@@ -326,22 +324,16 @@ def test_what_is_ready_is_read(reactor):
     assert silent.got == silent.lost == one.lost == []
 
 
-def test_one_that_raises_is_logged_and_others_are_served(reactor):
+def test_one_that_raises_is_logged_and_others_are_served(reactor, logged):
     """Even where its end raises."""
-    events: list[LogEvent] = []
-    observer = cast(ILogObserver, events.append)
     readers = [Broken(reactor), Reader(reactor), Broken(reactor)]
     readers[0].peer.close()
     readers[1].peer.send(b"a")
     readers[2].peer.close()
-    globalLogPublisher.addObserver(observer)
-    try:
-        reactor.iterate(0)
-    finally:
-        globalLogPublisher.removeObserver(observer)
+    reactor.iterate(0)
     assert readers[1].got == [b"a"]
     assert [len(one.lost) for one in readers] == [1, 0, 1]
-    failures = [event["log_failure"].type for event in events]
+    failures = [event["log_failure"].type for event in logged]
     assert failures == [RuntimeError, RuntimeError]
 
 

@@ -104,15 +104,6 @@ def test_what_is_written_together(make_net):
     assert b"late" not in b"".join(writes)
 
 
-def test_silence_on_a_mixed_port_is_limited(make_net):
-    """Nobody can tell which kind it is to be, and there is no server to ask."""
-    net = make_net(websocket=WEBSOCKET, keywords={"mixed": True})
-    peer = net.peer()
-    net.pass_time(13)
-    assert net.servers == []
-    assert peer.transport.finished
-
-
 def test_a_close_is_answered_and_ends_it(make_net):
     """Close for Close, then FIN."""
     net = make_net(websocket=WEBSOCKET)
@@ -234,15 +225,6 @@ def test_a_request_is_granted_in_any_slicing():
     assert list(connection.events()) == [AcceptConnection()]
 
 
-def test_byte_by_byte():
-    """The last byte of the head brings the verdict."""
-    _, request = client()
-    upgrade = UpgradeParser("/rs")
-    for at in range(len(request) - 1):
-        assert upgrade.feed(request[at : at + 1]) is None
-    assert upgrade.feed(request[-1:]) is not None
-
-
 def test_the_first_subprotocol_of_ours_is_chosen():
     """Our order decides; without overlap the client gets none."""
     _, request = client(subprotocols=["x", "b", "a"])
@@ -297,12 +279,6 @@ def test_pages_connect_only_from_the_listed_origins(allowed, origin, granted):
         why = refused(upgrade, request)
         assert why.reply.startswith(b"HTTP/1.1 403 ")
         assert why.key == "websocket.origins"
-
-
-def test_plain_http_is_told_to_upgrade():
-    """426 for a request that asks for no WebSocket."""
-    why = refused(UpgradeParser("/rs"), b"GET /rs HTTP/1.1\r\nHost: gw\r\n\r\n")
-    assert why.reply.startswith(b"HTTP/1.1 426 ")
 
 
 @pytest.mark.parametrize(

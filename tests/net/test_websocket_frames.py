@@ -252,13 +252,3 @@ def test_a_close_reason_is_cut_to_fit():
     [event] = heard(connection, close_frame(1008, "é" * 100))
     assert isinstance(event, events.CloseConnection)
     assert event.reason == "é" * 61
-
-
-def test_text_of_the_client_is_refused_as_unsupported():
-    """1003, with wsproto's own text message."""
-    connection, frames = connected()
-    with pytest.raises(Refusal) as caught:
-        frames.feed(connection.send(events.TextMessage("hello")))
-    [event] = heard(connection, caught.value.reply)
-    assert isinstance(event, events.CloseConnection)
-    assert event.code == 1003

@@ -85,8 +85,10 @@ class Place:
         assert sealed is not None
         return sealed
 
-    def checkpoint(self, *names: str, **settings: Any) -> tuple[Checkpoint, Words]:
-        memories = {name: Words() for name in names or ("words",)}
+    def checkpoint(
+        self, *names: str, kind: type[Words] = Words, **settings: Any
+    ) -> tuple[Checkpoint, Words]:
+        memories = {name: kind() for name in names or ("words",)}
         made = Checkpoint(
             self.state,
             memories,
@@ -131,19 +133,9 @@ class Hasty(Words):
         return b" ".join(other.words)
 
 
-def hasty(place: Place) -> tuple[Checkpoint, Hasty, Room]:
+def hasty(place: Place) -> tuple[Checkpoint, Words, Room]:
     """A checkpoint of it that has begun, with a state file; and room on the disk."""
-    memory, room = Hasty(), Room()
-    made = Checkpoint(
-        place.state,
-        {"words": memory},
-        place.disk,
-        place.clock,
-        place.in_thread,
-        place.remove,
-        room=room,
-    )
-    made.recover([], [])
-    made.start()
+    room = Room()
+    made, memory = place.running(kind=Hasty, room=room)
     memory.by_hand = True
     return made, memory, room

@@ -9,7 +9,7 @@ from gateway.sdk.disk import Disk
 from gateway.store.journal import recovery, segment
 from gateway.store.names import parse_file_name
 
-__all__ = ["A", "B", "examine", "rows_of", "segment_name"]
+__all__ = ["A", "B", "examine", "rows_of", "segment_name", "settled"]
 
 A, B = "a" * 10, "b" * 10
 
@@ -31,3 +31,8 @@ def examine(directory: Path, disk: Disk, **more: Any) -> recovery.Recovered:
     return recovery.examine(
         directory, disk, given_by=lambda *span: [(A, *span)], **more
     )
+
+
+def settled(directory: Path, disk: Disk, **more: Any) -> recovery.Recovered:
+    """The same, once the segments agree with it."""
+    return examine(directory, disk, **more).settle().found

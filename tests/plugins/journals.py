@@ -1,6 +1,8 @@
-"""A journal with its thread, on a disk that fails when a test says so."""
+"""A journal with its thread, on a disk that fails or hangs when a test says so."""
 
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,16 @@ from sections import journal_settings
 
 
 class FailingDisk(RealDisk):
-    """The real disk, with a list of the calls to fail next; errno 0 lets one pass."""
+    """The real disk, with a list of the calls to fail next; errno 0 lets one pass.
+
+    Its files are synced only while `answers` is set; `asked`: such a sync was begun.
+    """
 
     def __init__(self) -> None:
         self.fail: list[tuple[str, int]] = []
-        self.synced: list[int] = []
         self.created: list[str] = []
+        self.answers, self.asked = threading.Event(), threading.Event()
+        self.answers.set()
 
     def create(self, path: Path) -> File:
         self.created.append(path.name)
@@ -30,6 +36,8 @@ class FailingDisk(RealDisk):
 class _FailingFile:
     def __init__(self, file: File, disk: FailingDisk) -> None:
         self._file, self._disk = file, disk
+        self.truncate, self.close = file.truncate, file.close
+        self.rewrite = file.rewrite
         self.broken = False
 
     def _maybe_fail(self, what: str) -> None:
@@ -44,6 +52,8 @@ class _FailingFile:
 
     def sync(self) -> None:
         assert not self.broken, "synced again after a failed sync"
+        self._disk.asked.set()
+        assert self._disk.answers.wait(60)
         try:
             self._maybe_fail("sync")
         except OSError:
@@ -51,30 +61,36 @@ class _FailingFile:
             raise
         self._file.sync()
 
-    def truncate(self, size: int) -> None:
-        self._file.truncate(size)
-
-    def close(self) -> None:
-        self._file.close()
-
 
 class Running:
-    """A journal with its thread, and the test as its reactor."""
+    """A journal with its thread, and the test as its reactor, and as its *clock*."""
 
     def __init__(
-        self, directory: Path, disk: FailingDisk, turns: Any, **settings: Any
+        self,
+        directory: Path,
+        turns: Any,
+        clock: Callable[[], float] | None = None,
+        **settings: Any,
     ) -> None:
-        self.turns, self.disk, self.directory = turns, disk, directory
+        self.turns, self.directory = turns, directory
+        self.disk = FailingDisk()
         self.sealed: list[Segment] = []
         self.fatal: list[str] = []
         self.failures: list[str] = []
+        self.commits: list[int] = []
+        """The events of each group."""
+        self.durable: list[Batch] = []
+        both: Any = {} if clock is None else {"clock": clock, "wall_clock": clock}
         self.journal = Journal(
-            Log(directory, disk, 1, A),
+            Log(directory, self.disk, 1, A, **both),
             reactor=turns,
             **journal_settings(commit_interval=0.0, **settings),
             on_sealed=self.sealed.append,
             on_fatal=self.fatal.append,
             on_failure=self.failures.append,
+            on_commit=lambda _, events, size: self.commits.append(events),
+            on_durable=lambda stored: self.durable.extend(one.batch for one in stored),
+            clock=clock or time.monotonic,
         )
         self.stored: list[Stored] = []
         self.failed: list[Failure] = []
@@ -87,7 +103,11 @@ class Running:
     def until_stored(self, count: int) -> None:
         self.turns.run(lambda: len(self.stored) >= count)
 
+    def until_durable(self, lsn: int) -> None:
+        self.turns.run(lambda: self.journal.durable_lsn == lsn)
+
     def stop(self) -> None:
+        self.disk.answers.set()
         self.turns.wait(self.journal.stop())
 
 

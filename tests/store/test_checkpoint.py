@@ -13,7 +13,7 @@ from checkpoints import Place, hasty
 from gateway.event import Batch
 from gateway.store.checkpoint import Checkpoint, Unreadable, saved_names
 from gateway.store.journal import Segment
-from incarnations import examine
+from incarnations import settled
 
 
 @pytest.fixture
@@ -400,9 +400,7 @@ def test_without_memories_nothing_happens(place):
     checkpoint.start()
     checkpoint.published(sealed)
     checkpoint.stop_memories()
-    ended: list[None] = []
-    checkpoint.stop().addCallback(ended.append)
-    assert ended == [None]
+    assert checkpoint.stop().called
     assert checkpoint.kept_bytes == checkpoint.reserved_bytes == 0
     assert list(place.state.iterdir()) == []
     assert not place.clock.getDelayedCalls()
@@ -415,7 +413,7 @@ def test_what_a_journal_recovers_is_what_is_replayed(place):
     place.log.commit([Batch(place.origin, 1, 2, b"d1", 2)])
     place.log.commit([Batch(place.origin, 1, 0, b"m3", 2)])
     checkpoint, words = place.checkpoint()
-    found = examine(place.journal, place.disk).settle().found
+    found = settled(place.journal, place.disk)
     checkpoint.recover(found.segments, found.segments)
     assert words.words == [b"m1", b"m2", b"d1", b"m3"]
     assert [segment.events for segment in found.segments] == [0, 0, 2]
@@ -455,14 +453,13 @@ def test_stopping_leaves_nothing_to_replay(place):
     checkpoint.published(place.sealed(b"2"))
     checkpoint.stop_memories()
     assert not words.running
-    ended: list[None] = []
-    checkpoint.stop().addCallback(ended.append)
+    stopped = checkpoint.stop()
     words.answer()
     assert len(place.segments()) == 1
-    assert not ended
+    assert not stopped.called
     words.answer()
     assert place.segments() == []
-    assert ended == [None]
+    assert stopped.called
     assert not place.clock.getDelayedCalls()
 
 
@@ -473,11 +470,10 @@ def test_stopping_does_not_wait_for_ever(place):
     checkpoint._log = SimpleNamespace(warn=lambda text, **_: said.append(text))  # type: ignore[assignment]
     words.by_hand = True
     checkpoint.published(place.sealed(b"1"))
-    ended: list[None] = []
-    checkpoint.stop().addCallback(ended.append)
-    assert not ended
+    stopped = checkpoint.stop()
+    assert not stopped.called
     place.clock.advance(10)
-    assert ended == [None]
+    assert stopped.called
     assert len(place.segments()) == 1
     assert not place.clock.getDelayedCalls()
     assert (len(said), checkpoint.failed, checkpoint.trouble) == (1, 0, None)
@@ -489,11 +485,10 @@ def test_stopping_does_not_wait_for_ever_for_what_was_begun(place):
     words.by_hand = True
     checkpoint.published(place.sealed(b"1"))
     place.clock.advance(60)
-    ended: list[None] = []
-    checkpoint.stop().addCallback(ended.append)
-    assert not ended
+    stopped = checkpoint.stop()
+    assert not stopped.called
     place.clock.advance(10)
-    assert ended == [None]
+    assert stopped.called
     assert not place.clock.getDelayedCalls()
 
 
@@ -502,9 +497,7 @@ def test_stopping_saves_once_more(place):
     checkpoint, words = place.running()
     words.words = [b"1"]
     checkpoint.published(place.sealed(b"1"))
-    ended: list[None] = []
-    checkpoint.stop().addCallback(ended.append)
-    assert ended == [None]
+    assert checkpoint.stop().called
     assert place.segments() == []
     assert not place.clock.getDelayedCalls()
     again, words = place.checkpoint()
@@ -518,9 +511,7 @@ def test_stopping_does_not_wait_for_a_sick_disk(place):
     sealed = place.sealed(b"1")
     checkpoint.published(sealed)
     place.disk.failures = 10**9
-    ended: list[None] = []
-    checkpoint.stop().addCallback(ended.append)
-    assert ended == [None]
+    assert checkpoint.stop().called
     again, words = place.checkpoint()
     again.recover([sealed], [])
     assert words.words == [b"1"]

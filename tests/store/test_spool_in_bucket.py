@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred, succeed
 
 from bucket_node import Node, events, named, words
+from checkpoints import Words
 from gateway.audit import audit
 from gateway.audit.acknowledged import search
 from gateway.config import model
 from gateway.config.bucket import BucketUrl
-from gateway.event import Batch, Origin, Stored
+from gateway.event import Batch, Origin
 from gateway.store.directories import Directories
 from gateway.store.journal import Segment
 from gateway.store.names import file_name
@@ -217,47 +217,24 @@ def test_senders_wait_until_what_was_left_is_in_the_bucket(tmp_path, bucket):
     again.stop()
 
 
-class Acknowledged:
-    """A memory of the payloads that were acknowledged, as RS.io's of its senders."""
-
-    def __init__(self) -> None:
-        self.payloads: list[bytes] = []
-
-    def restore(self, data: bytes) -> None:
-        self.payloads = data.split()
-
-    def replay(self, stored: Stored) -> None:
-        if stored.batch.body not in self.payloads:
-            self.payloads.append(stored.batch.body)
-
-    def start(self) -> None:
-        pass
-
-    def stop(self) -> None:
-        pass
-
-    def snapshot(self) -> Deferred[bytes]:
-        return succeed(b" ".join(self.payloads))
-
-
 def test_what_waits_for_the_bucket_is_remembered_by_the_journal(
     tmp_path, bucket, monkeypatch
 ):
     """Checkpoints go on while the bucket is away, and lack what is not acknowledged: its
     segments stay until they have it, whatever became of the daemon meanwhile.
     """
-    memory = Acknowledged()
+    memory = Words()
     node = Node(tmp_path, bucket, memory=memory).start()
     storage = node.storage
 
     def send(payload: bytes) -> None:
         origin = Origin("plain", "l", "s-1", "[::1]:9")
         done = storage.journal.submit(Batch(origin, 1, 1, payload, len(payload)))
-        done.addCallback(lambda stored: memory.payloads.append(stored.batch.body))
+        done.addCallback(lambda stored: memory.words.append(stored.batch.body))
         done.addErrback(lambda _: None)
 
     send(b"before")
-    node.reactor.run(lambda: memory.payloads)
+    node.reactor.run(lambda: memory.words)
     bucket.away()
     made: list[int] = []
     done = storage.spool._observer.done
@@ -276,11 +253,11 @@ def test_what_waits_for_the_bucket_is_remembered_by_the_journal(
     assert storage.journal_bytes > 0
     copied = tmp_path.with_name("after a power cut")
     shutil.copytree(tmp_path, copied)
-    left = Acknowledged()
+    left = Words()
     Node(copied, bucket, memory=left)
-    assert left.payloads == [b"before", b"a", b"b"]
+    assert left.words == [b"before", b"a", b"b"]
     bucket.back()
-    node.reactor.run(lambda: memory.payloads == [b"before", b"a", b"b"])
+    node.reactor.run(lambda: memory.words == [b"before", b"a", b"b"])
     node.reactor.advance(600)
     node.reactor.run(
         lambda: not (checkpoint.kept_bytes or storage._handing.untold_bytes)

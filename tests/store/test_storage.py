@@ -9,6 +9,7 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from bucket_node import Node
+from checkpoints import Words
 from gateway.event import Batch, Origin, Rows
 from gateway.store.checkpoint import saved_names
 from gateway.store.directories import Directories
@@ -77,43 +78,23 @@ def test_senders_wait_for_files_of_what_was_left(tmp_path, published):
     reactor.wait(Deferred.fromCoroutine(storage.stop()))
 
 
-def test_with_nothing_left_nobody_waits(tmp_path):
-    """The first start of all, say."""
-    reactor = QueuedReactor()
-    storage = opened(tmp_path, RealDisk(), reactor, published=True)
-    storage.start()
-    assert storage.ready.called
-    reactor.wait(Deferred.fromCoroutine(storage.stop()))
-
-
 def test_senders_wait_for_the_first_state_files(tmp_path):
     """A gateway that was killed before those, and goes on without the protocol, would let
     go of what only its memory can keep: batches without events."""
 
-    class Slow:
-        answer: Deferred[bytes] | None = None
-
-        def restore(self, _: bytes) -> None: ...
-        def replay(self, _: object) -> None: ...
-        def start(self) -> None: ...
-        def stop(self) -> None: ...
-
-        def snapshot(self) -> Deferred[bytes]:
-            self.answer = Deferred()
-            return self.answer
-
-    memory = Slow()
+    memory = Words()
+    memory.by_hand = True
     node = Node(tmp_path, None, ack="journal", memory=memory)
     node.storage.start()
-    assert memory.answer is not None
+    assert memory.asked
     assert not node.storage.ready.called
     assert "for the first time" in str(node.storage.waits_for)
-    memory.answer.callback(b"what it knows")
+    memory.answer()
     node.reactor.run(lambda: node.storage.ready.called)
     assert node.storage.waits_for is None
     assert saved_names(Directories.under(tmp_path).state_of("gw"), RealDisk())
     node.stop()
-    again = Node(tmp_path, None, ack="journal", memory=Slow())
+    again = Node(tmp_path, None, ack="journal", memory=Words())
     again.storage.start()
     assert again.storage.ready.called, "what is known needs no second file"
     again.stop()

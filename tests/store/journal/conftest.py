@@ -8,7 +8,7 @@ import pytest
 
 from gateway.event import Batch, Origin
 from gateway_testkit.reactor import QueuedReactor
-from journals import FailingDisk, Running
+from journals import Running
 from making import Make
 
 
@@ -42,7 +42,7 @@ def start(directory, turns) -> Iterator[Make[Running]]:
     made: list[Running] = []
 
     def start(*, wait: bool = False, **settings: Any) -> Running:
-        running = Running(directory, FailingDisk(), turns, **settings)
+        running = Running(directory, turns, **settings)
         made.append(running)
         if not wait:
             running.journal.start()

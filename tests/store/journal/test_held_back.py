@@ -1,139 +1,49 @@
 """Who waits is told why: in the log, on /readyz, in the metrics."""
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from functools import partial
 
 import pytest
-from twisted.logger import formatEvent, globalLogPublisher
+from twisted.internet.task import Clock
 
-from gateway.event import BATCH_BYTES, Batch
-from gateway.sdk.disk import File
-from gateway.store.journal import Journal, Log, Segment
+from gateway.event import BATCH_BYTES
+from gateway.store.journal import Journal
 from gateway.store.journal.held_back import HoldingLog
-from gateway.store.system.disk import RealDisk
-from incarnations import A
-from sections import journal_settings
+from journals import Running
+from making import Make
 
 BEGIN = "Senders are held back since 2023-11-14T22:13:20Z"
 END = "Senders go on: nothing holds them back any more, after"
 
 
-class Clock:
-    """Seconds that the test lets pass."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class Hanging(RealDisk):
-    """Its files are synced only while `answers` is set."""
-
-    def __init__(self) -> None:
-        self.answers = threading.Event()
-        self.answers.set()
-        self.asked = threading.Event()
-
-    def create(self, path: Path) -> File:
-        return _HangingFile(super().create(path), self)
-
-
-class _HangingFile:
-    def __init__(self, file: File, disk: Hanging) -> None:
-        self._file, self._disk = file, disk
-        self.truncate, self.close, self.rewrite = (
-            file.truncate,
-            file.close,
-            file.rewrite,
-        )
-
-    def write(self, chunks: Sequence[bytes]) -> None:
-        self._file.write(chunks)
-
-    def sync(self) -> None:
-        self._disk.asked.set()
-        assert self._disk.answers.wait(60)
-        self._file.sync()
-
-
-class World:
-    """A journal whose disk, clock and reactor are the test's."""
-
-    def __init__(self, directory: Path, turns: Any, **settings: Any) -> None:
-        self.clock, self.disk, self.turns = Clock(), Hanging(), turns
-        self.sealed: list[Segment] = []
-        self.journal = Journal(
-            Log(directory, self.disk, 1, A, clock=self.clock),
-            reactor=turns,
-            **journal_settings(commit_interval=0.0, **settings),
-            on_sealed=self.sealed.append,
-            on_fatal=pytest.fail,
-            clock=self.clock,
-        )
-        self.stored: list[Any] = []
-
-    def submit(self, batch: Batch) -> None:
-        self.journal.submit(batch).addCallback(self.stored.append)
-
-    def durable(self, lsn: int) -> None:
-        self.turns.run(lambda: self.journal.durable_lsn == lsn)
-
-    def pass_time(self, seconds: int) -> None:
-        """As the daemon does: a look every second."""
-        for _ in range(seconds):
-            self.clock.now += 1
-            self.journal.check()
-
-    def stop(self) -> None:
-        self.disk.answers.set()
-        ended: list[None] = []
-        self.journal.stop().addCallback(ended.append)
-        self.turns.run(lambda: bool(ended))
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture
-def start(directory, turns) -> Iterator[Callable[..., World]]:
-    made: list[World] = []
-
-    def start(**settings: Any) -> World:
-        world = World(directory, turns, **settings)
-        made.append(world)
-        world.journal.start()
-        return world
-
-    yield start
-    for world in made:
-        world.stop()
+def start(start, clock) -> Make[Running]:
+    """A journal whose clock, and whose disk, is the test's."""
+    return partial(start, clock=clock.seconds)
 
 
-@pytest.fixture
-def lines() -> Iterator[list[str]]:
-    """What is logged, each with its level."""
-    found: list[str] = []
-
-    def observe(event: dict[str, Any]) -> None:
-        found.append(f"{event['log_level'].name}: {formatEvent(event)}")
-
-    globalLogPublisher.addObserver(observe)
-    yield found
-    globalLogPublisher.removeObserver(observe)
+def pass_time(journal: Journal, clock: Clock, seconds: int) -> None:
+    """As the daemon does: a look every second."""
+    for _ in range(seconds):
+        clock.advance(1)
+        journal.check()
 
 
-def test_a_disk_that_hangs_is_told_after_five_seconds(start, make, lines):
+def test_a_disk_that_hangs_is_told_after_five_seconds(start, clock, make, lines):
     """However little waits for it: one line when it begins, one when it is over."""
     world = start()
     world.disk.answers.clear()
     world.submit(make(b"x"))
     assert world.disk.asked.wait(60)
-    world.pass_time(4)
+    pass_time(world.journal, clock, 4)
     assert world.journal.oldest_wait_seconds == 4
     assert world.journal.why_full is None
     assert not lines
-    world.pass_time(3)
+    pass_time(world.journal, clock, 3)
     assert world.journal.why_full == (
         "a batch has waited 7.0 s for the disk, limit 5 s (journal.stall_after)"
     )
@@ -142,16 +52,16 @@ def test_a_disk_that_hangs_is_told_after_five_seconds(start, make, lines):
     assert lines[0].startswith("error: Senders are held back since ")
     assert "waited 5.0 s for the disk, limit 5 s (journal.stall_after)" in lines[0]
     world.disk.answers.set()
-    world.durable(1)
+    world.until_durable(1)
     assert world.journal.oldest_wait_seconds == 0
     assert world.journal.why_full is None
-    world.pass_time(5)
+    pass_time(world.journal, clock, 5)
     assert lines[1:] == [
         f"info: {END} 2 s (stall)",
     ]
 
 
-def test_a_withdrawn_batch_does_not_wait(start, make):
+def test_a_withdrawn_batch_does_not_wait(start, clock, make):
     """Nobody waits for it any more; the next one counts."""
     world = start()
     world.disk.answers.clear()
@@ -159,13 +69,13 @@ def test_a_withdrawn_batch_does_not_wait(start, make):
     assert world.disk.asked.wait(60)
     gone, waits = make(b"gone"), make(b"waits")
     world.submit(gone)
-    world.clock.now += 2
+    clock.advance(2)
     world.submit(waits)
     world.journal.withdraw(gone)
-    world.clock.now += 1
+    clock.advance(1)
     assert world.journal.oldest_wait_seconds == 3
     world.disk.answers.set()
-    world.durable(2)
+    world.until_durable(2)
 
 
 def test_what_waits_for_its_file_takes_memory(start, make):
@@ -175,10 +85,10 @@ def test_what_waits_for_its_file_takes_memory(start, make):
         acknowledge_when_published=True, memory_bytes=memory_bytes, roll_interval=60.0
     )
     world.submit(make(b"x" * 90))
-    world.durable(1)
+    world.until_durable(1)
     assert world.journal.held_bytes == 90 + BATCH_BYTES
     world.submit(make(b"y" * 10))
-    world.durable(2)
+    world.until_durable(2)
     assert world.journal.full
     room: list[None] = []
     world.journal.when_room().addCallback(room.append)
@@ -195,7 +105,7 @@ def test_what_a_connection_has_not_got_acknowledged(start, make):
     first = make(b"x" * 90)
     origin = first.origin
     world.submit(first)
-    world.durable(1)
+    world.until_durable(1)
     assert origin.unacknowledged == 90
     world.journal.published(1)
     assert origin.unacknowledged == 0
@@ -236,59 +146,58 @@ def test_memory_does_not_wait_for_the_clock(start, make):
         acknowledge_when_published=True, memory_bytes=memory_bytes, roll_interval=3600.0
     )
     world.submit(make(b"x" * 4 * BATCH_BYTES))
-    world.durable(1)
+    world.until_durable(1)
     for number in range(2, 8):
         world.submit(make(b"y"))
-        world.durable(number)
+        world.until_durable(number)
     assert [sealed.last_lsn for sealed in world.sealed] == [1, 5]
 
 
-def test_a_file_that_is_late_is_told(start, make):
+def test_a_file_that_is_late_is_told(start, clock, make):
     """`ack: spool`: beyond the time that files take by themselves."""
     world = start(acknowledge_when_published=True, roll_interval=10.0)
     world.submit(make(b"x"))
-    world.durable(1)
-    world.pass_time(14)
+    world.until_durable(1)
+    pass_time(world.journal, clock, 14)
     assert world.journal.oldest_wait_seconds == 14
     assert world.journal.why_full is None
-    world.pass_time(1)
+    pass_time(world.journal, clock, 1)
     assert "a spool file is late by 5.0 s" in str(world.journal.why_full)
     world.journal.published(1)
     assert world.journal.why_full is None
 
 
-def test_memory_that_is_full_for_a_moment_is_no_news(start, make, lines):
+def test_memory_that_is_full_for_a_moment_is_no_news(start, clock, make, lines):
     """For as long as the disk may be silent it is; it is told with its limit."""
     world = start(memory_bytes=10)
     world.disk.answers.clear()
     world.submit(make(b"x" * 20))
     assert world.disk.asked.wait(60)
-    world.pass_time(1)
+    pass_time(world.journal, clock, 1)
     assert world.journal.full
     assert not lines
-    world.pass_time(1)
+    pass_time(world.journal, clock, 1)
     assert "limit 10 B (journal.memory_bytes)" in str(world.journal.why_full)
     assert len(lines) == 1
 
 
-def test_a_hold_is_told_once_however_it_flutters(lines):
+def test_a_hold_is_told_once_however_it_flutters(clock, lines):
     """A disk at its last byte fails and works every second: that is two lines."""
-    clock = Clock()
-    log = HoldingLog(clock, lambda: 1_700_000_000.0)
+    log = HoldingLog(clock.seconds, lambda: 1_700_000_000.0)
     for _ in range(60):
         log.update({"commit": "the journal can not be written: no room"})
-        clock.now += 1
+        clock.advance(1)
         log.update({})
-        clock.now += 1
+        clock.advance(1)
     log.update({"commit": "again", "spool": "the spool is full"})
-    clock.now += 5
+    clock.advance(5)
     log.update({"spool": "the spool is full"})
     log.update({})
     assert lines == [
         f"error: {BEGIN}: the journal can not be written: no room",
         f"warn: {BEGIN}: the spool is full",
     ]
-    clock.now += 3
+    clock.advance(3)
     log.update({})
     log.update({})
     assert lines[2:] == [

@@ -15,7 +15,7 @@ from gateway.event import BATCH_BYTES, Batch, Origin, Stored
 from gateway.sdk.interfaces import NotStored
 from gateway.store.journal import Journal, Log, segment
 from gateway.store.system.disk import RealDisk
-from incarnations import A, examine
+from incarnations import A, settled
 from journals import on_disk
 from sections import journal_settings
 
@@ -93,7 +93,7 @@ def test_a_failed_commit_acknowledges_nobody_and_then_heals(start, make, what):
     running.stop()
     assert running.failures == []
     assert [s.lsn for s in running.stored] == [1, 2]
-    found = examine(running.directory, RealDisk()).settle().found
+    found = settled(running.directory, RealDisk())
     assert found.next_lsn == 3
     assert found.losses == []
     bodies = {

@@ -5,12 +5,10 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis.strategies import floats
+from twisted.internet.task import Clock
 
-from gateway.store.journal import Journal, Log
+from deadlines import eventually
 from gateway.store.journal.lead import Lead
-from gateway.store.system.disk import RealDisk
-from incarnations import A
-from sections import journal_settings
 
 
 def test_without_a_file_to_wait_for():
@@ -73,35 +71,23 @@ def test_a_file_is_there_before_a_batch(begun, interval, took):
 
 
 @pytest.mark.parametrize(("waits", "age"), [(True, 7.0), (False, 10.0)])
-def test_a_segment_is_sealed_earlier(directory, turns, make, *, waits, age):
+def test_a_segment_is_sealed_earlier(start, make, *, waits, age):
     """By the 3 s that the last file took; not where nobody waits for one."""
-    now = [1000.0]
-    sealed: list[int] = []
-    journal = Journal(
-        Log(
-            directory, RealDisk(), 1, A, clock=lambda: now[0], wall_clock=lambda: now[0]
-        ),
-        reactor=turns,
-        **journal_settings(acknowledge_when_published=waits, roll_interval=10.0),
-        on_sealed=lambda one: turns.callFromThread(sealed.append, one.last_lsn),
-        on_fatal=lambda why: None,
-        clock=lambda: now[0],
+    clock = Clock()
+    world = start(
+        clock=clock.seconds, acknowledge_when_published=waits, roll_interval=10.0
     )
 
-    def store(at: float) -> None:
-        now[0], last = at, journal.durable_lsn + 1
-        journal.submit(make())
-        turns.run(lambda: journal.durable_lsn == last)
+    def store(at: float, sealed: list[int]) -> None:
+        clock.advance(at - clock.seconds())
+        world.submit(make())
+        world.until_durable(world.journal.durable_lsn + 1)
+        eventually(lambda: [one.last_lsn for one in world.sealed] == sealed, "these")
 
-    journal.start()
-    store(1000.0)
-    store(1010.0)
-    turns.run(lambda: sealed == [2])
-    now[0] = 1013.0
-    journal.published(2)
-    store(1013.0)
-    store(1012.0 + age)
-    store(1013.0 + age)
-    turns.run(lambda: len(sealed) == 2)
-    assert sealed == [2, 5]
-    turns.wait(journal.stop())
+    store(0.0, [])
+    store(10.0, [2])
+    clock.advance(3.0)
+    world.journal.published(2)
+    store(13.0, [2])
+    store(12.0 + age, [2])
+    store(13.0 + age, [2, 5])

@@ -10,7 +10,7 @@ from gateway.event import Batch
 from gateway.store.journal import Log, Recovered, Synced, segment
 from gateway.store.system.disk import RealDisk
 from gateway_testkit.disk import Fault, RecordingDisk
-from incarnations import A, examine, segment_name
+from incarnations import A, examine, segment_name, settled
 from losses import losses
 
 Make = Callable[..., Batch]
@@ -57,7 +57,7 @@ def test_a_flipped_bit_costs_the_batch_that_it_is_in(directory, make, needle, go
     flip(path, needle * 30)
     whole = path.read_bytes()
     for durable in (6, 0):
-        found = examine(directory, RealDisk(), durable=durable).settle().found
+        found = settled(directory, RealDisk(), durable=durable)
         assert lost(found) == gone
         assert served(found) == [lsn for lsn in range(1, 7) if lsn not in gone]
         assert [(s.first_lsn, s.last_lsn) for s in found.segments] == [(1, 6)]
@@ -77,7 +77,7 @@ def test_a_segment_behind_it_proves_what_was_acknowledged(
     flip(path, needle * 30)
     whole = path.read_bytes()
     for _ in range(2):
-        found = examine(directory, RealDisk(), durable=durable).settle().found
+        found = settled(directory, RealDisk(), durable=durable)
         assert lost(found) == gone
         assert served(found) == [lsn for lsn in range(1, 8) if lsn not in gone]
         assert [(s.first_lsn, s.last_lsn) for s in found.segments] == [(1, 6), (7, 7)]
@@ -90,7 +90,7 @@ def test_lsns_that_were_left_out_are_no_lost_end(directory, make):
     path = write(directory, make)
     whole = path.read_bytes()
     Log(directory, RealDisk(), 1000, A).commit([make()])
-    found = examine(directory, RealDisk(), durable=2).settle().found
+    found = settled(directory, RealDisk(), durable=2)
     assert [one.why for one in found.losses] == ["missing before it"]
     assert [(s.first_lsn, s.last_lsn, s.lost) for s in found.segments] == [
         (1, 6, 0),
@@ -108,11 +108,7 @@ def test_what_is_known_to_be_left_out_gets_no_place(directory, make):
     Log(directory, RealDisk(), 1000, A).commit([make(count=2)])
     left_out = [range(10, 1000)]
     for durable in (2, 9, 1001):
-        found = (
-            examine(directory, RealDisk(), durable=durable, left_out=left_out)
-            .settle()
-            .found
-        )
+        found = settled(directory, RealDisk(), durable=durable, left_out=left_out)
         assert [(s.first_lsn, s.last_lsn, s.lost) for s in found.segments] == [
             (1, 6, 0),
             (7, 9, 3),
@@ -122,11 +118,7 @@ def test_what_is_known_to_be_left_out_gets_no_place(directory, make):
     path.write_bytes(whole[:-1])
     (directory / segment_name(7)).unlink()
     for _ in range(2):
-        found = (
-            examine(directory, RealDisk(), durable=1001, left_out=left_out)
-            .settle()
-            .found
-        )
+        found = settled(directory, RealDisk(), durable=1001, left_out=left_out)
         assert [(s.first_lsn, s.last_lsn, s.lost) for s in found.segments] == [
             (1, 9, 4),
             (1000, 1001, 2),
@@ -144,14 +136,14 @@ def test_cut_short_anywhere_it_tells_what_is_gone(directory, make):
             each.unlink()
         if size is not None:
             path.write_bytes(whole[:size])
-        found = examine(directory, disk, durable=6).settle().found
+        found = settled(directory, disk, durable=6)
         told = lost(found)
         assert sorted(told + served(found)) == [1, 2, 3, 4, 5, 6], size
         assert found.next_lsn == 7
         [left] = found.segments
         assert (left.first_lsn, left.last_lsn) == (1, 6)
         assert left.bytes == disk.size(left.path)
-        again = examine(directory, disk).settle().found
+        again = settled(directory, disk)
         assert lost(again) == told
         assert again.segments == found.segments
 
@@ -165,7 +157,7 @@ def test_behind_a_sealed_segment_the_lost_one_gets_a_place(directory, make):
     log.commit([make(count=3)])
     (directory / segment_name(3)).unlink()
     for durable in (5, 0):
-        found = examine(directory, disk, durable=durable).settle().found
+        found = settled(directory, disk, durable=durable)
         assert lost(found) == [3, 4, 5]
         assert [(s.first_lsn, s.last_lsn) for s in found.segments] == [(1, 2), (3, 5)]
         assert found.next_lsn == 6
@@ -174,13 +166,11 @@ def test_behind_a_sealed_segment_the_lost_one_gets_a_place(directory, make):
 def test_the_mark_makes_no_loss_of_what_was_published(directory, make):
     """It is behind what the catalog has as often as before it."""
     write(directory, make)
-    found = examine(directory, RealDisk(), given=6, durable=6).settle().found
+    found = settled(directory, RealDisk(), given=6, durable=6)
     assert (found.losses, found.next_lsn) == ([], 7)
     for each in directory.iterdir():
         each.unlink()
-    assert examine(
-        directory, RealDisk(), given=6, durable=6
-    ).settle().found == Recovered([], 7)
+    assert settled(directory, RealDisk(), given=6, durable=6) == Recovered([], 7)
 
 
 def test_a_torn_group_that_nobody_was_told_of_is_cut(directory, make):
@@ -188,7 +178,7 @@ def test_a_torn_group_that_nobody_was_told_of_is_cut(directory, make):
     path = write(directory, make)
     data = path.read_bytes()
     path.write_bytes(data[:-5])
-    found = examine(directory, RealDisk(), durable=2).settle().found
+    found = settled(directory, RealDisk(), durable=2)
     assert found.losses == []
     assert served(found) == [1, 2, 3, 4, 5]
     assert path.stat().st_size < len(data) - 5
@@ -221,14 +211,12 @@ def test_a_full_disk_prevents_no_start(directory):
     disk.make_directory(directory)
     for _ in range(2):
         disk.fault = Fault(1, 28, times=1 << 30, calls=frozenset({"write"}))
-        found = examine(directory, disk, durable=3).settle().found
+        found = settled(directory, disk, durable=3)
         assert lost(found) == [1, 2, 3]
         assert (found.segments, found.next_lsn) == ([], 4)
         assert disk.names(directory) == []
     disk.fault = None
-    assert [
-        s.events for s in examine(directory, disk, durable=3).settle().found.segments
-    ] == [3]
+    assert [s.events for s in settled(directory, disk, durable=3).segments] == [3]
 
 
 def test_a_seal_that_is_not_written_does_not_count(make):
@@ -241,11 +229,11 @@ def test_a_seal_that_is_not_written_does_not_count(make):
     log.commit([make(b"a" * 30, 2)])
     path = directory / segment_name(1)
     disk.fault = Fault(1, errno.ENOSPC, times=1 << 30, calls=frozenset({"write"}))
-    [left] = examine(directory, disk, durable=4).settle().found.segments
+    [left] = settled(directory, disk, durable=4).segments
     assert (left.lost, left.bytes) == (2, disk.size(path))
     disk.fault = None
     size = left.bytes
-    [left] = examine(directory, disk, durable=4).settle().found.segments
+    [left] = settled(directory, disk, durable=4).segments
     assert (left.lost, left.bytes) == (2, disk.size(path))
     assert left.bytes > size
 
@@ -266,14 +254,12 @@ def test_nor_does_one_of_a_segment_that_can_not_be_read(directory, make, monkeyp
     monkeypatch.setattr("gateway.store.system.disk._PAUSE_SECONDS", 0)
     path = write(directory, make)
     size = path.stat().st_size
-    found = examine(directory, BadSector(), durable=6).settle().found
+    found = settled(directory, BadSector(), durable=6)
     assert lost(found) == [6]
     [left] = found.segments
     assert (left.bytes, path.stat().st_size) == (size, size)
-    found = (
-        examine(directory, RealDisk(), durable=6, synced=Synced(path.name, left.bytes))
-        .settle()
-        .found
+    found = settled(
+        directory, RealDisk(), durable=6, synced=Synced(path.name, left.bytes)
     )
     assert found.losses == []
 
@@ -308,7 +294,7 @@ def test_flipped_metadata_at_the_end_is_told(directory, make, needle, left, wher
     data[at if where == "body" else at - 60] ^= 1
     path.write_bytes(data)
     for synced in (log.synced, None):
-        found = examine(directory, RealDisk(), durable=2, synced=synced).settle().found
+        found = settled(directory, RealDisk(), durable=2, synced=synced)
         assert losses(found) == [(3, 0)]
         assert bodies(found) == left
         assert found.next_lsn == 3
@@ -325,13 +311,11 @@ def test_metadata_that_is_cut_off_is_told_wherever_the_cut_is(directory, make):
             each.unlink()
         if size is not None:
             path.write_bytes(whole[:size])
-        found = (
-            examine(directory, RealDisk(), durable=2, synced=log.synced).settle().found
-        )
+        found = settled(directory, RealDisk(), durable=2, synced=log.synced)
         assert found.losses, size
         assert sorted(lost(found) + served(found)) == [1, 2], size
         assert b"amno".startswith(bodies(found))
-        again = examine(directory, RealDisk()).settle().found
+        again = settled(directory, RealDisk())
         assert again.losses, size
         assert again.segments == found.segments
 
@@ -363,11 +347,7 @@ def test_a_segment_of_metadata_alone_that_is_gone_is_told(directory, make, size)
     path.unlink()
     if size is not None:
         path.write_bytes(whole[:size])
-    found = (
-        examine(directory, RealDisk(), given=4, durable=4, synced=log.synced)
-        .settle()
-        .found
-    )
+    found = settled(directory, RealDisk(), given=4, durable=4, synced=log.synced)
     assert [(one.path, one.first_lsn, one.events) for one in found.losses] == [
         (path, 5, 0)
     ]
@@ -381,7 +361,7 @@ def test_what_lies_behind_the_synced_bytes_may_be_torn(directory, make):
     log.commit([make(b"p" * 30, 0)])
     assert log.synced.bytes > late.bytes
     path.write_bytes(path.read_bytes()[:-5])
-    found = examine(directory, RealDisk(), durable=2, synced=late).settle().found
+    found = settled(directory, RealDisk(), durable=2, synced=late)
     assert (found.losses, bodies(found)) == ([], b"amno")
     assert path.stat().st_size == late.bytes
 
@@ -390,16 +370,12 @@ def test_a_published_segment_that_is_gone_is_no_loss(directory, make):
     """The mark named it, and it was published since."""
     log, path = remembering(directory, make)
     path.unlink()
-    found = (
-        examine(directory, RealDisk(), given=2, durable=2, synced=log.synced)
-        .settle()
-        .found
-    )
+    found = settled(directory, RealDisk(), given=2, durable=2, synced=log.synced)
     assert found == Recovered([], 3)
 
 
 def test_a_copy_of_the_marked_segment_makes_no_loss(directory, make):
     log, path = remembering(directory, make)
     (directory / segment_name(1, 1)).write_bytes(path.read_bytes())
-    found = examine(directory, RealDisk(), durable=2, synced=log.synced).settle().found
+    found = settled(directory, RealDisk(), durable=2, synced=log.synced)
     assert found.losses == []

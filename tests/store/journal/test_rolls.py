@@ -100,7 +100,7 @@ def test_ack_spool_does_not_keep_metadata_waiting(start, make):
     """There is no file for it to wait for, but nothing overtakes."""
     running = start(acknowledge_when_published=True)
     running.submit(make(b"m1", 0), make(b"a", 2), make(b"m2", 0), make(b"b"))
-    running.turns.run(lambda: running.journal.durable_lsn == 3)
+    running.until_durable(3)
     assert [s.batch.body for s in running.stored] == [b"m1"]
     running.journal.published(2)
     assert [s.batch.body for s in running.stored] == [b"m1", b"a", b"m2"]
@@ -113,7 +113,7 @@ def test_ack_spool_waits_for_the_file(start, make):
     """With `ack: spool` a durable batch is acknowledged only once it is published."""
     running = start(acknowledge_when_published=True)
     running.submit(make(b"a", 2), make(b"b", 2))
-    running.turns.run(lambda: running.journal.durable_lsn == 4)
+    running.until_durable(4)
     assert not running.stored
     assert [*running.journal.copies] == [1, 3]
     running.journal.published(2)
@@ -177,7 +177,7 @@ def test_a_file_is_acknowledged_a_bit_in_each_turn(start, make):
     for _ in range(2000):
         world.submit(make(b"x"))
     world.journal.start()
-    world.turns.run(lambda: world.journal.durable_lsn == 2000)
+    world.until_durable(2000)
     world.journal.published(2000)
     told = [len(world.stored)]
     while world.turns.getDelayedCalls():
@@ -209,7 +209,7 @@ def test_who_asks_for_a_segment_is_called_when_all_in_it_is_told(
     eventually(lambda: queues.durable == 3001, "what comes behind it on disk")
     assert not called
     if published:
-        world.turns.run(lambda: world.journal.durable_lsn == 3000)
+        world.until_durable(3000)
         assert not called
         world.journal.published(1500)
     world.turns.run(lambda: called)

@@ -1,8 +1,7 @@
 """Nobody waits behind a crowd of one address, and nothing is stored in another order."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,12 +11,9 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from gateway.event import Batch, Origin, Stored
 from gateway.sdk.pressure import Valve
-from gateway.store.journal import Journal, Log
 from gateway.store.journal.shares import Shares
-from gateway.store.system.disk import RealDisk
 from gateway.testing import FakeConnection
-from incarnations import A
-from sections import journal_settings
+from journals import Running
 
 Make = Callable[..., Batch]
 
@@ -202,43 +198,9 @@ def test_who_is_told_may_take_what_others_wait_for(make):
     assert waiters.told
 
 
-class Running:
-    """A journal with its thread, and the test as its reactor."""
-
-    def __init__(self, directory: Path, turns: Any, **settings: Any) -> None:
-        self.turns = turns
-        self.commits: list[int] = []
-        """The events of each group."""
-        self.durable: list[Batch] = []
-        self.journal = Journal(
-            Log(directory, RealDisk(), 1, A),
-            reactor=turns,
-            **journal_settings(commit_interval=0.0, **settings),
-            on_sealed=lambda _: None,
-            on_fatal=lambda _: None,
-            on_commit=lambda _, events, size: self.commits.append(events),
-            on_durable=self._durable,
-        )
-        self.started = False
-
-    def _durable(self, stored: list[Stored]) -> None:
-        self.durable += [one.batch for one in stored]
-
-    def start(self) -> None:
-        self.started = True
-        self.journal.start()
-
-    def stop(self) -> None:
-        if self.started:
-            self.started = False
-            self.turns.wait(self.journal.stop())
-
-
 @pytest.fixture
-def running(directory, turns) -> Iterator[Running]:
-    running = Running(directory, turns)
-    yield running
-    running.stop()
+def running(start) -> Running:
+    return start(wait=True)
 
 
 class Flood:
@@ -289,7 +251,7 @@ def test_an_honest_batch_waits_for_a_few_groups(running, make, connections):
     assert all(len(flood.sent) >= 2 for flood in floods), "each may have two"
     honest = Flood(running, make, origin(2))
     honest.submit()
-    running.start()
+    running.journal.start()
     while not honest.stored:
         running.turns.turn()
         for flood in floods:
@@ -306,7 +268,7 @@ def test_all_of_a_crowd_is_stored_in_order(running, make):
     """Who was held back goes on; what each connection sent keeps its order, and so does
     the whole: batches become durable as they were submitted.
     """
-    running.start()
+    running.journal.start()
     order: list[Batch] = []
     submit = running.journal.submit
 
@@ -349,27 +311,26 @@ def test_a_crowd_that_goes_makes_room(running, crowd):
     assert not third.valve.paused
 
 
-def test_the_wait_for_a_file_is_not_that_for_the_disk(directory, turns, make):
+def test_the_wait_for_a_file_is_not_that_for_the_disk(start, turns, make):
     """With `ack: spool` who was held back goes on when the queue is shorter, though
     nobody is acknowledged before the file is there.
     """
-    running = Running(directory, turns, acknowledge_when_published=True)
+    running = start(wait=True, acknowledge_when_published=True)
     crowd = [Flood(running, make, origin(1, name)) for name in "abc"]
     for flood in crowd:
         flood.flood(10_000)
     held_back = crowd[2]
     assert held_back.valve.paused
-    running.start()
+    running.journal.start()
     turns.run(lambda: not held_back.valve.paused)
     assert not held_back.stored
-    running.stop()
 
 
-def test_room_that_is_made_by_who_is_woken(directory, turns, make):
+def test_room_that_is_made_by_who_is_woken(start, make):
     """A connection that goes on gives back what was read ahead of it, and with it room:
     whoever waits for some is told at once.
     """
-    journal = Running(directory, turns, memory_bytes=1 << 20).journal
+    journal = start(wait=True, memory_bytes=1 << 20).journal
     crowd = [make(b"x", of=origin(1)) for _ in range(400)]
     crowd_of = crowd[0].origin
     for batch in crowd:

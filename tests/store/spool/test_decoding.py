@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from twisted.logger import globalLogPublisher
 
 from gateway.event import SCHEMA, Batch, Origin, Rows, Stored
 from gateway.store.digests import of_file
@@ -68,24 +67,8 @@ BROKEN: dict[str, Any] = {
 }
 
 
-@pytest.fixture
-def said() -> Iterator[list[str]]:
-    """What is logged as an error."""
-    events: list[Any] = []
-    texts: list[str] = []
-
-    def observe(event: Any) -> None:
-        if event["log_level"].name == "error":
-            texts.append(event["log_format"].format(**event))
-
-    globalLogPublisher.addObserver(observe)
-    yield texts
-    globalLogPublisher.removeObserver(observe)
-    events.clear()
-
-
 @pytest.mark.parametrize("why", BROKEN)
-def test_a_broken_decoder_blocks_nothing(place, said, why):
+def test_a_broken_decoder_blocks_nothing(place, lines, why):
     """Its batches keep their bytes and their lsns, flawed; the batches around them are as
     they should be.  One line in the log tells how many, whose, and why."""
     place.decoders["broken"] = BROKEN[why]
@@ -103,30 +86,30 @@ def test_a_broken_decoder_blocks_nothing(place, said, why):
     assert [row["payload"] for row in good] == [b"one", b"two"] * 2
     assert {row["flaw"] for row in good} == {None}
     assert done.flaws == {"undecodable": 6}
-    [line] = said
-    assert line.startswith("6 events of protocol 'broken' can not be decoded")
+    [line] = lines
+    assert line.startswith("error: 6 events of protocol 'broken' can not be decoded")
     assert "3 batches" in line
     assert "At lsn 3: " in line
 
 
-def test_a_protocol_without_decoder_blocks_nothing_either(place, said):
+def test_a_protocol_without_decoder_blocks_nothing_either(place, lines):
     """The start has looked for that; should it come to it, the bytes are kept."""
     place.publisher().publish(place.sealed(b"one,two", protocol="gone"))
     [name] = place.public()
     assert [row["flaw"] for row in pq.read_table(place.spool / name).to_pylist()] == [
         "undecodable"
     ] * 2
-    assert "no decoder for protocol 'gone' is installed" in said[0]
+    assert "no decoder for protocol 'gone' is installed" in lines[0]
 
 
-def test_each_file_is_told_of_once(place, said):
+def test_each_file_is_told_of_once(place, lines):
     """A protocol, a publication: a line; one that is tried again says it once."""
     place.decoders |= {"one": fail, "two": rows([])}
     publisher = place.publisher()
     for _ in range(2):
         place.log.commit([place.batch(b"a", name) for name in ("one", "two", "plain")])
         publisher.publish(place.log.seal())
-    assert [line.split("'")[1] for line in said] == ["one", "two"] * 2
+    assert [line.split("'")[1] for line in lines] == ["one", "two"] * 2
 
 
 def test_too_little_memory_is_no_flaw(place):

@@ -285,10 +285,14 @@ def test_one_that_is_killed_leaves_nothing_of_the_next_file(place, make, sealed)
 
 
 def test_a_next_file_that_fails_stops_no_other(place, make, sealed):
-    """Whether it was begun before or behind it; that it failed is told with it."""
+    """Whether it was begun before or behind it; how it failed is told with it: a full disk
+    is told from a missing file.
+    """
     processes = make()
     one, two, three = (task(place, sealed(b"{}")) for _ in range(3))
     wrong = replace(two, path=place.spool / "none" / ".x")
+    processes.start()
+    there = pids(processes)
     for first, second in ((one, wrong), (wrong, three)):
         processes.begin(first)
         processes.begin(second)
@@ -296,20 +300,7 @@ def test_a_next_file_that_fails_stops_no_other(place, make, sealed):
         assert processes.finish(right, NOTHING).link
         with pytest.raises(FileNotFoundError, match=r"none/\.x"):
             processes.finish(wrong, NOTHING)
-
-
-def test_what_the_disk_refuses_is_told_as_it_is(place, make, sealed):
-    """With its number: a full disk is told from a missing file.  The process goes on."""
-    one, two = sealed(b"{}"), sealed(b"{}")
-    processes = make()
-    wrong = Task(
-        one.path, 1, 1, place.spool / "none" / ".x", "gw", "zstd", "", Record()
-    )
-    with pytest.raises(FileNotFoundError, match=r"none/\.x"):
-        processes.finish(wrong, NOTHING)
-    [pid] = pids(processes)
-    assert processes.finish(task(place, two), NOTHING).link
-    assert pids(processes) == [pid]
+    assert pids(processes) == there
 
 
 @pytest.mark.parametrize("waits", [False, True], ids=["told", "waits for its file"])

@@ -19,7 +19,7 @@ from gateway.store.node.holes import holes_in
 from gateway.store.spool import file_name, last_lsn, parse_file_name
 from gateway.store.spool.mending import Entry
 from gateway.store.system.shared import SharedDict
-from incarnations import A, examine
+from incarnations import A, examine, settled
 
 pytestmark = pytest.mark.lowest
 
@@ -315,7 +315,7 @@ def test_a_published_segment_that_came_back_is_not_published_again(place):
     (place.spool / FIRST).rename(place.archive / FIRST)
     sealed.path.write_bytes(kept)
     place.reread()
-    found = examine(place.journal, place.disk).settle().found
+    found = settled(place.journal, place.disk)
     assert place.publisher().recover(found.segments) == []
     assert place.public() == []
     assert not sealed.path.exists()
@@ -366,7 +366,7 @@ def test_who_remembers_keeps_the_segments(place):
     assert sealed.path.exists()
     (place.spool / FIRST).unlink()
     place.reread()
-    found = examine(place.journal, place.disk).settle().found
+    found = settled(place.journal, place.disk)
     assert place.publisher(keep=True).recover(found.segments) == []
     assert place.public() == []
     assert sealed.path.exists()
@@ -441,27 +441,6 @@ def test_the_time_of_somebody_elses_file_stops_no_start(place, monkeypatch):
     assert path.stat().st_mtime == 2000.0
     publisher.publish(place.sealed(b"b"))
     assert (place.spool / place.public()[1]).stat().st_mtime == 2000.0
-
-
-def test_the_catalog_remembers_the_last_lsn_when_all_is_gone(place):
-    """With journal and spool empty a restart still does not reuse an lsn."""
-    place.publisher().publish(place.sealed(b"a,b,c"))
-    (place.spool / FIRST).unlink()
-    again = place.reread()
-    assert again.last_lsn == 3
-
-
-def test_a_torn_catalog_line_is_cut_off(place):
-    """A line that a crash cut short was never relied on."""
-    place.publisher().publish(place.sealed(b"a,b,c"))
-    path = place.journal / "catalog"
-    whole = path.read_bytes()
-    for size in range(len(whole)):
-        path.write_bytes(whole + whole[:size].replace(b"\n", b""))
-        files = place.reread()
-        assert [entry.name for entry in files] == [FIRST]
-        place.catalog.settle()
-        assert path.read_bytes() == whole
 
 
 def test_the_catalog_stays_small(place):

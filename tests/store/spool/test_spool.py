@@ -22,6 +22,8 @@ from gateway_testkit.reactor import QueuedReactor
 from gateway_testkit.settings import options_of
 from incarnations import A
 
+from .archive import AsModified
+
 
 class FakeJournal:
     """What the spool sees of the journal."""
@@ -325,60 +327,23 @@ def _ended(spool: Any) -> Any:
 
 def test_the_archive_expires(place):
     """Files that Spark has had for `spool.retention` go, and it is said; others stay."""
-
-    class AsModified(RealDisk):
-        def changed(self, path: Path) -> float:
-            return self.modified(path)
-
     place.disk = AsModified()
-    old = (
-        place.archive
-        / "events-gw_aaaaaaaaaa-00000000000000000001-00000000000000000001.parquet"
-    )
-    new = (
-        place.archive
-        / "events-gw_aaaaaaaaaa-00000000000000000002-00000000000000000002.parquet"
-    )
-    foreign = place.archive / "notes.txt"
+    names = (file_name("gw", A, 1, 1), file_name("gw", A, 2, 2), "notes.txt")
+    old, new, foreign = (place.archive / name for name in names)
     for path in (old, new, foreign):
         path.write_bytes(b"x")
-    os.utime(old, (time.time() - 7200,) * 2)
-    os.utime(foreign, (time.time() - 7200,) * 2)
-    left: list[set[str]] = []
+    for path in (old, foreign):
+        os.utime(path, (time.time() - 7200,) * 2)
+    left: list[set[Path]] = []
     spool, _, turns = start(
         place,
         retention=3600.0,
-        on_expired=lambda: left.append({each.name for each in place.archive.iterdir()}),
+        on_expired=lambda: left.append(set(place.archive.iterdir())),
     )
     spool.start([])
     turns.run(lambda: left)
     turns.wait(spool.stop())
-    assert left == [{new.name, foreign.name}]
-    assert not old.exists()
-    assert new.exists()
-    assert foreign.exists()
-
-
-def test_a_full_disk_empties_the_archive_first(place):
-    """What is in the tables goes before anybody is held back."""
-    place.disk = Full()
-    old = place.archive / file_name("gw", A, 1, 1)
-    old.write_bytes(b"old")
-
-    class Freeing(Full):
-        def unlink(self, path: Path) -> None:
-            super().unlink(path)
-            if path == old:
-                self.free_bytes = 1 << 40
-
-    place.disk = Freeing()
-    place.disk.free_bytes = 0
-    spool, journal, turns = start(place)
-    spool.start([])
-    turns.run(lambda: "disk" in journal.holds)
-    assert journal.holds["disk"] is None
-    assert not old.exists()
-    turns.wait(spool.stop())
+    assert left == [{new, foreign}] == [set(place.archive.iterdir())]
 
 
 class Freeing(Full):
@@ -389,18 +354,30 @@ class Freeing(Full):
         self.free_bytes += 1000
 
 
-def three_old_files(place: Any) -> list[Path]:
+def old_files(place: Any, count: int = 3) -> list[Path]:
     """In the archive of a disk that has room again when they go."""
-    files = [place.archive / file_name("gw", A, n, n) for n in (1, 2, 3)]
+    files = [place.archive / file_name("gw", A, n + 1, n + 1) for n in range(count)]
     for file in files:
         file.write_bytes(b"old")
     place.disk = Freeing()
     return files
 
 
+def test_a_full_disk_empties_the_archive_first(place):
+    """What is in the tables goes before anybody is held back."""
+    [old] = old_files(place, 1)
+    spool, journal, turns = start(place)
+    place.disk.free_bytes = spool.room.reserved_bytes - 1
+    spool.start([])
+    turns.run(lambda: "disk" in journal.holds)
+    assert journal.holds["disk"] is None
+    assert not old.exists()
+    turns.wait(spool.stop())
+
+
 def test_the_archive_makes_room_for_what_the_journal_wants(place):
     """A group that just does not fit would wait for as long as the archive is kept."""
-    files = three_old_files(place)
+    files = old_files(place)
     spool, journal, turns = start(place, wanted=1500)
     place.disk.free_bytes = spool.room.reserved_bytes
     spool.start([])
@@ -413,7 +390,7 @@ def test_the_archive_makes_room_for_what_the_journal_wants(place):
 
 def test_the_archive_makes_room_for_what_others_bring(place):
     """As for a group of the journal; not for more than the spool may have, which waits."""
-    files = three_old_files(place)
+    files = old_files(place)
     spool, _, turns = start(place, max_bytes=10_000)
     place.disk.free_bytes = spool.room.reserved_bytes
     spool.start([])
@@ -440,16 +417,8 @@ def test_the_disk_is_full_for_as_long_as_the_journal_has_no_room_for_a_group(pla
 
 def test_spare_files_go_before_the_archive_makes_room(place):
     """They can be had again, and nobody reads them."""
-    old = place.archive / file_name("gw", A, 1, 1)
-    old.write_bytes(b"old")
-
-    class Freeing(Full):
-        def unlink(self, path: Path) -> None:
-            super().unlink(path)
-            self.free_bytes += 1 << 20
-
-    place.disk = Freeing()
-    spool, journal, turns = start(place, wanted=1500)
+    [old] = old_files(place, 1)
+    spool, journal, turns = start(place, wanted=500)
     sealed = place.sealed(b"a,b")
     spares = spool._publisher.spares
     spares.keep(sealed.path)

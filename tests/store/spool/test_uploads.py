@@ -2,19 +2,18 @@
 
 import errno
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from twisted.logger import formatEvent, globalLogPublisher
+from twisted.internet.task import Clock
 
 from gateway.event import Rows
 from gateway.store.names import SpoolFile, file_name
 from gateway.store.objects.bucket import BucketError
-from gateway.store.spool import failures
 from gateway.store.spool import uploads as module
 from gateway.store.spool.uploads import BucketEnd, Put, SetAside, Uploaded, Uploads
 from gateway.store.system.disk import RealDisk
@@ -22,6 +21,8 @@ from gateway.store.system.shared import SharedDict
 from gateway_testkit.bucket import MemoryBucket
 from incarnations import A
 from spools import spool_file
+
+pytestmark = pytest.mark.usefixtures("short_pauses")
 
 
 class Killed(BaseException):
@@ -44,12 +45,6 @@ class Steps(RealDisk):
     def sync_directory(self, path: Path) -> None:
         self.step("sync")
         super().sync_directory(path)
-
-
-@pytest.fixture(autouse=True)
-def _without_pauses(monkeypatch) -> None:
-    monkeypatch.setattr(failures, "_FIRST_PAUSE_SECONDS", 0.0001)
-    monkeypatch.setattr(failures, "_LONGEST_PAUSE_SECONDS", 0.001)
 
 
 class World:
@@ -153,13 +148,8 @@ def test_in_order_the_bucket_has_no_holes_at_any_moment(world):
 
 
 @pytest.mark.parametrize("why", ["500", "503 SlowDown", "403 ExpiredToken"])
-def test_a_bucket_that_is_away_is_told_once_and_asked_again(world, why):
+def test_a_bucket_that_is_away_is_told_once_and_asked_again(world, lines, why):
     """One line when it goes, one when it is back; nothing is lost meanwhile."""
-    lines: list[str] = []
-
-    def observe(event: Any) -> None:
-        lines.append(formatEvent(event))
-
     names = [world.file(n, n) for n in range(1, 6)]
     world.bucket.away(why)
     uploads = world.uploads(4)
@@ -175,11 +165,7 @@ def test_a_bucket_that_is_away_is_told_once_and_asked_again(world, why):
         away(request, name)
 
     world.bucket.fault = fault
-    globalLogPublisher.addObserver(observe)
-    try:
-        until(uploads, lambda: uploads.uploaded == 5)
-    finally:
-        globalLogPublisher.removeObserver(observe)
+    until(uploads, lambda: uploads.uploaded == 5)
     assert sorted(world.files) == names
     assert uploads.why is None
     assert uploads.failed >= 20
@@ -424,27 +410,6 @@ def test_an_archive_that_somebody_removed(world, monkeypatch):
     assert uploads.problem is None
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def lines(monkeypatch) -> Iterator[list[str]]:
-    """What the log said."""
-    found: list[str] = []
-
-    def observe(event: Any) -> None:
-        found.append(formatEvent(event))
-
-    globalLogPublisher.addObserver(observe)
-    yield found
-    globalLogPublisher.removeObserver(observe)
-
-
 def taken(uploads: Uploads, most: int) -> list[str]:
     """What so many threads would have in hand now."""
     found = []
@@ -457,30 +422,29 @@ def taken(uploads: Uploads, most: int) -> list[str]:
     return found
 
 
-def test_uploads_that_are_too_slow_together_become_fewer(world, lines, monkeypatch):
+def test_uploads_that_are_too_slow_together_become_fewer(world, lines):
     """A link that carries one file in the time-out, and not four, is told of, and asked
     for as many as it carries; now and then for one more."""
     clock = Clock()
     for n in range(1, 30):
         world.file(n, n)
-    uploads = world.uploads(4, clock=clock)
+    uploads = world.uploads(4, clock=clock.seconds)
 
     def together(most: int) -> int:
         """So many begin; each takes 20 s by itself, and 30 s are the time-out."""
         names = taken(uploads, 4)
-        begun = clock.now
-        clock.now += min(30, 20 * len(names))
+        begun = clock.seconds()
+        clock.advance(min(30, 20 * len(names)))
         for name in names:
             if len(names) > most:
                 uploads._failed(name, "operation timed out", begun)
             else:
                 world.bucket.create(name, b"")
-                seconds = clock.now - begun
+                seconds = clock.seconds() - begun
                 uploads._done(Uploaded(name, 0, seconds, again=False))
-        clock.now += 1  # the pause
+        clock.advance(1)  # the pause
         return len(names)
 
-    monkeypatch.setattr(failures, "_CALM_SECONDS", 600.0)
     uploads._fit = True
     assert [together(1) for _ in range(8)] == [4, 1, 2, 1, 1, 1, 1, 1]
     told = [line for line in lines if "together" in line]
@@ -489,7 +453,7 @@ def test_uploads_that_are_too_slow_together_become_fewer(world, lines, monkeypat
     assert "operation timed out" in told[0]
     assert told[0].endswith("2 at once from now on")
     assert uploads.why is None
-    clock.now += 600
+    clock.advance(600)
     assert [together(2) for _ in range(3)] == [2, 2, 2]
 
 
@@ -498,11 +462,11 @@ def test_a_bucket_that_was_away_gets_as_many_as_before(world):
     clock = Clock()
     for n in range(1, 30):
         world.file(n, n)
-    uploads = world.uploads(4, clock=clock)
+    uploads = world.uploads(4, clock=clock.seconds)
     uploads._fit = True
     for name in taken(uploads, 4):
-        uploads._failed(name, "503 SlowDown", clock.now)
-    clock.now += 1
+        uploads._failed(name, "503 SlowDown", clock.seconds())
+    clock.advance(1)
     [alone] = taken(uploads, 4)
     uploads._done(Uploaded(alone, 0, 0.1, again=False))
     assert len(taken(uploads, 4)) == 4
