@@ -146,4 +146,6 @@ def kept_name(first_lsn: int, last_lsn: int, generation: int) -> str:
 def parse_kept_name(name: str) -> tuple[int, int, int] | None:
     """(first lsn, last lsn, generation), or None for any other file."""
     match = _KEPT.fullmatch(name)
-    return None if match is None else (int(match[1]), int(match[2]), int(match[3]))
+    if match is None or int(match[2]) > MAX_LSN:
+        return None
+    return int(match[1]), int(match[2]), int(match[3])

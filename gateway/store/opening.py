@@ -40,7 +40,12 @@ from gateway.store.journal.recovery import DAMAGED, examine, name_aside
 from gateway.store.journal.segment import parse_name
 from gateway.store.journal.spares import is_spare
 from gateway.store.lsns import spelled
-from gateway.store.names import last_lsn, parse_file_name, parse_hidden_name
+from gateway.store.names import (
+    last_lsn,
+    parse_file_name,
+    parse_hidden_name,
+    parse_kept_name,
+)
 from gateway.store.node import incarnation, lineage
 from gateway.store.node.catalog import CATALOG, Catalog
 from gateway.store.node.incarnation import Incarnation
@@ -172,7 +177,15 @@ class _Names:
                         self.here.append(name)
                 elif name.startswith("events-"):
                     self.odd.append(directory / name)
-        self.last = last_lsn(start.node, self.here)
+        self.last = max([last_lsn(start.node, self.here), *_retained(start)])
+
+
+def _retained(start: Start) -> Iterator[int]:
+    """The last lsns in names of what is retained: they may be all that is left."""
+    directory = start.directories.retained_of(start.node)
+    for name in start.disk.names(directory) if start.disk.exists(directory) else ():
+        if (kept := parse_kept_name(name)) is not None:
+            yield kept[1]
 
 
 class _Read:

@@ -17,6 +17,7 @@ from gateway.event import Batch, Origin
 from gateway.store.checkpoint import Unreadable
 from gateway.store.finder import Finder
 from gateway.store.journal import Loss
+from gateway.store.names import kept_name
 from gateway.store.node.mark import Mark
 from gateway.store.opening import MissingJournal, MissingProtocol, Start, open_node
 from gateway.store.spool import file_name
@@ -38,12 +39,17 @@ def test_nothing_is_there(start):
     assert opened.remembered == []
 
 
-@pytest.mark.parametrize("where", ["spool", "archive"])
+@pytest.mark.parametrize("where", ["spool", "archive", "retained"])
 def test_file_names_outlive_the_journal(start, directories, where):
     """Where the journal's directory was lost, no lsn is given twice."""
     start()
-    (directories.root / where / file_name("gw", A, 5, 9)).touch()
-    (directories.root / where / file_name("other", A, 5, 99)).touch()
+    for node, last in ("gw", 9), ("other", 99):
+        name = file_name(node, A, 5, last)
+        if where == "retained":
+            name = f"{node}/{kept_name(5, last, 0)}"
+        path = directories.root / where / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
     opened = start()
     assert (opened.log.next_lsn, opened.published_lsn) == (10, 9)
 
