@@ -31,7 +31,7 @@ class OtherForm(ValueError):
 
 
 @contextlib.contextmanager
-def of_file(path: Path) -> Iterator[None]:
+def of_file(path: Path | str) -> Iterator[None]:
     """Say of which file an `OtherForm` inside is."""
     try:
         yield

@@ -1,5 +1,6 @@
 """What consumers have read: their marks, and what stays in archive and bucket for them."""
 
+import re
 import threading
 from collections.abc import Callable
 
@@ -160,6 +161,18 @@ def test_a_damaged_mark_keeps_everything(tmp_path):
     assert consumers.behind["mine"].has_come
     with pytest.raises(Unreadable, match="remove it"):
         places.change(lambda mark: mark)
+
+
+def test_a_mark_of_a_newer_version_keeps_everything(marks, monkeypatch):
+    """The version before runs again, and goes on: it says whose mark it can not read."""
+    with monkeypatch.context() as newer:
+        newer.setattr(summed, "FORM", 2)
+        marks.change(lambda mark: mark.with_done([name(1)]))
+    consumers = Consumers(lambda _: marks, ["mine"])
+    consumers.look()
+    assert not consumers.all_have(there(name(1)).file)
+    said = consumers.behind["mine"].problem or ""
+    assert re.search("mine: it has form 2, and this version reads form 1", said)
 
 
 def test_how_far_each_is_behind(tmp_path):

@@ -226,8 +226,11 @@ class ObjectMarks:
             data, tag = self.bucket.read_tagged(self._object)
         except NotThere:
             return None
-        if (mark := summed.decode(data[:-1], Mark)) is None:
-            raise _unreadable(f"{self.bucket.url}/{self._object}", self.name)
+        url = f"{self.bucket.url}/{self._object}"
+        with summed.of_file(url):
+            mark = summed.decode(data[:-1], Mark)
+        if mark is None:
+            raise _unreadable(url, self.name)
         return mark, tag
 
 
@@ -293,7 +296,7 @@ class Consumers:
             mark, problem = None, None
             try:
                 mark = self._marks(name).read()
-            except (OSError, msgspec.DecodeError) as why:
+            except (OSError, summed.OtherForm, msgspec.DecodeError) as why:
                 problem = str(why)
             before = self.behind.get(name, Behind())
             come = mark is not None or problem is not None
