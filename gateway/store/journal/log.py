@@ -155,15 +155,9 @@ class Log:
         """The synced part of the newest segment with a batch, whether it is still open or not."""
 
     @property
-    def events(self) -> int:
-        """Events in the open segment."""
-        growing = self.growing  # another thread may ask
-        return growing.events if growing else 0
-
-    @property
     def bytes(self) -> int:
         """Size of the open segment."""
-        growing = self.growing
+        growing = self.growing  # another thread may ask
         return growing.bytes if growing else 0
 
     @property

@@ -546,14 +546,19 @@ class Scan:
 
 
 def _pack_origin(number: int, origin: Origin) -> bytes:
-    return msgspec.msgpack.encode(
-        [
-            number,
-            origin.protocol,
-            origin.listener,
-            origin.session,
-            origin.peer,
-            origin.principal,
-            dict(origin.attributes),
-        ]
-    )
+    names = [origin.protocol, origin.listener, origin.session, origin.peer]
+    principal, attributes = origin.principal, dict(origin.attributes)
+    pack = msgspec.msgpack.encode
+    try:
+        "".join(attributes.values()) + ("" if principal is None else principal)
+        return pack([number, *names, principal, attributes])
+    except (TypeError, UnicodeEncodeError):  # no file could ever have it
+        names = [_text(each) for each in names]
+        principal = None if principal is None else _text(principal)
+        attributes = {_text(key): _text(value) for key, value in attributes.items()}
+        return pack([number, *names, principal, attributes])
+
+
+def _text(given: object) -> str:
+    """Text that has UTF-8: a plug-in may say what it heard of a peer as it is."""
+    return str(given).encode(errors="replace").decode()

@@ -4,6 +4,7 @@ import contextlib
 import struct
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import google_crc32c
@@ -51,6 +52,15 @@ def test_everything_that_went_in_comes_out(make, origin):
     assert second.batch.origin.principal is None
     assert third.batch.origin is first.batch.origin
     assert (scan.next_lsn, scan.sealed, scan.damage) == (10, True, [])
+
+
+def test_what_a_plug_in_says_of_an_origin_is_text_or_becomes_it(make):
+    """Else the journal's thread, and so the daemon, would end, or no file be written."""
+    said: Any = {"agent": "caf\udce9", "version": 3}
+    data, _ = build([make(b"", 1, Origin("p", "l", "s", "[::1]:7", "\udcff", said))])
+    [stored] = segment.Scan(data)
+    text = Origin("p", "l", "s", "[::1]:7", "?", {"agent": "caf?", "version": "3"})
+    assert asdict(stored.batch.origin) == asdict(text)
 
 
 def test_what_was_read_is_let_go_of(make):
