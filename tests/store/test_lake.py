@@ -1,6 +1,7 @@
 """What others than the Spark job read beside the tables: its ledger, and accepted holes."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from gateway.store.readers.lake import (
     committed,
     ends,
     known_holes,
+    sink_of,
 )
 
 ACCEPTED = {
@@ -89,6 +91,19 @@ def test_a_newer_ledger_is_not_guessed_at(tmp_path, read):
     """What a newer version wrote is named, not read as if it were nothing."""
     ledger(tmp_path, form=2, committed={})
     with pytest.raises(ValueError, match="form 2, and 1 is known here"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("damaged", ["", "null"])
+@pytest.mark.parametrize(
+    ("read", "name"), [(committed, "events.json"), (sink_of, "sink.json")]
+)
+def test_a_damaged_file_of_the_job_is_named(tmp_path, read, name, damaged):
+    """Whoever reads beside the tables says which file it was."""
+    path = tmp_path / INTERNAL / name
+    path.parent.mkdir()
+    path.write_text(damaged)
+    with pytest.raises(ValueError, match=re.escape(str(path))):
         read(tmp_path)
 
 

@@ -233,14 +233,22 @@ def sink_of(lake: Path) -> dict[str, str] | None:
     Beside `sink` there may be `table` and `metadata`: its name or place, and the file
     that describes it.  Raises OSError, and ValueError for a file that is damaged.
     """
+    path = lake / INTERNAL / "sink.json"
     try:
-        found = json.loads((lake / INTERNAL / "sink.json").read_bytes())
+        found = _json_in(path)
     except FileNotFoundError:
         written = (lake / INTERNAL / "events.json").exists()
         return {"sink": "parquet"} if written else None
     if not isinstance(found, dict) or not isinstance(found.get("sink"), str):
-        raise ValueError("sink.json: not the job's")  # noqa: TRY004 - as the others
+        raise ValueError(f"{path}: not the job's")  # noqa: TRY004 - as the others
     return found
+
+
+def _json_in(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except ValueError as why:
+        raise ValueError(f"{path}: {why}") from None
 
 
 class ClosedIncarnations(msgspec.Struct):
@@ -297,12 +305,12 @@ def why_not_read(kept: Any) -> str | None:
 def _ledger(lake: Path) -> _Ledger:
     path = lake / INTERNAL / "events.json"
     try:
-        plain = json.loads(path.read_bytes())
+        plain = _json_in(path)
     except FileNotFoundError:
         return _Ledger()
     try:
         if (why_not := why_not_read(plain)) is not None:
             raise ValueError(f"{path}: {why_not}: another version of gateway wrote it")
         return msgspec.convert(plain, _Ledger, dec_hook=lsns.decoded)
-    except (msgspec.ValidationError, AttributeError) as why:
+    except (msgspec.ValidationError, AttributeError, TypeError) as why:
         raise ValueError(f"{path} is no ledger: {why}") from None
