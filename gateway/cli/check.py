@@ -264,4 +264,6 @@ def _print_json(value: dict[str, Any]) -> None:
 def _print_yaml(value: dict[str, Any]) -> None:
     import yaml
 
-    print(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), end="")
+    from gateway.config.reader import Dumper
+
+    print(yaml.dump(value, None, Dumper, sort_keys=False, allow_unicode=True), end="")

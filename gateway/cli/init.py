@@ -72,7 +72,7 @@ services:
   gateway:
     image: gateway:{version}
     <<: *settings
-    hostname: {node}
+    hostname: "{node}"
     # Those of the listeners in gateway.yaml, and the page for this machine only.
     ports: {ports}
   spark:

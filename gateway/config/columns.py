@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Annotated
@@ -246,15 +246,14 @@ class Column(Section):
                 if type(default) is not bool:
                     return "true or false"
             case "timestamp":
-                if not (isinstance(default, str) and _is_instant(default)):
+                if not _reads(default, _INSTANT, datetime.fromisoformat):
                     return "an instant like 2026-03-01T12:00:00Z"
             case "date":
-                if not (isinstance(default, str) and _is_day(default)):
+                if not _reads(default, _DAY, date.fromisoformat):
                     return "a day like 2026-03-01"
         if digits := _DECIMAL.fullmatch(self.type):
             precision, scale = map(int, digits.groups())
-            # Whole numbers with more digits are floats by now.
-            greatest = f"{'9' * min(precision - scale, 18) or '0'}.{'9' * scale}"
+            greatest = f"{'9' * (precision - scale) or '0'}.{'9' * scale}"
             if not _is_number(default, Decimal(greatest)):
                 return f"a number up to {greatest.rstrip('.')}"
         if self.type.startswith("list"):
@@ -300,17 +299,14 @@ def _is_number(default: object, greatest: Decimal) -> bool:
     return number.is_finite() and number.copy_abs() <= greatest
 
 
-def _is_day(text: str) -> bool:
+def _reads(
+    default: object, form: re.Pattern[str], read: Callable[[str], object]
+) -> bool:
+    """Whether it is text of that *form*, which Python can *read*."""
+    if not (isinstance(default, str) and form.fullmatch(default)):
+        return False
     try:
-        return _DAY.fullmatch(text) is not None and bool(date.fromisoformat(text))
+        read(default)
     except ValueError:
         return False
-
-
-def _is_instant(text: str) -> bool:
-    try:
-        return _INSTANT.fullmatch(text) is not None and bool(
-            datetime.fromisoformat(text)
-        )
-    except ValueError:
-        return False
+    return True

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from gateway.config.reader import Dumper
 from gateway.config.schema import json_schema
 
 _WIDTH = 88
@@ -115,7 +116,7 @@ class _Writer:
             about = f"{about} (needed)"
         yield from _comment(about, indent)
         mark = " " * indent + ("" if on else "#")
-        given = active[key] if active is not None and on else value.get("default")
+        given = active[key] if active is not None and on else _default(value)
         below = self._below(value)
         if below is None or (on and not isinstance(given, Mapping)):
             shown = (
@@ -144,12 +145,21 @@ def _comment(text: str, indent: int) -> list[str]:
     return [" " * indent + f"# {line}" for line in textwrap.wrap(text, width)]
 
 
+def _default(value: Schema) -> Any:
+    """What a key has by default; a size in bytes is a number."""
+    default = value.get("default")
+    return int(default) if isinstance(default, str) and default.isdecimal() else default
+
+
 def _flow(value: Any) -> str:
-    """YAML on one line; a size in bytes is a number."""
-    if isinstance(value, str) and value.isdecimal():
-        return value
-    text = yaml.safe_dump(
-        value, default_flow_style=True, sort_keys=False, width=float("inf")
+    """YAML on one line."""
+    text = yaml.dump(
+        value,
+        None,
+        Dumper,
+        default_flow_style=True,
+        sort_keys=False,
+        width=float("inf"),
     )
     return str(text).removesuffix("\n").removesuffix("\n...")
 

@@ -19,23 +19,18 @@ _USER = re.compile("//[^/]*@")
 
 def dump(config: Config) -> dict[str, Any]:
     """Every key with its value as one would write it, secrets masked."""
-    values: dict[str, Any] = _given(config.model_dump(mode="json"))
+    values: dict[str, Any] = config.model_dump(mode="json")
+    for port in (*values["listeners"], values["admin"]):
+        if (
+            port["tls"] is None
+        ):  # a section that is empty by accident, as one would read it
+            del port["tls"]
     values["spark"]["conf"] = {
         key: _public(key, value) for key, value in config.spark.conf.items()
     }
-    if registry := values["spark"].get("schema_registry"):
+    if registry := values["spark"]["schema_registry"]:
         values["spark"]["schema_registry"] = _USER.sub(f"//{_MASK}@", registry)
     return values
-
-
-def _given(value: Any) -> Any:
-    """*value* without the keys that stand for nothing."""
-    match value:
-        case dict():
-            return {k: _given(inner) for k, inner in value.items() if inner is not None}
-        case list():
-            return [_given(inner) for inner in value]
-    return value
 
 
 def _public(key: str, value: str) -> str:

@@ -35,13 +35,22 @@ _TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PLACEHOLDER = re.compile(r"\$(\$\{)|\$\{([^{}]*)\}?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_INT = re.compile(r"[-+]?[0-9]{1,18}", re.ASCII)
+_INT = re.compile(r"[-+]?[0-9]{1,640}", re.ASCII)  # some Pythons read no more
 _FLOAT = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.?[0-9]+)([eE][-+]?[0-9]+)?", re.ASCII)
 _WORDS = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
+
+
+class Dumper(yaml.SafeDumper):
+    """A writer of YAML: in quotes stands what `read` would take for no text, as `1e5`, `08`."""
+
+
+for _tag, _number in (("int", _INT), ("float", _FLOAT)):
+    _whole = re.compile(rf"(?:{_number.pattern})\Z", re.ASCII)
+    Dumper.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", _whole, None)
 
 #: Stands where a placeholder could not be filled in; the problem is reported already.
 UNRESOLVED = object()

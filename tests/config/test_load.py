@@ -8,6 +8,7 @@ from pydantic import SecretStr, ValidationError
 
 from gateway import config
 from gateway.config import Tcp, Unix
+from gateway.config.reader import Dumper
 from gateway.plugins import installed
 from gateway.protocols.lumberjack.options import Options as Lumberjack
 from gateway.protocols.pomelo.options import Options as Pomelo
@@ -187,10 +188,14 @@ def test_options_are_those_of_the_protocol(load, tmp_path):
 
 
 def test_a_dump_loads_to_the_same(load, tmp_path):
-    """What `dump` writes is a configuration again, and the same one."""
+    """What `dump` writes is a configuration again, and the same one: null is no default
+    everywhere, and a name may look like a number.
+    """
     loaded = load(
         """
+        node: "1e5"
         spool: {roll_interval: 1500ms, max_bytes: 1GiB}
+        spark: {admin: {listen: null}, audit: {every: null}, columns: {message: null}}
         listeners:
           - {name: a, protocol: lumberjack, listen: unix:a.sock, websocket: {path: /x}}
           - {name: b, protocol: lumberjack, listen: 'tcp:[::1]:1',
@@ -199,7 +204,7 @@ def test_a_dump_loads_to_the_same(load, tmp_path):
         listeners=False,
     )
     again = tmp_path / "again.yaml"
-    again.write_text(yaml.safe_dump(config.dump(loaded)))
+    again.write_text(yaml.dump(config.dump(loaded), None, Dumper))
     assert config.load(again) == loaded
 
 

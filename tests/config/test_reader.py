@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.config.problems import Invalid, Unreadable
-from gateway.config.reader import MAX_FILE_BYTES, Document, read
+from gateway.config.reader import MAX_FILE_BYTES, Document, Dumper, read
 
 Read = Callable[..., Document]
 
@@ -58,7 +59,10 @@ def refusal(reading: Read, text: str | bytes) -> str:
         ("a: [1, b]", [1, "b"]),
         ("a: {b: c}", {"b": "c"}),
         ("a: |\n  x\n  y\n", "x\ny\n"),
-        ("a: " + "9" * 25, 1e25),
+        ("a: " + "9" * 25, int("9" * 25)),
+        pytest.param(
+            "a: " + "9" * 5000, float("inf"), id="more digits than Python reads"
+        ),
     ],
 )
 def test_scalars_are_what_they_look_like(reading, text, value):
@@ -176,6 +180,18 @@ def test_any_bytes_at_all(reading, data):
     """Whatever a file holds, it is a document or it is `Invalid`."""
     with suppress(Invalid):
         assert isinstance(reading(data), Document)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**30), 10**30)
+    | st.text("-+.0123eE~nulTrx:", max_size=6)
+)
+def test_what_is_written_is_read_as_it_was(reading, value):
+    """Text that looks like a number stays text, as the name of a machine may be `1e5`."""
+    assert reading(yaml.dump({"a": value}, None, Dumper)).value == {"a": value}
 
 
 # -- what comes from outside ---------------------------------------------------
