@@ -86,7 +86,10 @@ def _sentence(detail: Any, place: Place, file: object) -> str:
     value, context = detail["input"], detail.get("ctx", {})
     match detail["type"]:
         case "value_error":
-            return str(context["error"])
+            said = str(context["error"])
+            if value is None or isinstance(value, bool):  # in the file's words
+                return re.sub(f"not {value}$", f"not {_shown(value)}", said)
+            return said
         case "missing":
             return f"is required: {_description(place, file)}"
         case "extra_forbidden":
@@ -176,7 +179,7 @@ def _section_at(place: Place, file: object) -> type[Section] | None:
         if section is Listener and step == "options":
             section = options_of(_inside(outer, "protocol"))
         else:
-            found = _sections_in(field.annotation) if field else []
+            found = sections_in(field.annotation) if field else []
             section = found[0] if found else None
     return section
 
@@ -188,10 +191,11 @@ def _inside(value: Any, step: str | int) -> Any:
         return None
 
 
-def _sections_in(annotation: Any) -> list[type[Section]]:
+def sections_in(annotation: Any) -> list[type[Section]]:
+    """The types of sections in the type of a key, as in `list[Section] | None`."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return [annotation]
-    return [found for inner in get_args(annotation) for found in _sections_in(inner)]
+    return [found for inner in get_args(annotation) for found in sections_in(inner)]
 
 
 @cache
@@ -205,7 +209,7 @@ def _homes() -> dict[str, dict[str, dict[str, None]]]:
             whose = where.setdefault(spell(place) or "the top level", {})
             origin = get_origin(field.annotation)
             steps = (key + "[]" * (origin is list), *["NAME"] * (origin is dict))
-            inside = [(protocol, kind) for kind in _sections_in(field.annotation)]
+            inside = [(protocol, kind) for kind in sections_in(field.annotation)]
             if protocol is not None:
                 whose[protocol] = None
             if section is Listener and key == "options":

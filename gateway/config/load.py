@@ -12,6 +12,7 @@ from gateway.config.explain import explain, without
 from gateway.config.model import Config
 from gateway.config.problems import Invalid
 from gateway.config.reader import Document, read
+from gateway.sdk.section import Place
 
 
 def load(path: str | Path, environ: Mapping[str, str] | None = None) -> Config:
@@ -44,11 +45,20 @@ def _collect(document: Document, value: object, error: ValidationError) -> None:
     again without the keys that are not.
     """
     found = dict(explain(error, value))
+    gone = [_key_of(place) for place in found]
     try:
-        _validate(document, without(value, list(found)))
+        _validate(document, without(value, gone))
     except ValidationError as second:
-        found = {**{p: m for p, m in explain(second, value) if p not in found}, **found}
+        known = {*found, *gone}
+        found = {**{p: m for p, m in explain(second, value) if p not in known}, **found}
     reported = {problem.place for problem in document.problems}
     for place, message in found.items():
         if place not in reported:
             document.object_to(place, message)
+
+
+def _key_of(place: Place) -> Place:
+    """The key that a place is of: of an entry of a list, that of the list."""
+    while place and isinstance(place[-1], int):
+        place = place[:-1]
+    return place

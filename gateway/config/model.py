@@ -32,7 +32,7 @@ from gateway.config.fields import (
 )
 from gateway.config.listener import Balancers, Encryption, Listener
 from gateway.config.problems import spell
-from gateway.config.spark import Spark
+from gateway.config.spark import HOUR, MINUTE, GiB, MiB, Spark
 from gateway.sdk.endpoint import Endpoint, Systemd, Tcp, conflict
 from gateway.sdk.fields import (
     BELOW_DATA_DIR,
@@ -59,11 +59,7 @@ from gateway.sdk.section import (
 )
 from gateway.sdk.units import Number, Size, Time, format_size
 
-MiB = 2**20
-GiB = 2**30
-MINUTE = 60.0
 _OBJECT_BYTES = 1 << 30
-HOUR = 3600.0
 
 
 class Journal(Section):
@@ -506,10 +502,11 @@ class Config(Section):
             )
 
     def _same_directories(self) -> Iterator[tuple[Place, str]]:
-        places: dict[Place, Path] = {
-            (name,): self.data_dir / name
-            for name in ("archive", "arrivals", "lake", "checkpoint")
-        }
+        names = (
+            *("archive", "arrivals", "checkpoint", "consumers", "lake", "poison"),
+            *("retained", "run", "state"),
+        )
+        places: dict[Place, Path] = {(name,): self.data_dir / name for name in names}
         shared = set()
         for place, field, value in values(self):
             if BELOW_DATA_DIR in field.metadata and isinstance(value, Path):

@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, get_args, get_origin
+from typing import Any, get_origin
 
 from gateway import plugins
+from gateway.config.explain import sections_in
 from gateway.config.listener import Listener, options_of_all
 from gateway.config.model import Config
 from gateway.sdk.section import AT_ONCE, Reload, Section, restart
@@ -155,17 +156,11 @@ def _rules(
         if at == "listeners[]." and key == "options":
             continue
         own = kind.reloads.get(key)
-        if own is None and (inner := _sections(about.annotation)):
+        if own is None and (inner := sections_in(about.annotation)):
             each = "[]" if get_origin(about.annotation) is list else ""
             yield from _rules(inner[0], f"{at}{key}{each}.", rule)
         else:
             yield f"{at}{key}", own or rule
-
-
-def _sections(annotation: Any) -> list[type[Section]]:
-    """Section types in an annotation: `Section`, `Section | None` and `list[Section]`."""
-    kinds = get_args(annotation) or [annotation]
-    return [k for k in kinds if isinstance(k, type) and issubclass(k, Section)]
 
 
 def table() -> str:

@@ -5,12 +5,12 @@ are none where they stand.
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, get_origin
 
 import pytest
 import yaml
 
-from gateway.config.explain import _unknown
+from gateway.config.explain import _unknown, sections_in
 from gateway.config.listener import Listener, options_of, options_of_all
 from gateway.config.model import Config
 from gateway.plugins import installed
@@ -94,7 +94,7 @@ def test_sections_are_compared_beside_other_mistakes(problems):
         """
         lodging: {}
         logging: {level: loud}
-        spool: {max_bytes: 1MiB, roll_bytes: 1MiB}
+        spool: {max_bytes: 1MiB, roll_bytes: 1MiB, consumers: [a b]}
         journal: {segment_bytes: 2MiB}
         """
     ) == [
@@ -102,6 +102,10 @@ def test_sections_are_compared_beside_other_mistakes(problems):
         (
             "logging.level: must be debug, info, warn, error or critical, not 'loud' "
             "(line 3)"
+        ),
+        (
+            "spool.consumers[0]: must be at most 100 letters, digits, dots, dashes and _, "
+            "not 'a b' (line 4)"
         ),
         "journal.segment_bytes: 2MiB is more than spool.max_bytes: 1MiB (line 5)",
     ]
@@ -431,19 +435,13 @@ PROTOCOLS = [name for name, _ in options_of_all()]
 Where = tuple[str | int, ...]
 
 
-def inner_sections(annotation: Any) -> list[type[Section]]:
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        return [annotation]
-    return [each for inner in get_args(annotation) for each in inner_sections(inner)]
-
-
 def sections(
     of: type[Section], where: Where, protocol: str
 ) -> Iterator[tuple[Where, type[Section]]]:
     """Itself and those in it, of a listener of that protocol."""
     yield where, of
     for key, field in of.model_fields.items():
-        inside = inner_sections(field.annotation)
+        inside = sections_in(field.annotation)
         if of is Listener and key == "options":
             kind = options_of(protocol)
             inside = [] if kind is None else [kind]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
 from gateway import config
+from gateway.config.explain import sections_in
 from gateway.config.model import Config
 from gateway.sdk.section import Section
 from gateway.sdk.units import Number, Size, Time
@@ -27,12 +28,8 @@ def sections(section: type[Section] = Config) -> Iterator[type[Section]]:
     """Every section that a configuration can have."""
     yield section
     for field in section.model_fields.values():
-        stack = [field.annotation]
-        while stack:
-            kind = stack.pop()
-            if isinstance(kind, type) and issubclass(kind, Section):
-                yield from sections(kind)
-            stack.extend(get_args(kind))
+        for kind in sections_in(field.annotation):
+            yield from sections(kind)
 
 
 def uncommented() -> str:
