@@ -114,23 +114,23 @@ class Site:
     def refusal(self, request: Request) -> Answer | None:
         """The error that *request* gets, whatever its body; None if it gets its page."""
         path, post = request.path, self.is_post(request)
+        health = path in self._HEALTH
+        allowed = ("POST",) if post else ("GET", "HEAD")
         if not self.access.knows(request.fields(b"host")):
             return plain(
                 403, "only localhost is answered here; this Host is another name", path
             )
-        if post and request.method != "POST":
-            return plain(405, "only POST", path, Allow="POST")
-        if not post and request.method not in ("GET", "HEAD"):
-            return plain(405, "only GET and HEAD", path, Allow="GET, HEAD")
-        if path in self._HEALTH:
-            return None
-        if not self.access.admits(request.fields(b"authorization")):
+        # Before all else: without it no answer tells which paths there are.
+        if not (health or self.access.admits(request.fields(b"authorization"))):
             return plain(
                 401,
                 "send 'Authorization: Bearer TOKEN' with the value of admin.token",
                 path,
                 **{"WWW-Authenticate": 'Basic realm="gateway (password: admin.token)"'},
             )
+        if request.method not in allowed:
+            text = f"only {' and '.join(allowed)}"
+            return plain(405, text, path, Allow=", ".join(allowed))
         if post:
             return self._refuse_post(request)
         if path not in self._pages:

@@ -243,12 +243,13 @@ def test_queries_are_ignored(port):
     assert port.ask("/healthz?verbose=1").code == 200
 
 
-@pytest.mark.parametrize("path", [*GUARDED, "/nowhere", "/api/nothing"])
-def test_the_token_is_required(open_port, path):
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+@pytest.mark.parametrize("path", [*GUARDED, "/nowhere", "/api/nothing", "/api/x"])
+def test_the_token_is_required(open_port, path, method):
     """With a token set, nobody without it learns anything, not even which paths are."""
-    port = open_port(token="s3cret")
+    port = open_port(token="s3cret", posts={"/api/x": Answer})
     for headers in ({}, {"Authorization": "Bearer wrong"}):
-        reply = port.ask(path, **headers)
+        reply = port.ask(path, method, **headers)
         assert reply.code == 401
         assert reply.headers["WWW-Authenticate"].startswith("Basic ")
         assert "admin.token" in reply.text
