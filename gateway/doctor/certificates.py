@@ -29,7 +29,7 @@ _CRL_SOON = timedelta(days=7)
 
 _RENEW = "renew it; the daemon reads a changed file by itself"
 _NEW_CRL = "put its authority's new one there; the daemon reads it by itself"
-_OTHERS_READ = 0o044
+_GROUP_READS, _OTHERS_READ = 0o040, 0o004
 
 
 def examine(config: Config, now: datetime | None = None) -> Iterator[Look]:
@@ -103,7 +103,7 @@ def _read(path: Path) -> list[x509.Certificate]:
 def _key(what: str, of: Path, path: Path, certificate: x509.Certificate) -> Look:
     try:
         key = load_pem_private_key(path.read_bytes(), password=None)
-        mode = path.stat().st_mode
+        file = path.stat()
     except OSError as why:
         raise _Unusable(f"{path}: {why.strerror}") from None
     except (ValueError, TypeError, UnsupportedAlgorithm) as why:
@@ -117,23 +117,23 @@ def _key(what: str, of: Path, path: Path, certificate: x509.Certificate) -> Look
             f"{path} is not the key of {of}",
             "put the two of one issue there; the certificate comes before intermediates",
         )
-    if mode & _OTHERS_READ:
-        detail = f"{path} can be read by others (mode {mode & 0o777:o})"
-        return warn(f"{what}, key", detail, f"chmod 600 {path}")
+    # The daemon reads a key of root's as one of its group: so packages and Kubernetes have it.
+    is_roots = file.st_uid == 0
+    if file.st_mode & (_OTHERS_READ if is_roots else _OTHERS_READ | _GROUP_READS):
+        detail = f"{path} can be read by others (mode {file.st_mode & 0o777:o})"
+        group = (
+            "chgrp it to the daemon's group, and chmod 640" if is_roots else "chmod 600"
+        )
+        return warn(f"{what}, key", detail, f"{group} {path}")
     return ok(f"{what}, key", f"{path} belongs to it")
 
 
 def _valid(what: str, certificate: x509.Certificate, now: datetime, path: Path) -> Look:
     first, last = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    until = f"valid until {last:%Y-%m-%d %H:%M} UTC"
     if now < first:
         detail = f"{path} is valid from {first:%Y-%m-%d %H:%M} UTC on"
         return fail(what, detail, "wait, or look at this machine's clock")
-    if now > last:
-        return fail(what, f"{path} has expired: {until}", _RENEW)
-    if last - now < SOON:
-        return warn(what, f"{path} is {until}, {(last - now).days} days", _RENEW)
-    return ok(what, until)
+    return _until(what, path, last, now, SOON, _RENEW)
 
 
 def _crl(what: str, path: Path, now: datetime) -> Look:
@@ -145,11 +145,17 @@ def _crl(what: str, path: Path, now: datetime) -> Look:
         raise _Unusable(f"{path}: {why}") from None
     if end is None:
         return ok(what, f"{path} does not expire")
+    return _until(what, path, end, now, _CRL_SOON, _NEW_CRL)
+
+
+def _until(
+    what: str, path: Path, end: datetime, now: datetime, soon: timedelta, advice: str
+) -> Look:
     until = f"valid until {end:%Y-%m-%d %H:%M} UTC"
     if end <= now:
-        return fail(what, f"{path} has expired: {until}", _NEW_CRL)
-    if end - now < _CRL_SOON:
-        return warn(what, f"{path} is {until}, {(end - now).days} days", _NEW_CRL)
+        return fail(what, f"{path} has expired: {until}", advice)
+    if end - now < soon:
+        return warn(what, f"{path} is {until}, {(end - now).days} days", advice)
     return ok(what, until)
 
 

@@ -1,7 +1,10 @@
 """The doctor looks at certificates as clients would, before they do."""
 
 import datetime as dt
+import os
 from collections.abc import Callable
+from pathlib import Path
+from stat import ST_UID
 
 import pytest
 from cryptography import x509
@@ -58,11 +61,30 @@ def test_the_key_of_another(authority, looks):
     assert f"{two.key} is not the key of {one.certificate}" in look.detail
 
 
-def test_a_key_that_others_can_read(authority, looks):
-    pair = authority.issue("gw")
-    pair.key.chmod(0o644)
+@pytest.mark.parametrize(
+    ("owner", "mode", "advice"),
+    [
+        (10001, 0o644, "chmod 600"),
+        (10001, 0o640, "chmod 600"),
+        (0, 0o640, ""),
+        (0, 0o644, "chgrp it to the daemon's group, and chmod 640"),
+    ],
+)
+def test_a_key_that_others_can_read(authority, looks, monkeypatch, owner, mode, advice):
+    """One of root's is for the daemon's group: it could not read it with fewer rights."""
+    pair, real = authority.issue("gw"), Path.stat
+
+    def stat(path: Path, **more: bool) -> os.stat_result:
+        found = [*real(path, **more)]
+        found[ST_UID] = owner
+        return os.stat_result(found)
+
+    pair.key.chmod(mode)
+    monkeypatch.setattr(Path, "stat", stat)
     look = the(looks(pair), f"{WHAT}, key")
-    assert (look.state, look.advice) == ("warn", f"chmod 600 {pair.key}")
+    assert (look.state, look.advice) == (
+        ("warn", f"{advice} {pair.key}") if advice else ("ok", "")
+    )
 
 
 @pytest.mark.parametrize(
