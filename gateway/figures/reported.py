@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from sys import float_info
 from typing import Any
 
 from gateway.sdk.figures import Value
@@ -68,16 +69,14 @@ class Reported:
 
     def committed(self, node: str) -> dict[str, int]:
         """The greatest lsn of each of the node's incarnations that is in a table."""
-        found = self._mapping("committed_by").get(node)
-        return found if isinstance(found, dict) else {}
+        return _numbers(self._mapping("committed_by").get(node))
 
     @property
     def batches(self) -> list[dict[str, float]]:
         """The last batches, the newest last: `at`, `seconds`, `rows`, `files`."""
-        found = self.words.get("recent")
         return [
             {name: float(one[name]) for name in _BATCH}
-            for one in (found if isinstance(found, list) else ())
+            for one in self._list("recent")
             if isinstance(one, dict)
             and all(_number(one.get(name)) is not None for name in _BATCH)
         ]
@@ -85,17 +84,14 @@ class Reported:
     @property
     def paths(self) -> list[str]:
         """Paths that many events of late have, and no column takes."""
-        found = self.words.get("paths")
-        some = found[:MOST_PATHS] if isinstance(found, list) else ()
-        said = [
-            one if len(one) <= _PATH else f"{one[:_PATH]}…" for one in map(str, some)
-        ]
+        some = map(str, self._list("paths")[:MOST_PATHS])
+        said = [one if len(one) <= _PATH else f"{one[:_PATH]}…" for one in some]
         more = self.number("more_paths")
         return [*said, f"{more:.0f} more"] if more else said
 
     def count(self, name: str) -> int:
         """The length of a list of the report."""
-        return len(self.words.get(name) or ())
+        return len(self._list(name))
 
     def number(self, name: str) -> float | None:
         """A number of the report; None: not known."""
@@ -124,7 +120,7 @@ class Reported:
             *("complete_through", "complete_unknown_since", "days_taken_back"),
             *("expired_events", "deleted_events", "deletions_unfinished"),
         )
-        days = self._mapping("expired_days") or None
+        days = _numbers(self.words.get("expired_days")) or None
         return {"expired_days": days, **{name: self.number(name) for name in names}}
 
     @property
@@ -132,7 +128,7 @@ class Reported:
         """The node that holds most of what keeps the tables from being complete, and why; ""
         if none does.
         """
-        for one in self.words.get("held_by") or ():
+        for one in self._list("held_by"):
             if isinstance(one, dict):
                 return str(one.get("node")), str(one.get("why"))
         return "", ""
@@ -149,6 +145,19 @@ class Reported:
         found = self.words.get(name)
         return found if isinstance(found, dict) else {}
 
+    def _list(self, name: str) -> list[Any]:
+        found = self.words.get(name)
+        return found if isinstance(found, list) else []
+
 
 def _number(told: object) -> float | None:
-    return told if isinstance(told, (int, float)) else None
+    """The number that it is; None: it is none, or none that can be counted with."""
+    if isinstance(told, (int, float)) and abs(told) <= float_info.max:
+        return told
+    return None
+
+
+def _numbers(told: object) -> dict[str, Any]:
+    """The numbers of a mapping, by their names."""
+    found = told.items() if isinstance(told, dict) else ()
+    return {name: one for name, one in found if _number(one) is not None}

@@ -1,6 +1,7 @@
 """How far behind the tables are, and whether the job lives."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -255,12 +256,36 @@ def test_marks_are_bounded(world):
     assert 0 < world.lag < 100
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"committed_lsn": 3}'])
+NAMES = (
+    *("at", "committed_by", "ended", "expired_days", "failures", "held_by", "holes"),
+    *("last_batch_at", "more_paths", "oldest_file", "paths", "recent", "rows"),
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[]", "{"),
+        *(
+            json.dumps(dict.fromkeys(NAMES, value))
+            for value in (
+                3,
+                "x",
+                [3],
+                {"gw": {"own": "x"}},
+                [{"at": 10**400}],
+                math.inf,
+            )
+        ),
+    ],
+)
 def test_whatever_the_file_holds(world, text, tmp_path):
     """It does not stop the status page."""
     health_path(tmp_path / "lake").parent.mkdir(parents=True)
     health_path(tmp_path / "lake").write_text(text)
     assert not world.seen()["spark"]["up"]
+    assert not world.job.up
+    assert not [*world.watch.told.batches, *world.watch.told.newest().values()]
 
 
 def watched(place: Path, **more: Any) -> LakeWatch:
