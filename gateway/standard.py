@@ -1,4 +1,4 @@
-"""Standard input, output and error of a program that was started without some of them.
+"""A program's standard input, output and error where some are missing, and its parent's end.
 
 A closed one (`2>&-`, a supervisor that gives none) leaves its number free.  The next file
 or socket to be opened gets it, and with it what a library prints.  That may be a pipe of
@@ -10,6 +10,15 @@ from __future__ import annotations
 import os
 import sys
 from typing import Literal, TextIO
+
+_PR_SET_PDEATHSIG = 1
+
+
+def when_the_parent_ends(number: int) -> None:
+    """Have the kernel send this process the signal of that *number* then; 0: none."""
+    import ctypes  # late: other programs need none
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 def hold_descriptors() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ctypes
 import logging
 import signal
 import sys
@@ -23,6 +22,7 @@ from gateway.spark.run.failure import Failed, in_words, lacking, reason
 from gateway.spark.run.health import Health
 from gateway.spark.run.running import Job
 from gateway.spark.source import spool_of
+from gateway.standard import when_the_parent_ends
 from gateway.store.names import parse_file_name
 from gateway.store.readers.lake import INTERNAL
 from gateway.store.system.lock import Lock, Locked, lock, lock_directory
@@ -43,7 +43,6 @@ _LITTLE = (
     1_000_000  # events: about as many cost the same with either of Java's compilers
 )
 _PATIENCE = 30.0  # for the Java of a killed job to be gone
-_PR_SET_PDEATHSIG = 1  # of `prctl`, as `gateway.supervisor.child` asks for it
 
 
 class Stopped(BaseException):
@@ -370,7 +369,7 @@ def _stop_on_signals(stop: threading.Event, started: threading.Event) -> None:
 
     def stopping(number: int, frame: object) -> None:
         # A parent that dies with several threads says so once for each of them.
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
+        when_the_parent_ends(0)
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, signal.SIG_DFL)
         stop.set()

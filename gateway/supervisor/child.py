@@ -10,7 +10,6 @@ its output or starts it again, or kills it where it hangs as it stops.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import sys
@@ -18,9 +17,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+from gateway.standard import when_the_parent_ends
+
 STOP_SECONDS = 120.0
 """Seconds for publishing, and for the end of a batch; as the units for systemd have it."""
-_PR_SET_PDEATHSIG = 1
 _LOOK_SECONDS = 1.0
 
 
@@ -53,7 +53,7 @@ def outlive(parent: int, pause: Callable[[float], object] = time.sleep) -> None:
 def main() -> None:
     """Become what the command line names."""
     parent, what, *more = sys.argv[1:]
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    when_the_parent_ends(signal.SIGTERM)
     if os.getppid() != int(parent):  # it has ended before we said that
         return
     os.setsid()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from twisted.internet.defer import Deferred
+from twisted.internet.error import CannotListenError
 from twisted.internet.protocol import DatagramProtocol
 from twisted.internet.task import LoopingCall
 from twisted.internet.threads import deferToThread
@@ -94,7 +96,12 @@ class Together:
                 most_silent_looks=_JOB_LOOKS,
             )
             self._kepts.append(self._job)
-        reactor.listenUNIXDatagram(notices, _Notices(self._noticed))
+        try:
+            reactor.listenUNIXDatagram(notices, _Notices(self._noticed))
+        except CannotListenError as why:  # the path of a socket has an end
+            shutil.rmtree(self._folder, ignore_errors=True)
+            text = f"{why.socketError} (TMPDIR)"
+            raise OSError(errno.ENAMETOOLONG, text, notices) from None
         self._hear_signals()
 
     def _kept(self, *given: Any, **how: Any) -> Kept:

@@ -4,6 +4,7 @@ tests/integration/test_run.py.
 
 import json
 import re
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,18 @@ def test_data_that_can_not_be_there(tmp_path, capsys):
     assert capsys.readouterr().err == (
         f"gateway: {tmp_path}/data/run: Not a directory\n"
     )
+
+
+def test_a_temporary_folder_that_is_too_deep(tmp_path, capsys, monkeypatch):
+    """For the socket in it, by which the daemon says that it is there."""
+    deep = tmp_path / ("x" * 90)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    assert cli.main(["run", "--config", str(configuration(tmp_path))]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"gateway: {deep}/gateway-run-")
+    assert err.endswith("/notify: AF_UNIX path too long (TMPDIR)\n")
+    assert not [*deep.iterdir()]
 
 
 @pytest.mark.parametrize("folder", ["data", "data/lake/.gateway"])
