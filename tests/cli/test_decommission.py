@@ -3,6 +3,7 @@
 """
 
 import json
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -233,6 +234,22 @@ def test_it_goes_to_a_bucket(system, offer):
         status, out, err = offer(system.root, directory="s3://gateway/spool", s3=s3)
         assert (status, out) == (0, "offered: 7 events of node old\n"), err
         assert len([key for key in server.objects if "/events-old_" in key]) == 2
+
+
+def test_other_events_of_one_name_are_not_passed_over(system, offer, tmp_path):
+    """Two machines were one: of theirs the gateway has a file, of the other's events none."""
+    left(system)
+    [path] = (system.root / "spool").iterdir()
+    spool = tmp_path / "here/spool"
+    spool.mkdir(parents=True)
+    shutil.copy(path, spool)
+    assert offer(system.root)[0] == 0
+    [_, late] = sorted(spool.iterdir())
+    (system.root / "spool" / path.name).write_bytes(late.read_bytes())
+    status, _, err = offer(system.root)
+    assert status == 2
+    assert f"{spool / path.name} is there with other events" in err
+    assert (system.root / "spool" / path.name).exists()
 
 
 def test_one_that_runs_goes_its_own_way(system, offer, tmp_path):

@@ -21,7 +21,7 @@ from gateway.store.hub.archiving import to_archive
 from gateway.store.hub.arrivals import Record
 from gateway.store.names import SpoolFile, parse_file_name
 from gateway.store.node.orphans import Orphan, publish_orphans
-from gateway.store.objects.bucket import Bucket, commit
+from gateway.store.objects.bucket import Bucket, commit, refuse_others
 from gateway.store.objects.node_record import at_hub, hear
 from gateway.store.system.lock import alone_with, lock
 from gateway.store.system.statefile import StateFile
@@ -79,9 +79,12 @@ def _hand_over(
     disk: Disk,
 ) -> None:
     path, name = source.spool / named.name, named.name
+    there = [one / name for one in (target.spool, target.archive)]
     if bucket is not None:
         commit(bucket, name, disk.read(path))
-    elif not any(disk.exists(one / name) for one in (target.spool, target.archive)):
+    elif known := [one for one in there if disk.exists(one)]:
+        refuse_others(str(known[0]), disk.read(known[0]), disk.read(path))
+    else:
         if named.node != node and not disk.exists(target.journal_of(named.node)):
             _let_arrive(named, target, disk)
         hidden = target.spool / f".offered-{name}"

@@ -115,14 +115,19 @@ def commit(bucket: Bucket, name: str, data: bytes) -> bool:
         bucket.create(name, data)
     except AlreadyThere:
         there = bucket.read(name)  # its maker may have given it up meanwhile: NotThere
-        if there == data or _are_same(there, data):
-            return False
+        refuse_others(f"{bucket.url}/{name}", there, data)
+        return False
+    return True
+
+
+def refuse_others(where: str, there: bytes, data: bytes) -> None:
+    """Raise `Conflict` if what is *there* under the name of a file has other events than it."""
+    if not (there == data or _are_same(there, data)):
         raise Conflict(
-            f"{bucket.url}/{name} is there with other events: {_told(there)}; here it is "
+            f"{where} is there with other events: {_told(there)}; here it is "
             f"{_told(data)}.  Two gateways are the same incarnation: a machine was copied "
             "as it ran"
-        ) from None
-    return True
+        )
 
 
 def _are_same(one: bytes, other: bytes) -> bool:
