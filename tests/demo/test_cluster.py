@@ -15,7 +15,6 @@ from gateway_demo.cluster import needs
 from gateway_demo.cluster.losses import Losses
 from gateway_demo.cluster.progress import NodeProgress, Progress
 from gateway_demo.cluster.setup import NODES, Setup, prepare
-from gateway_demo.setup import NotADemo
 from gateway_testkit import seaweed
 
 
@@ -67,13 +66,6 @@ def test_jars_of_a_folder_take_the_place_of_mavens(tmp_path, weed):
     setup = prepare(tmp_path / "demo", tmp_path / "jars")
     job = config.load(setup.job)
     assert job.spark.jars_directory == tmp_path / "jars"
-
-
-def test_what_is_not_a_demos_stays(tmp_path, weed):
-    """As with `gateway demo`."""
-    (tmp_path / "thesis.txt").touch()
-    with pytest.raises(NotADemo):
-        prepare(tmp_path)
 
 
 def test_all_that_is_missing_is_told_at_once(monkeypatch, tmp_path):

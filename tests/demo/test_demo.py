@@ -2,6 +2,7 @@
 none.
 """
 
+import shlex
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -15,6 +16,7 @@ from gateway.protocols.pomelo.options import Options as Pomelo
 from gateway.protocols.rsio.options import Options as Rsio
 from gateway_demo.players import PLAYERS
 from gateway_demo.processes import Process, Processes
+from gateway_demo.report import _next_steps
 from gateway_demo.setup import NotADemo, prepare
 from gateway_demo.traffic import Talker, draw, talkers, traffic
 
@@ -65,6 +67,14 @@ def test_pushes_that_came_so_far(tmp_path):
     processes.players.stop()
     log.write_text('warning\n{"player": "p3", "score": 7}\n{"player"')
     assert processes.pushes() == [{"player": "p3", "score": 7}]
+
+
+def test_what_to_try_next_can_be_typed(tmp_path):
+    """Where the name of a folder has a blank, too."""
+    setup = prepare(tmp_path / "my demo")
+    for _, command in _next_steps(setup, "gateway"):
+        if "--config" in command:
+            assert shlex.split(command)[-2:] == ["--config", str(setup.config)]
 
 
 FIRST = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)

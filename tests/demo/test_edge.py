@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from deadlines import eventually
 from gateway import config
 from gateway.protocols.forward.options import Options as Forward
 from gateway_demo.edge.faults import Faults
@@ -204,13 +203,3 @@ def test_it_is_done_when_all_is_at_the_hub_and_in_the_tables():
         assert "b " in found.line()
         assert found.table().row_count == 2
     assert "no line" in Progress(1.0, not_all[:1], True).line()
-
-
-def test_lines_are_ended_with_the_demo(line):
-    """Nothing is connected any more, nor can be."""
-    with connected(line) as first:
-        said(first)
-        assert line.busy
-        line.close()
-        assert first.recv(1) == b""
-    eventually(lambda: not line.busy, "all is over")

@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from gateway.audit import audit
@@ -112,8 +113,8 @@ def _prove(
     else:
         console.print(
             f"[bold red]INCOMPLETE[/]: the audit counts {audited.events:,} "
-            f"acknowledged; see gateway audit --config {setup.config} "
-            f"--acknowledged {setup.directory}/*.acked"
+            f"acknowledged; see gateway audit --config {quote(str(setup.config))} "
+            f"--acknowledged {quote(str(setup.directory))}/*.acked"
         )
     return fine
 
@@ -127,9 +128,9 @@ def _show_places(setup: Setup, console: Console) -> None:
     console.print("What to try next:")
     program = "gateway"
     if sys.argv[0].endswith("__main__.py"):
-        program = f"{sys.executable} -m gateway.cli"
+        program = f"{quote(sys.executable)} -m gateway.cli"
     elif "/" in sys.argv[0]:
-        program = sys.argv[0]
+        program = quote(sys.argv[0])
     for what, command in _next_steps(setup, program):
         console.print(f"  {what}:", style="bold")
         console.print(f"    {command}", markup=False, soft_wrap=True)
@@ -137,8 +138,8 @@ def _show_places(setup: Setup, console: Console) -> None:
 
 def _next_steps(setup: Setup, program: str) -> Sequence[tuple[str, str]]:
     """Next steps for a user who wants to look further: what, and a shell command."""
-    config, lake = setup.config, setup.data / "lake/events"
-    bin_ = Path(sys.executable).parent
+    config, lake = quote(str(setup.config)), setup.data / "lake/events"
+    bin_ = quote(str(Path(sys.executable).parent))
     query = (
         "import pyarrow.dataset as d; "
         f"t = d.dataset('{lake}', partitioning='hive').to_table(columns=['listener']); "

@@ -38,11 +38,6 @@ class Line:
 
     close = cut
 
-    @property
-    def busy(self) -> bool:
-        with self._lock:
-            return bool(self._sockets)
-
     def _accept(self, listening: socket.socket) -> None:
         while listening is self._listening:
             with contextlib.suppress(OSError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -82,7 +83,7 @@ def _prove(processes: Processes, console: Console) -> bool:
         words += ["--gateway", edge.admin]
     for each in noted:
         words += ["--acknowledged", each]
-    console.print(f"$ gateway {' '.join(words)}", markup=False, soft_wrap=True)
+    console.print(f"$ gateway {shlex.join(words)}", markup=False, soft_wrap=True)
     done = subprocess.run(
         [sys.executable, "-m", "gateway.cli", *words],
         capture_output=True,
