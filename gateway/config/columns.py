@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import Field, PlainValidator, WithJsonSchema, field_validator
 
-from gateway.config.fields import OneOrSeveral
+from gateway.config.fields import SCALAR_SCHEMA, OneOrSeveral, scalar
 from gateway.sdk.fields import Name, Text
 from gateway.sdk.section import Place, Section
 
@@ -136,19 +136,7 @@ def names(chosen: Mapping[str, object]) -> set[str]:
     return set(found)
 
 
-def _default(value: object) -> object:
-    if not isinstance(value, (bool, int, float, str)):
-        raise ValueError(  # noqa: TRY004 - pydantic's
-            f"must be text, a number or a boolean, not {value!r}"
-        )
-    return value
-
-
-Default = Annotated[
-    bool | int | float | str,
-    PlainValidator(_default),
-    WithJsonSchema({"type": ["string", "number", "boolean"]}),
-]
+Default = Annotated[bool | int | float | str, PlainValidator(scalar), SCALAR_SCHEMA]
 
 EVENT_TIME = "event_time"
 

@@ -146,7 +146,7 @@ def _comment(text: str, indent: int) -> list[str]:
 
 
 def _default(value: Schema) -> Any:
-    """What a key has by default; a size in bytes is a number."""
+    """The default of a key; a size in bytes is a number."""
     default = value.get("default")
     return int(default) if isinstance(default, str) and default.isdecimal() else default
 

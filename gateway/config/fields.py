@@ -80,17 +80,20 @@ def default_node() -> str:
     return name[:100].strip(".-") or "gateway"
 
 
-def _spark_value(value: object) -> str:
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case int() | float():
-            return str(value)
-    if not isinstance(value, str):
+def scalar(value: object) -> bool | float | str:
+    """Text, a number or a boolean as it is, or ValueError."""
+    if not isinstance(value, (bool, int, float, str)):
         raise ValueError(  # noqa: TRY004 - pydantic's
             f"must be text, a number or a boolean, not {value!r}"
         )
     return value  # a `Filled` stays one: `dump` shows where it came from
+
+
+def _spark_value(value: object) -> str:
+    given = scalar(value)
+    if isinstance(given, bool):
+        return "true" if given else "false"
+    return given if isinstance(given, str) else str(given)
 
 
 #: Which of the two a value is meant to be, so that only what is wrong there is told.
@@ -107,7 +110,7 @@ OneOrSeveral = Annotated[
     Discriminator(_how_many),
 ]
 
-_SCALAR = WithJsonSchema({"type": ["string", "number", "boolean"]})
+SCALAR_SCHEMA = WithJsonSchema({"type": ["string", "number", "boolean"]})
 
 
 def _jvm_memory(value: object) -> str:
@@ -143,4 +146,4 @@ NodeName = Annotated[
     ),
     TEXT_SCHEMA,
 ]
-SparkValue = Annotated[str, PlainValidator(_spark_value), _SCALAR]
+SparkValue = Annotated[str, PlainValidator(_spark_value), SCALAR_SCHEMA]

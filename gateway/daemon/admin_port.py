@@ -11,7 +11,9 @@ the daemon still waits for.  It is closed last.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -26,7 +28,6 @@ from gateway.admin.http import HttpServer
 from gateway.admin.metrics import Metrics
 from gateway.admin.page import fixed_pages
 from gateway.admin.peers import Peers
-from gateway.admin.reload import reload_post
 from gateway.admin.site import Site, page_of
 from gateway.admin.status import Probe
 from gateway.config.listener import NoOptions
@@ -40,7 +41,7 @@ from gateway.sdk.endpoint import Tcp, Unix
 from gateway.sdk.http1 import METHODS
 from gateway.sdk.interfaces import Connection
 from gateway.sdk.limits import Limits
-from gateway.sdk.protocol import Port
+from gateway.sdk.protocol import Answer, Port
 
 _MOST_CONNECTIONS = 256
 _IDLE_SECONDS = 75.0
@@ -72,8 +73,17 @@ def make_site(
             "/api/connections": page_of(peers.connections),
             "/api/rejections": page_of(peers.rejections),
         },
-        {**protocols.posts(), "/api/reload": reload_post(reload)},
+        {
+            **protocols.posts(),
+            "/api/reload": lambda _: reload().addCallback(_what_became_of_it),
+        },
     )
+
+
+def _what_became_of_it(outcome: Any) -> Answer:
+    """The answer of `POST /api/reload`: 409 when nothing has changed."""
+    body = json.dumps(asdict(outcome)).encode()
+    return Answer(body, "application/json", 200 if outcome.applied else 409)
 
 
 class AdminPort(Service):

@@ -59,20 +59,9 @@ class Reason(Enum):
     @property
     def vouches(self) -> bool:
         """Whether all that was acknowledged is known."""
-        return self in _VOUCHING
+        return self not in _SENTENCES
 
 
-_VOUCHING = frozenset(
-    (
-        Reason.DERIVED,
-        Reason.HERE,
-        Reason.HEARD,
-        Reason.CONTINUED,
-        Reason.SPOOL,
-        Reason.DECOMMISSIONED,
-        Reason.UNHEARD,
-    )
-)
 _SENTENCES = {
     Reason.SET_BACK: (
         "{name} is known up to lsn {last}, and its directory goes on from lsn {since}: it was"
