@@ -1,6 +1,5 @@
 """conf/alerts.yml, judged by promtool: what breaks is told in time, and nothing else is."""
 
-import json
 import os
 import re
 import shutil
@@ -219,31 +218,10 @@ def test_nobody_hears_of_what_is_no_fault(name, tmp_path):
 
 
 @needs_promtool
-@pytest.mark.parametrize("file", ["prometheus.yml"])
-def test_prometheus_takes_its_configuration(file):
+def test_prometheus_takes_its_configuration():
     """With the alerts that it names."""
-    subprocess.run([str(PROMTOOL), "check", "config", str(CONF / file)], check=True)
-
-
-@needs_promtool
-def test_the_dashboard_asks_in_promql(tmp_path):
-    """Each query can be read, with the variables that Grafana fills in."""
-    panels = json.loads(monitoring.dashboard())["panels"]
-    exprs = [one["expr"] for panel in panels for one in panel.get("targets", [])]
-    assert len(exprs) > 60
-    rules = [
-        {"record": f"query_{number}", "expr": expr.replace("$__rate_interval", "1m")}
-        for number, expr in enumerate(exprs)
-    ]
-    path = tmp_path / "queries.yml"
-    path.write_text(yaml.safe_dump({"groups": [{"name": "all", "rules": rules}]}))
-    done = subprocess.run(
-        [str(PROMTOOL), "check", "rules", "--lint=none", str(path)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    file = str(CONF / "prometheus.yml")
+    subprocess.run([str(PROMTOOL), "check", "config", file], check=True)
 
 
 def test_each_says_what_is_wrong_and_what_to_do():
@@ -284,15 +262,3 @@ def test_the_first_sentence_speaks_of_conditions_that_there_are():
     named |= set(re.findall(r"advice\(['\"](\w+)", source))
     assert len(named) > 12
     assert named <= set(RULES)
-
-
-def test_the_manual_lists_them():
-    """docs/metrics.md has a row for each, and for no other."""
-    text = (ROOT / "docs" / "metrics.md").read_text()
-    rows = re.findall(
-        r"^\| `(Gateway\w+)` \| (page|morning) \| ([^|]+) \|", text, re.MULTILINE
-    )
-    assert rows == [
-        (name, rule["labels"]["severity"], rule.get("for", "at once"))
-        for name, rule in RULES.items()
-    ]

@@ -17,7 +17,6 @@ from gateway.admin.site import Site
 from gateway.sdk.endpoint import Unix
 from gateway.sdk.protocol import Answer
 from gateway.testing import FakeConnection
-from unclear_lengths import UNCLEAR_LENGTHS
 
 HEAD = b"Host: localhost\r\n"
 JSON = HEAD + b"Content-Type: application/json\r\n"
@@ -47,22 +46,6 @@ def answers(sent: bytes, method: str = "GET") -> Iterator[tuple[int, bytes]]:
         yield status, body
         sent, _ = ours.trailing_data
         ours = h11.Connection(h11.CLIENT)
-
-
-@pytest.mark.parametrize("lengths", [*UNCLEAR_LENGTHS, b" Content-Length: 3\r\n"])
-def test_no_proxy_can_read_it_otherwise(client, port, lengths):
-    """Where a body ends is said once and clearly, or nothing behind it is served."""
-    got = client.send(
-        b"POST /api/x HTTP/1.1\r\n"
-        + JSON
-        + lengths
-        + b"\r\n3\r\n[1]\r\n0\r\n\r\n"
-        + HEALTH
-    )
-    port.clock.advance(0)
-    assert got.startswith((b"HTTP/1.1 4", b"HTTP/1.1 501 "))
-    assert b"200 OK" not in client.got
-    assert client.gone
 
 
 @pytest.mark.parametrize(
@@ -105,40 +88,6 @@ def test_other_protocols_are_named(port):
         "a PROXY header on a port that speaks http (proxy_protocol)",
         "an HTTP request on a port that speaks http",
     }
-
-
-@pytest.mark.parametrize(
-    "head",
-    [
-        b"GET /" + b"x" * 20_000,
-        b"GET /healthz HTTP/1.1\r\nX: " + b"y" * 20_000,
-        b"GET /healthz HTTP/1.1\r\n" + b"X: y\r\n" * 4_000,
-    ],
-)
-@pytest.mark.parametrize("end", [b"", b"\r\n\r\n"], ids=["part", "whole"])
-def test_a_header_has_an_end(port, head, end):
-    """Before it costs much, in one piece or in many, whole or not."""
-    for step in (1_000, 1 << 18):
-        client = port.come()
-        sent = head + end
-        for at in range(0, len(sent), step):
-            if not client.gone:
-                client.send(sent[at : at + step])
-        assert client.got.startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 "))
-        assert client.gone
-
-
-def test_there_are_few_fields(port):
-    """Each costs time, however short it is: a hundred are enough for anybody."""
-    for fields, answer in ((90, b"HTTP/1.1 200 "), (3_000, b"HTTP/1.1 431 ")):
-        head = b"GET /healthz HTTP/1.1\r\n" + HEAD + b"X:\r\n" * fields
-        assert len(head) < 1 << 14
-        assert port.come().send(head[: 1 << 14] + b"\r\n").startswith(answer)
-
-
-def test_a_long_path_is_only_unknown(port):
-    """What is below the limit gets an answer."""
-    assert port.ask("/" + "x" * 15_000).code == 404
 
 
 def test_a_body_in_chunks(client, port):

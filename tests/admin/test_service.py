@@ -119,54 +119,6 @@ def test_binds_where_told(make):
         assert answer(client).startswith(b"HTTP/1.1 200 OK")
 
 
-def test_port_zero(make):
-    """With port 0 the address shows the port that was found."""
-    admin = make("tcp:127.0.0.1:0")
-    assert admin.address == "tcp:127.0.0.1:0"
-    admin.startService()
-    number = int(admin.address.rpartition(":")[2])
-    assert number > 0
-    connect(admin).close()
-
-
-def test_ipv6_is_bracketed(make):
-    """An IPv6 host stands in brackets wherever it is shown."""
-    admin = make("tcp:[::1]:8080")
-    assert admin.address == "tcp:[::1]:8080"
-
-
-def test_taken_port(make):
-    """A port that is taken fails the start with its address."""
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        number = other.getsockname()[1]
-        admin = make(f"tcp:127.0.0.1:{number}")
-        with pytest.raises(CannotListen, match=rf"admin: tcp:127\.0\.0\.1:{number}: "):
-            admin.startService()
-
-
-def test_socket_file(make, tmp_path):
-    """A socket file is for its owner and group, and gone after the stop."""
-    path = tmp_path / "admin"
-    admin = make(f"unix:{path}")
-    admin.startService()
-    assert admin.address == f"unix:{path}"
-    assert path.stat().st_mode & 0o777 == 0o660
-    with socket.socket(socket.AF_UNIX) as client:
-        client.connect(str(path))
-        assert answer(client).startswith(b"HTTP/1.1 200 OK")
-    stop(admin)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_tls(make, tmp_path):
-    """Who knows the authority gets an answer."""
-    authority = Authority(tmp_path)
-    admin = make("tcp:127.0.0.1:0", tls=tls_of(authority, "one"))
-    admin.startService()
-    with shaken(connect(admin), authority) as client:
-        assert answer(client).startswith(b"HTTP/1.1 200 OK")
-
-
 def test_a_reload_brings_another_certificate(make, tmp_path):
     """To connections that come; those that are there go on, the port stays open."""
     authority = Authority(tmp_path)

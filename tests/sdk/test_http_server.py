@@ -221,7 +221,7 @@ def test_chunks_that_lie(chunks, port):
 @pytest.mark.parametrize(
     ("head", "code"),
     [
-        (b"X: y\r\n" * 100_000, b"431"),
+        (b"X:\r\n" * 3_000, b"431"),
         (b"X: " + b"y" * (1 << 20), b"431"),
         (b"\r\n", b"400"),
         (b"\0\r\n\r\n", b"400"),
