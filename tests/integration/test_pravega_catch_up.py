@@ -1,62 +1,18 @@
 """A reader that comes late to a daemon, which has rolled what it took meanwhile."""
 
-import socket
 from typing import Any
 
 import pytest
 
 from gateway.protocols.pravega.client import V17Writer
-from gateway.protocols.pravega.codec import REPLIES, Message, decode, encode
-from gateway.protocols.pravega.frames import Frames
-from gateway.protocols.pravega.wire import Hello
-from gateway.protocols.pravega.wire_segments import (
-    GetStreamSegmentInfo,
-    StreamSegmentInfo,
-)
+from pravega_socket import produce
 
 SEGMENT = "plant/hall/0.#epoch.0"
-KiB, MiB = 2**10, 2**20
 
 
 def events(first: int, last: int) -> list[bytes]:
     """A KiB each, with their headers."""
     return [b"%1016d" % n for n in range(first, last)]
-
-
-class Peer:
-    """Asks for a segment, and writes to it."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._socket = socket.create_connection(("127.0.0.1", port), 60)
-        self._frames = Frames(REPLIES)
-        assert self.ask(Hello(17, 5)) == Hello(17, 5)
-
-    def ask(self, message: Message) -> Message:
-        self._socket.sendall(encode(message))
-        got: list[Message] = []
-        while not got:
-            data = self._socket.recv(1 << 16)
-            assert data, "it hung up"
-            got = [decode(*each) for each in self._frames.feed(data)]
-        [answer] = got
-        return answer
-
-    def begin(self) -> int:
-        """Of what is left of the segment."""
-        info = self.ask(GetStreamSegmentInfo(1, SEGMENT))
-        assert isinstance(info, StreamSegmentInfo)
-        return info.start_offset
-
-    def write(self, writer: V17Writer, some: list[bytes]) -> None:
-        with socket.create_connection(("127.0.0.1", self._port), 60) as wire:
-            wire.sendall(writer.connected())
-            writer.add(some)
-            left = len(some)
-            while left:
-                for data in writer.blocks(most=16 * KiB):
-                    wire.sendall(data)
-                left -= writer.received(wire.recv(1 << 16))
 
 
 @pytest.fixture
@@ -82,7 +38,7 @@ def test_the_published_client_comes_late(late, pravega_client, eventually):
     client.manager.create_scope("plant")
     client.manager.create_stream("plant", "hall", 1)
     client.kill()
-    Peer(late.port).write(V17Writer(b"w" * 16, SEGMENT), events(0, 1000))
+    produce(V17Writer(b"w" * 16, SEGMENT), late.port, events(0, 1000), 1000)
 
     def read(group: str, count: int) -> list[bytes]:
         # One that lost its daemon waits for some seconds before it asks for it again.
@@ -96,7 +52,7 @@ def test_the_published_client_comes_late(late, pravega_client, eventually):
 
     assert read("journal", 1000) == events(0, 1000)
     late.restart()
-    Peer(late.port).write(V17Writer(b"x" * 16, SEGMENT), events(1000, 2000))
+    produce(V17Writer(b"x" * 16, SEGMENT), late.port, events(1000, 2000), 1000)
     assert read("spool", 2000) == events(0, 2000)
     [path] = late.daemon.spool.glob("*.parquet")
     late.daemon.terminate()
@@ -106,5 +62,4 @@ def test_the_published_client_comes_late(late, pravega_client, eventually):
     config.write_text(config.read_text().replace('"1h"', '"100ms"'))
     late.daemon.start()
     eventually(lambda: not expired.exists(), "the archive drops it")
-    assert Peer(late.port).begin() == 0
     assert read("retained", 2000) == events(0, 2000)

@@ -15,25 +15,14 @@ from typing import Any
 
 import pytest
 
-from gateway.protocols.pravega.client import DraftWriter, EventWriter, V17Writer
-from gateway.protocols.pravega.codec import REPLIES, Message, decode, encode
-from gateway.protocols.pravega.frames import Frames
-from gateway.protocols.pravega.wire import (
-    NEVER,
-    AppendBlockEnd,
-    AppendSetup,
-    DataAppended,
-    Hello,
-    InvalidEventNumber,
-    SetupAppend,
-)
+from gateway.protocols.pravega.client import DraftWriter, V17Writer
 from making import Make
+from pravega_socket import RESET, produce
 
 SEED = int(os.environ.get("GATEWAY_KILL_SEED", "20261121"))
 HEADER = struct.Struct(">iI")
 ASKED = {4: "append", 89: "append", 9: "read"}
 ANSWERED = {7: "append", 10: "read"}
-RESET = struct.pack("ii", 1, 0)
 
 FATES = ("before", "within", "behind", "within the answer")
 """Where the connection is reset: before the request gets through, in its middle, when
@@ -180,46 +169,10 @@ def test_connections_reset_around_the_store(cut, pravega_client, gateway_command
     assert audit.returncode == 0, audit.stdout
 
 
-# -- our own producers, and bare connections ------------------------------------------
+# -- our own producers ---------------------------------------------------------------
 
 SEGMENT = "plant/hall/0.#epoch.0"
 W = b"0123456789abcdef"
-
-
-class Wire:
-    """A connection of version 17."""
-
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), 60)
-        self._frames = Frames(REPLIES)
-        self._got: list[Message] = []
-        assert self.ask(Hello(17, 5)) == Hello(17, 5)
-
-    def ask(self, message: Message) -> Message | None:
-        """The next message that comes; None if it is FIN."""
-        self._socket.sendall(encode(message))
-        return self.next()
-
-    def next(self) -> Message | None:
-        while not self._got:
-            data = self._socket.recv(1 << 16)
-            if not data:
-                return None
-            self._got += [decode(*each) for each in self._frames.feed(data)]
-        return self._got.pop(0)
-
-
-def produce(writer: EventWriter, port: int, events: list[bytes], stop: int) -> None:
-    """Write until *stop* of the events are known to be stored; then vanish."""
-    writer.add(events)
-    with socket.create_connection(("127.0.0.1", port), 60) as wire:
-        wire.sendall(writer.connected())
-        stored = 0
-        while stored < stop:
-            for data in writer.blocks(most=200):
-                wire.sendall(data)
-            stored += writer.received(wire.recv(1 << 16))
-        wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
 
 
 @pytest.mark.parametrize("kind", [V17Writer, DraftWriter])
@@ -236,33 +189,3 @@ def test_a_producer_that_starts_anew(serve, kind):
     produce(kind(W, SEGMENT), streams.port, events, 1000)
     produce(kind(W, SEGMENT), streams.port, events, 1000)
     assert streams.payloads() == events
-
-
-def test_a_zombie_connection(serve):
-    """When another connection has written with its writer id, the old one is told so
-    and closed: it can not write behind its successor's back.
-    """
-    streams = serve()
-    produce(V17Writer(W, SEGMENT), streams.port, [b"first"], 1)
-
-    def setup(wire: Wire) -> int:
-        found = wire.ask(SetupAppend(1, W, SEGMENT))
-        assert isinstance(found, AppendSetup)
-        return found.last_event
-
-    def append(wire: Wire, text: bytes, number: int) -> Message | None:
-        event = HEADER.pack(0, len(text)) + text
-        return wire.ask(AppendBlockEnd(W, len(event), event, 1, number, number))
-
-    old, new = Wire(streams.port), Wire(streams.port)
-    last = setup(old)
-    assert last != NEVER
-    assert setup(new) == last
-    assert isinstance(append(old, b"old", last + 1), DataAppended)
-    assert setup(new) == last + 1
-    assert isinstance(append(new, b"new", last + 2), DataAppended)
-    told = append(old, b"zombie", last + 2)
-    assert isinstance(told, InvalidEventNumber)
-    assert old.next() is None
-    assert isinstance(append(new, b"newer", last + 3), DataAppended)
-    assert streams.payloads() == [b"first", b"old", b"new", b"newer"]

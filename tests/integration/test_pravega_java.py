@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -22,6 +22,7 @@ import yaml
 from daemons import nothing_is_kept
 from deadlines import excerpt, finish, next_line, run
 from making import Make
+from pravega_python import Streams
 from programs import ask_registry, built_once, program, running
 
 pytestmark = pytest.mark.needs_maven
@@ -72,29 +73,19 @@ def build(home: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-class Streams:
+class JavaStreams(Streams):
     """A daemon that serves Pravega, and how Java programs are run against it."""
 
     def __init__(
         self,
         prepare: Make,
-        free_port: Callable[[], int],
         java: list[str],
         start: Make[subprocess.Popen[str]],
         **more: Any,
     ) -> None:
-        self.controller = free_port()
-        options = {"controller": f"tcp:127.0.0.1:{self.controller}"}
-        spool = more.pop("spool", {})
-        listener = {
-            "name": "streams",
-            "protocol": "pravega",
-            "listen": f"tcp:127.0.0.1:{free_port()}",
-            **more,
-            "options": options | more.pop("options", {}),
-        }
-        self.daemon = prepare(listeners=[listener], spool=spool)
-        self.daemon.start()
+        """*more* are settings of the listener, and those of `spool`."""
+        given = {name: more.pop(name, {}) for name in ("options", "spool")}
+        super().__init__(prepare, {**given, "listener": more})
         *self._java, self._name = java
         self._start = start
         self._log = self.daemon.config.with_name("java.log")
@@ -107,7 +98,7 @@ class Streams:
         properties: Mapping[str, str] = MappingProxyType({}),
     ) -> Any:
         """Start the program; the first word says what it is to do."""
-        uri = f"{scheme}://localhost:{self.controller}"
+        uri = f"{scheme}://localhost:{self.controller_port}"
         options = (f"-D{name}={value}" for name, value in properties.items())
         words = (*self._java, *options, self._name, what, uri, *more)
         with self._log.open("w") as log:
@@ -152,23 +143,23 @@ class Streams:
 
 
 @pytest.fixture
-def serve(prepare, free_port, java) -> Iterator[Make[Streams]]:
+def serve(prepare, java) -> Iterator[Make[JavaStreams]]:
     """Start a daemon; *more* are settings of its Pravega listener."""
     with running() as start:
-        yield lambda **more: Streams(prepare, free_port, java, start, **more)
+        yield lambda **more: JavaStreams(prepare, java, start, **more)
 
 
 def numbered(what: str, count: int) -> list[bytes]:
     return [b"%s %d" % (what.encode(), n) for n in range(count)]
 
 
-def test_a_client_of_before_0_9(prepare, free_port):
+def test_a_client_of_before_0_9(prepare):
     """Version 0.8.0 keeps its connections, though each flush sends a KeepAlive; the group
     that it makes by itself reads each event once, and leaves nothing.
     """
     java = command(OLD, "OldClient")
     with running() as start:
-        streams = Streams(prepare, free_port, java, start)
+        streams = JavaStreams(prepare, java, start)
         stored = streams.run("all")
     assert set(stored) == {*numbered("event", 100), *numbered("staged", 10)}
     assert "KeepAlive" not in streams.log()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 import pytest
@@ -20,17 +19,12 @@ from gateway.testing import FakeConnection, ManualJournal
 from gateway_testkit.settings import settings as settings_of
 from making import Make
 
-from .places import Places
+from .places import Places, events
 
 W, X = b"w" * 16, b"x" * 16
 """Two writers."""
 
 Block = Make[bytes]
-
-
-def block(*events: bytes) -> bytes:
-    """Events as they lie in blocks and segments."""
-    return b"".join(struct.pack(">II", 0, len(event)) + event for event in events)
 
 
 class Model:
@@ -83,8 +77,8 @@ def model() -> Model:
 
 @pytest.fixture(scope="session", name="block")
 def _block() -> Make[bytes]:
-    """`block(*events)`."""
-    return block
+    """`block(*events)`: as they lie in blocks and segments."""
+    return events
 
 
 def settings(**changes: Any) -> Any:

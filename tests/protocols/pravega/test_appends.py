@@ -139,24 +139,10 @@ def test_16_blocks_cut_anywhere(make_store, block, data):
     assert not peer.refused
 
 
-def test_17_event_larger_than_the_block(writer, store, block):
-    """A block may hold nothing but the beginning of one event."""
-    event = block(b"x" * 1000)
-    writer.ask(*blocked(partial(event[:19]), event[19:], 0, 1, 1))
-    assert store.rows == [("s", b"x" * 1000)]
-
-
 def test_18_empty_events_in_a_block(writer, store, block):
     data = block(b"", b"a", b"")
     writer.ask(*blocked(data + padding(30), b"", len(data), 3, 3))
     assert [payload for _, payload in store.rows] == [b"", b"a", b""]
-
-
-def test_19_block_smaller_than_one_event(writer, store, block):
-    """The client then sends the whole event as the block."""
-    data = block(b"abc")
-    writer.ask(*blocked(data, b"", len(data), 1, 1))
-    assert store.rows == [("s", b"abc")]
 
 
 @pytest.mark.parametrize("size", [0, 1, 1955])

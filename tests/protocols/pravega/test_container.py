@@ -18,7 +18,7 @@ from gateway.protocols.pravega import protocol, snapshot
 from gateway.protocols.pravega.controller.access import of_segment
 from gateway.protocols.pravega.errors import Need
 from gateway.protocols.pravega.segments import Segments
-from gateway.protocols.pravega.wire import NEVER, AppendBlockEnd, Hello, SetupAppend
+from gateway.protocols.pravega.wire import NEVER, Hello, SetupAppend
 from gateway.protocols.pravega.wire_segments import (
     CreateTransientSegment,
 )
@@ -26,11 +26,8 @@ from gateway.sdk.interfaces import NotStored
 from gateway.testing import ManualJournal
 from gateway.testing.plugins import lend, listener_of
 
+from .blocks import bare
 from .conftest import W, X
-
-
-def bare(data: bytes, last: int, writer: bytes = W) -> AppendBlockEnd:
-    return AppendBlockEnd(writer, len(data), data, 1, last, 9)
 
 
 def test_idle_writers_expire(make_store):
@@ -40,7 +37,7 @@ def test_idle_writers_expire(make_store):
     peer = store.peer()
     peer.setup(writer=W)
     peer.setup(writer=X)
-    peer.ask(bare(b"", 1), bare(b"", 1, X))
+    peer.ask(bare(b"", 1), bare(b"", 1, writer=X))
     store.clock.advance(60)
     peer.ask(bare(b"", 2))
     store.clock.advance(60)
@@ -104,7 +101,7 @@ def test_a_start_with_a_wrong_clock_forgets_nobody(make_store, later):
     store.container.start()
     peer = store.peer()
     peer.setup(writer=X)
-    peer.ask(bare(b"", 1, X))
+    peer.ask(bare(b"", 1, writer=X))
     store.clock.advance(100)
     store.store()
     state = snapshot.restore(snapshot.save(store.container.state))
@@ -238,7 +235,7 @@ def test_a_lost_change_ends_everything(store):
     peer.setup()
     other.setup(writer=X)
     peer.send(bare(b"a", 1))
-    other.send(bare(b"b", 1, X))
+    other.send(bare(b"b", 1, writer=X))
     store.journal.refuse("disk gone")
     assert peer.connection.closed
     assert other.connection.closed

@@ -3,7 +3,6 @@
 import itertools
 import json
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from gateway.protocols.pravega.frames import Frames, frame
 from making import Make
 from pravega_draft import decode_segment_read, partial, read_segment
 
+from .blocks import content
 from .conftest import Block, W, X
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "pravega-draft.jsonl"
@@ -71,11 +71,6 @@ def peer(store) -> Peer:
 def level(reply: tuple[int, bytes]) -> int:
     assert reply[0] == wire.DATA_APPENDED
     return wire.decode_data_appended(reply[1])[1]
-
-
-def content(store: Any, name: str = "s") -> bytes:
-    found = store.container.recent.read(name, 0, 1 << 24)
-    return b"" if found is None else found
 
 
 @pytest.mark.parametrize(
@@ -136,15 +131,6 @@ def test_acks_of_a_group_are_one(store, peer, block):
     peer.send(whole(data) + whole(data, 9) + whole(data, 0, X))
     store.store()
     assert [wire.decode_data_appended(p) for _, p in peer.got] == [(W, 18), (X, 9)]
-
-
-def test_two_connection_ids_on_one_segment(store, peer, block):
-    """Levels count a writer's own bytes, not the segment's."""
-    peer.setup("s", W)
-    peer.setup("s", X)
-    peer.ask(whole(block(b"1")) + whole(block(b"2"), 0, X))
-    assert level(peer.ask(whole(block(b"3"), 9, X))[0]) == 18
-    assert content(store) == block(b"1", b"2", b"3")
 
 
 def test_open_block(store, peer, block):
@@ -235,46 +221,6 @@ def outcome(store: Any, peer: Peer) -> tuple[Any, ...]:
     return sorted(peer.got), store.rows, content(store, "s"), content(store, "t")
 
 
-def in_parts(message: bytes, sizes: Iterator[int]) -> bytes:
-    parts = [message[:9]]
-    at = 9
-    while at < len(message):
-        size = next(sizes)
-        parts.append(message[at : at + size])
-        at += size
-    parts.append(b"")
-    marks = [wire.BEGIN] + [wire.MIDDLE] * (len(parts) - 2) + [wire.END]
-    return b"".join(map(partial, marks, parts))
-
-
-@pytest.mark.parametrize("sizes", [[1], [2, 3], [1000]])
-@pytest.mark.parametrize("first", range(10))
-def test_partial_around_every_message(make_store, block, sizes, first):
-    """Each message may come in parts, alone or with all behind it."""
-    wants = make_store()
-    plain = Peer(wants)
-    plain.send(b"".join(scripted(block)))
-    wanted = outcome(wants, plain)
-    for last in (first + 1, 99):
-        store = make_store()
-        peer = Peer(store)
-        for number, message in enumerate(scripted(block)):
-            if first <= number < last:
-                # A block of announced length is three messages: begin, area, end.
-                cuts = [36, len(message) - 36] if number == 3 else []
-                edges = [0, *cuts, len(message)]
-                pieces = [message[a:b] for a, b in itertools.pairwise(edges)]
-                for place, piece in enumerate(pieces):
-                    whole_area = bool(cuts) and place == 1
-                    peer.send(
-                        piece if whole_area else in_parts(piece, itertools.cycle(sizes))
-                    )
-            else:
-                peer.send(message)
-        assert not peer.inner.refused, peer.refused
-        assert outcome(store, peer) == wanted
-
-
 def pieces(block: Block) -> list[tuple[bytes, bool]]:
     """The same session message by message, and whether one may come in parts: what lies
     in a block of announced length may not, nor what is a part already or comes between.
@@ -297,9 +243,10 @@ def pieces(block: Block) -> list[tuple[bytes, bool]]:
     ]
 
 
-def in_two(message: bytes, cut: int) -> bytes:
+def in_parts(message: bytes, cut: int) -> bytes:
     first = partial(wire.BEGIN, message[:cut])
-    return first + partial(wire.END, message[cut:])
+    middle = partial(wire.MIDDLE, message[cut : cut + 1])
+    return first + middle + partial(wire.END, message[cut + 1 :])
 
 
 def played(make_store: Make, *streams: bytes) -> tuple[Any, ...]:
@@ -311,7 +258,7 @@ def played(make_store: Make, *streams: bytes) -> tuple[Any, ...]:
     return outcome(store, peer)
 
 
-def test_every_message_in_two_parts(make_store, block):
+def test_every_message_in_parts(make_store, block):
     """Each message may be parted at each of its bytes, header and all."""
     session = pieces(block)
     plain = [message for message, _ in session]
@@ -321,7 +268,7 @@ def test_every_message_in_two_parts(make_store, block):
         if not may:
             continue
         for cut in range(len(message) + 1):
-            sent = [*plain[:number], in_two(message, cut), *plain[number + 1 :]]
+            sent = [*plain[:number], in_parts(message, cut), *plain[number + 1 :]]
             assert played(make_store, b"".join(sent)) == wanted
 
 
@@ -332,7 +279,9 @@ def test_partial_around_every_other_message(make_store, block, odd):
     wanted = played(make_store, b"".join(message for message, _ in session))
     able = itertools.count()
     stream = b"".join(
-        in_two(message, len(message) // 2) if may and next(able) % 2 == odd else message
+        in_parts(message, len(message) // 2)
+        if may and next(able) % 2 == odd
+        else message
         for message, may in session
     )
     for cut in range(len(stream) + 1):

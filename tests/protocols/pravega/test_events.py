@@ -17,6 +17,8 @@ from gateway.protocols.pravega.events import (
 )
 from gateway.protocols.pravega.segment import StagedData
 
+from .places import events as framed
+
 pytestmark = pytest.mark.usefixtures("each_way")
 
 EVENTS = st.one_of(
@@ -43,7 +45,7 @@ def plainly(data: bytes) -> list[tuple[int, bytes]] | None:
 @given(EVENTS, st.integers(0, 1 << 40))
 def test_events_are_split(events, offset):
     """Every event comes back, at its offset."""
-    data = b"".join(struct.pack(">II", 0, len(each)) + each for each in events)
+    data = framed(*events)
     found = split(data, offset)
     assert found is not None
     payloads, offsets = found
@@ -55,9 +57,7 @@ def test_events_are_split(events, offset):
 @given(EVENTS, st.data())
 def test_what_is_no_events(events, data):
     """A byte that is changed, cut off or added: never a wrong split."""
-    raw = bytearray(
-        b"".join(struct.pack(">II", 0, len(each)) + each for each in events)
-    )
+    raw = bytearray(framed(*events))
     if raw:
         at = data.draw(st.integers(0, len(raw) - 1))
         raw[at] = data.draw(st.integers(0, 255))
@@ -77,7 +77,7 @@ def test_what_is_no_events(events, data):
 @given(EVENTS, st.binary(max_size=3), st.lists(st.integers(0, 40)))
 def test_pieces_cut_anywhere(events, tail, cuts):
     """A transaction's rows are those of all of its bytes, however they came."""
-    data = b"".join(struct.pack(">II", 0, len(each)) + each for each in events) + tail
+    data = framed(*events) + tail
     staged, at = StagedData(), 0
     for size in (*cuts, len(data)):
         staged.add(data[at : at + size])
@@ -116,7 +116,7 @@ def test_events_are_counted_a_bit_at_a_time(block, sizes):
 @given(EVENTS, st.binary(max_size=3))
 def test_a_scan_finds_what_a_cut_does(several, tail):
     """Whole events or not."""
-    data = b"".join(struct.pack(">II", 0, len(each)) + each for each in several) + tail
+    data = framed(*several) + tail
     scan = EventScan(data, 0)
     while not scan.step():
         pass
@@ -137,7 +137,7 @@ def test_staged_bytes_are_read_anywhere(block):
 def test_events_of_one_size_stay_in_one_piece(size, count, odd):
     """Many of them lose their headers and nothing else; others are left to `split`."""
     events = [bytes([n % 256]) * size for n in range(count)] + [b"four"] * odd
-    data = b"".join(struct.pack(">II", 0, len(each)) + each for each in events)
+    data = framed(*events)
     found = equal_payloads(data)
     if odd or not size or count < 64:
         assert found is None

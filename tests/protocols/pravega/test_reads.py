@@ -260,16 +260,6 @@ def test_old_data_is_fetched(make_store, block):
     assert peer.got == [ws.SegmentRead("s", 400, True, False, data, 7)]
 
 
-def test_old_data_that_is_gone(make_store, block):
-    """What the archive has dropped is truncated, up to where there is something."""
-    archived = Archived(make_store, block, 3)
-    files, peer = archived.files, archived.peer
-    files.first_lsn = 2
-    peer.send(read(0))
-    assert peer.got == [SegmentIsTruncated(7, "s", archived.size, "", 0)]
-    assert files.asked == []
-
-
 def test_where_a_segment_begins(make_store, block):
     """Whoever is told that it is truncated asks where it begins, and is told the same;
     what memory still has is not gone, whatever became of its file.
@@ -290,6 +280,7 @@ def test_where_a_segment_begins(make_store, block):
     assert begin() == 2 * archived.size
     peer.send(read(0))
     assert peer.got == [SegmentIsTruncated(7, "s", 2 * archived.size, "", 0)]
+    assert files.asked == []
 
 
 def test_a_slow_segment(make_store, block):
@@ -366,14 +357,6 @@ def test_no_files_at_all(make_store, block):
         writer.append(block(b"x" * 392))
     peer.send(read(0))
     assert peer.got == [SegmentIsTruncated(7, "s", 400, "", 0)]
-
-
-def test_after_a_restart(store, writer, block):
-    """What the journal still has can be read by the next run."""
-    writer.append(block(b"abc"))
-    peer = store.restarted().peer()
-    peer.send(read(0))
-    assert peer.got == [ws.SegmentRead("s", 0, True, False, block(b"abc"), 7)]
 
 
 def test_marks_of_what_is_gone_go(make_store, block):

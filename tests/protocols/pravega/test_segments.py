@@ -148,12 +148,6 @@ def test_marks(model, block):
     assert segment.lsn_near(0) is None
 
 
-def test_transients_are_found(model):
-    """What a crash left of large events can be cleared away."""
-    model.create("s#transient.00000000000000000000000000000001")
-    assert len(model.state.transients()) == 1
-
-
 def test_lost_records_lose_no_more(model, block):
     """A journal that lost a body is replayed all the same, offsets as they were."""
     model.append(block(b"a"), 1)
@@ -175,14 +169,6 @@ def test_bytes_that_are_no_events(model, data):
     assert rows.payloads == [data]
     assert rows.flaws == {0: "unframed"}
     assert list(rows.seqs or ()) == [0]
-
-
-def test_empty_appends(model):
-    """No bytes are no rows, but the writer's number counts."""
-    change = model.append(b"", 3)
-    assert change.count == 0
-    assert records.decode(change.body).payloads == []
-    assert model.state.find("s").number_of(W) == 3
 
 
 @pytest.mark.usefixtures("each_way")

@@ -300,14 +300,3 @@ def test_marks_of_deleted_events_go_a_bit_in_each_step(model, block):
     assert dropped == [0, 499, 999]  # and the one that was there before
     again = snapshot.restore(saving.finish())
     assert all(list(again.find(name).mark_lsns) == [2, 3] for name in names)
-
-
-def test_a_last_one_is_made_after_the_end(store):
-    """The daemon asks for it when nobody forgets or writes any more."""
-    store.container.start()
-    store.container.stop()
-    got: list[bytes] = []
-    store.container.snapshot().addCallback(got.append)
-    store.store()
-    assert set(snapshot.restore(got[0]).segments) == {"s"}
-    assert not store.clock.getDelayedCalls()

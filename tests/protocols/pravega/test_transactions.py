@@ -6,9 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import settings as hypothesis
-from hypothesis import strategies as st
 
 from gateway.protocols.pravega import container as assembly
 from gateway.protocols.pravega import records, segments, snapshot, wire
@@ -135,26 +132,6 @@ def finish(store: Any, end: str) -> None:
         for name in left:
             store.container.submit(state.delete(name + END, 0))
     store.store()
-
-
-@hypothesis(max_examples=50, deadline=None)
-@given(
-    sizes=st.lists(st.integers(0, 30), max_size=12), cuts=st.lists(st.integers(1, 9))
-)
-def test_rows_do_not_depend_on_the_appends(make_store, block, sizes, cuts):
-    """However a transaction's bytes are cut into appends, its rows are its events."""
-    events = [bytes([size]) * size for size in sizes]
-    data = block(*events)
-    store = make_store()
-    peer = store.peer()
-    begin(store, peer, "s")
-    at = last = 0
-    for cut in (*cuts, len(data)):
-        part, at, last = data[at : at + cut], at + cut, last + 1
-        write(peer, 0, part, 1, last)
-    commit(store, "s")
-    store.store()
-    assert [payload for _, payload in store.rows] == events
 
 
 def test_reading_an_open_one(store, block):
@@ -286,23 +263,6 @@ def test_an_event_that_is_larger_than_all_room(make_store, block):
     peer.connection.lose()
     store.store()
     assert store.restarted().container.state.staged_bytes == 0
-
-
-def test_half_a_large_event_is_no_row(peer, store, block):
-    """Its connection breaks: nothing of it is left, in memory or in the journal's end."""
-    [made] = peer.ask(ws.CreateTransientSegment(1, W, "s"))
-    peer.setup(made.segment)
-    peer.ask(wire.ConditionalBlockEnd(W, 1, 0, block(b"x" * 50)[:20], 9))
-    crashed = store.restarted()
-    crashed.store()
-    peer.connection.lose()
-    store.store()
-    for one in (store, crashed):
-        assert one.container.state.staged_bytes == 0
-        assert one.rows == []
-        assert one.peer().ask(ws.GetStreamSegmentInfo(1, made.segment)) == [
-            wire.NoSuchSegment(1, made.segment)
-        ]
 
 
 TXN = "s#transaction.0000000000000000000000000000000a"
