@@ -33,7 +33,7 @@ from gateway.protocols.pravega.errors import (
 from gateway.protocols.pravega.events import MOST_EVENTS, STEP_COST, EventScan
 from gateway.protocols.pravega.limits import Limits
 from gateway.protocols.pravega.replies import Replies, Writer
-from gateway.protocols.pravega.segment import is_staged, is_transient
+from gateway.protocols.pravega.segment import is_transient
 from gateway.protocols.pravega.segments import Change, Segments
 from gateway.protocols.pravega.tokens import TokenCheck, check_token, denied_reply
 from gateway.protocols.pravega.wire import (
@@ -309,29 +309,26 @@ class Appends:
         *,
         revisioned: bool,
     ) -> Change:
+        state, limits, size = self._state, self._limits, len(data)
+        segment = state.data(writer.segment)
         if writer.last == NEVER:
-            self._limits.check_numbers(self._state.numbers + 1)
-        if is_staged(writer.segment):
-            self._check_large(writer.segment, len(data))
-            held = self._state.staged_bytes + len(data)
-            if held > self._limits.transaction_bytes:
+            limits.check_numbers(state.numbers + 1)
+        if segment.staged is not None:
+            self._check_large(segment.name, len(segment.staged.data) + size)
+            held = state.staged_bytes + size
+            if held > limits.transaction_bytes:
                 what = f"{held} bytes in open transactions and large events"
-                raise self._limits.over("transaction_bytes", what)
-        segment = self._state.segments.get(writer.segment)
-        if segment is not None and (
-            segment.kept is not None
-            or self._state.becomes_internal(segment, revisioned=revisioned)
+                raise limits.over("transaction_bytes", what)
+        if segment.kept is not None or state.becomes_internal(
+            segment, revisioned=revisioned
         ):
             own = 0 if segment.kept is None else len(segment.kept.data)
-            self._limits.check_internal(
-                segment.name, own, self._state.kept_bytes, len(data)
-            )
+            limits.check_internal(segment.name, own, state.kept_bytes, size)
         else:
-            state = self._state
-            total = state.retained_bytes + state.staged_bytes + len(data)
-            self._limits.check_retained(writer.segment, total)
+            total = state.retained_bytes + state.staged_bytes + size
+            limits.check_retained(segment.name, total)
         new = _unstored(data, writer.last, number, events)
-        return self._state.append(
+        return state.append(
             writer.segment,
             writer.id,
             number,
@@ -340,17 +337,13 @@ class Appends:
             claimed=events,
             last=writer.last,
             offset=offset,
-            rows=rows if len(new) == len(data) else None,
+            rows=rows if len(new) == size else None,
             revisioned=revisioned,
         )
 
-    def _check_large(self, name: str, more: int) -> None:
+    def _check_large(self, name: str, size: int) -> None:
         """Raise `TooLarge` if one large event would be larger than all may be."""
-        segment = self._state.segments.get(name)
-        if segment is None or segment.staged is None or not is_transient(name):
-            return
-        size = len(segment.staged.data) + more
-        if size > self._limits.transaction_bytes:
+        if is_transient(name) and size > self._limits.transaction_bytes:
             what = f"a large event of {size} bytes or more"
             raise TooLarge(self._limits.over("transaction_bytes", what))
 

@@ -21,7 +21,6 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
-from typing import Protocol
 
 import pyarrow.parquet as pq
 from attrs import define, frozen
@@ -43,26 +42,6 @@ _UNWANTED = 32
 is not taken: then it makes room for another one."""
 _FOOTERS = 256
 _HINTS = 4096
-
-
-class _Piece(Protocol):
-    """Rows of a channel that lie together."""
-
-    @property
-    def first(self) -> int:
-        """The offset where the first of them begins."""
-
-    @property
-    def last(self) -> int:
-        """The offset where the last of them begins, or where it ends if that is known."""
-
-    def read(self, offset: int, size: int, lsn: int) -> tuple[bytes | memoryview, int]:
-        """Bytes of extents that reach to *lsn*, and an lsn from which on to look for what
-        follows; 0: as before.
-        """
-
-    def ahead(self) -> Callable[[], None] | None:
-        """Decodes what comes next in the channel; None if that is done, or has no room."""
 
 
 @define(eq=False, slots=False)
@@ -127,7 +106,7 @@ class History:
     ) -> bytes | memoryview:
         hint = self._hint(segment, offset)
         begin, reads_on = max(lsn, hint), hint > 0
-        chosen: _Piece | None = None
+        chosen: _PublishedPiece | _JournalPiece | None = None
         for piece in self._pieces(segment, offset, begin):
             if chosen is not None and piece.first > offset:
                 break
@@ -148,7 +127,9 @@ class History:
         """The lsn from which on to look, if an answer ended at the offset; else 0."""
         return self._hints.get((segment, offset)) or 0
 
-    def _pieces(self, segment: str, offset: int, lsn: int) -> Iterator[_Piece]:
+    def _pieces(
+        self, segment: str, offset: int, lsn: int
+    ) -> Iterator[_PublishedPiece | _JournalPiece]:
         """The channel's events from *lsn* on; *offset* is what is looked for."""
         for file in self._files.files(lsn):
             if file.first > lsn:  # nobody needs it, or it is still in the journal only
@@ -276,7 +257,7 @@ class _Ahead:
 
 @frozen(eq=False)
 class _PublishedPiece:
-    """Rows of a channel in a row group."""
+    """Rows of a channel in a row group, where they lie together."""
 
     _files: _Published
     _file: PublishedFile
@@ -290,22 +271,28 @@ class _PublishedPiece:
 
     @property
     def first(self) -> int:
+        """The offset where the first of them begins."""
         return self._span.first
 
     @property
     def last(self) -> int:
+        """The offset where the last of them begins, or where it ends if that is known."""
         # Where the last row ends is known once it is decoded: who reads on within a large
         # event finds it here, and need not look for its channel in all later files.
         run = self._files.decoded(self._file, self.group, self._segment)
         return self._span.last if run is None else max(self._span.last, run.end - 1)
 
     def read(self, offset: int, size: int, lsn: int) -> tuple[bytes | memoryview, int]:
+        """Bytes of extents that reach to *lsn*, and an lsn from which on to look for what
+        follows; 0: as before.
+        """
         run = self._files.run(self._file, self.group, self._segment)
         found = run.read(offset, size, lsn)
         first, last = self._lsns
         return found, last + 1 if offset + len(found) == run.end else first
 
     def ahead(self) -> Callable[[], None] | None:
+        """Decodes what comes next in the channel; None if that is done, or has no room."""
         files, file, group = self._files, self._file, self.group
         if files.followed(file, group):
             return None
@@ -355,7 +342,7 @@ def _key(file: JournalFile) -> object:
 
 @frozen(eq=False)
 class _JournalPiece:
-    """Appends to a channel in a journal segment."""
+    """Appends to a channel in a journal segment, as `_PublishedPiece` gives rows."""
 
     _journal: _InJournal
     _file: JournalFile

@@ -42,14 +42,6 @@ def subject(message: Any) -> str:
     return ""
 
 
-def sources(message: Any) -> Sequence[str]:
-    """Names of the segments that a merge takes its data from."""
-    match message:
-        case ws.MergeSegments():
-            return (message.source,)
-    return ()
-
-
 def error_reply(message: Any, why: SegmentError) -> Message:
     request, name = message.request_id, subject(message)
     match why:

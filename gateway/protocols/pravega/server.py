@@ -9,8 +9,8 @@ with the container.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
 from uuid import uuid4
 
 from gateway.event import Stored
@@ -63,26 +63,7 @@ names that tokens prove.
 """
 
 
-class _Session(Protocol):
-    @property
-    def held_bytes(self) -> int: ...
-    @property
-    def replies_pending(self) -> bool: ...
-
-    cost: float
-    control: int
-    moved: int
-    appended: int
-    reports: list[Refusal]
-    """Refusals that a reply told, for the log."""
-
-    @property
-    def begun(self) -> str: ...
-    def received(self, data: bytes, now: int) -> Iterator[Step]: ...
-    def due(self) -> bytes: ...
-    def answer(self, read: Read, answer: Answer) -> Sequence[bytes | memoryview]: ...
-    def discard(self) -> None: ...
-    def closed(self, now: int) -> Iterator[Change]: ...
+_Session: TypeAlias = Session | DraftSession
 
 
 class PravegaListener:

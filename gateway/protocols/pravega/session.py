@@ -26,7 +26,7 @@ from gateway.protocols.pravega.events import STEP_COST
 from gateway.protocols.pravega.frames import HEADER_BYTES, Frames
 from gateway.protocols.pravega.limits import Limits
 from gateway.protocols.pravega.reads import Answer, Read
-from gateway.protocols.pravega.requests import Requests, error_reply, sources, subject
+from gateway.protocols.pravega.requests import Requests, error_reply, subject
 from gateway.protocols.pravega.segment import Segment
 from gateway.protocols.pravega.segments import Change, Segments
 from gateway.protocols.pravega.tokens import TokenCheck, check_token
@@ -58,14 +58,8 @@ from gateway.protocols.pravega.wire_tables import (
 from gateway.sdk.costs import BYTE
 from gateway.sdk.interfaces import Refusal
 
-_EVENT, _PADDING, _PARTIAL = 0, -1, -2
-#: Those three come only inside of append blocks, which are not cut into frames.
-_KNOWN = frozenset(REQUESTS) - {_EVENT, _PADDING, _PARTIAL}
-
 _OF_A_WRITER = (AppendBlock, AppendBlockEnd, ConditionalAppend, ConditionalBlockEnd)
 """Commands that begin with a writer's id."""
-
-[_MERGE] = (code for code, kind in REQUESTS.items() if kind is MergeSegments)
 
 #: With so many bytes of replies, those that are due are sent before more is decoded.
 _SEND_BYTES = 1 << 20
@@ -102,7 +96,7 @@ class Session:
         """*check* is asked about tokens; for *new_id* and *head* see `Requests`."""
         self._state = state
         self._check = check
-        self._frames = Frames(_KNOWN, limits.message_bytes)
+        self._frames = Frames(REQUESTS, limits.message_bytes)
         self._appends = Appends(state, limits, check)
         self._requests = Requests(state, limits, new_id, head)
         self._replies = self._appends.replies
@@ -156,7 +150,7 @@ class Session:
                 yield self._part_done(BYTE * len(payload))
             waiting = self._replies.held_bytes
             message = decode(code, payload)
-            if code == _MERGE:
+            if isinstance(message, MergeSegments):
                 yield from self._count_staged(message)
             step = self._take(message)
             self.cost += BYTE * len(payload)
@@ -186,11 +180,10 @@ class Session:
                 self.cost += cost
                 yield change
 
-    def _count_staged(self, message: Message) -> Iterator[Step]:
+    def _count_staged(self, merge: MergeSegments) -> Iterator[Step]:
         """Count what a merge takes, in as many turns as that needs."""
-        for name in sources(message):
-            while not self._state.count_staged(name):
-                yield self._part_done(STEP_COST)
+        while not self._state.count_staged(merge.source):
+            yield self._part_done(STEP_COST)
 
     def _part_done(self, cost: float) -> Step:
         """A step that does nothing, within a message: the turn may end."""
@@ -253,7 +246,10 @@ class Session:
             return
         if isinstance(message, TruncateSegment) and self._is_kept(message.segment):
             need = Need.WRITE
-        for name in (subject(message), *sources(message)):
+        names = [subject(message)]
+        if isinstance(message, MergeSegments):
+            names.append(message.source)
+        for name in names:
             check_token(self._check, message.token, name, need, message.request_id)
 
     def _is_kept(self, name: str) -> bool:

@@ -82,27 +82,6 @@ class KeepAlive(Message):
 # -- Appends: requests ---------------------------------------------------------
 
 
-@request(-1, None)
-class Padding(Message):
-    """Fills an append block to its announced length; comes only inside of one."""
-
-    zeros: Rest = b""
-
-
-@request(-2, None)
-class PartialEvent(Message):
-    """The first part of an event that did not fit into an append block; ends it."""
-
-    data: Rest = b""
-
-
-@request(0, None)
-class Event(Message):
-    """One event, as append blocks and segments contain it."""
-
-    data: Rest = b""
-
-
 @request(1, Need.WRITE)
 class SetupAppend(Message):
     """Asks for a writer's last event number on a segment."""
