@@ -51,7 +51,6 @@ def _fixed(code: str) -> _Field:
 
 
 _BYTE, _INT, _LONG, _BOOL, _UUID = map(_fixed, ("b", "i", "q", "?", "16s"))
-_U16 = struct.Struct(">H")
 _I32 = struct.Struct(">i")
 _I64 = struct.Struct(">q")
 
@@ -67,16 +66,8 @@ def _take(raw: bytes, at: int, size: int) -> tuple[bytes, int]:
 
 def _read_text(raw: bytes, at: int) -> tuple[str, int]:
     size, at = _take(raw, at, 2)
-    value, at = _take(raw, at, _U16.unpack(size)[0])
-    try:
-        return modified_utf8.decode(value), at
-    except modified_utf8.NotText as why:
-        raise Refusal(str(why)) from None
-
-
-def _write_text(value: str) -> bytes:
-    raw = modified_utf8.encode(value)
-    return _U16.pack(len(raw)) + raw
+    value, at = _take(raw, at, int.from_bytes(size))
+    return modified_utf8.decode(value), at
 
 
 def _read_data(raw: bytes, at: int) -> tuple[bytes, int]:
@@ -190,7 +181,7 @@ Int = Annotated[int, _INT]
 Long = Annotated[int, _LONG]
 Bool = Annotated[bool, _BOOL]
 Uuid = Annotated[bytes, _UUID]
-Text = Annotated[str, _Field(_read_text, _write_text)]
+Text = Annotated[str, _Field(_read_text, modified_utf8.encode)]
 _DATA = _Field(_read_data, _write_data)
 Data = Annotated[bytes, _DATA]
 DataOrView = Annotated[bytes | memoryview, _Field(_read_viewed, _write_data)]

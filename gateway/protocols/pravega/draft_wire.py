@@ -73,11 +73,13 @@ def event(data: bytes) -> bytes:
 
 
 def setup_append(writer: bytes, segment: str) -> bytes:
-    return frame(SETUP_APPEND, writer, _name(segment))
+    return frame(SETUP_APPEND, writer, modified_utf8.encode(segment))
 
 
 def append_setup(segment: str, writer: bytes, level: int) -> bytes:
-    return frame(APPEND_SETUP, _name(segment), _LEVEL.pack(writer, level))
+    return frame(
+        APPEND_SETUP, modified_utf8.encode(segment), _LEVEL.pack(writer, level)
+    )
 
 
 def block(kind: int, writer: bytes, offset: int, length: int) -> bytes:
@@ -94,7 +96,7 @@ def segment_read(
 ) -> bytes:
     """Encode a SegmentRead message; a read may be answered with several."""
     found = _FOUND.pack(offset, at_tail * _TAIL | end * _ENDED)
-    return frame(SEGMENT_READ, _name(segment), found, data)
+    return frame(SEGMENT_READ, modified_utf8.encode(segment), found, data)
 
 
 def decode_setup_append(payload: bytes) -> tuple[bytes, str]:
@@ -131,19 +133,11 @@ def decode_read_segment(payload: bytes) -> ReadSegment:
     return ReadSegment(segment, *_READ.unpack(rest))
 
 
-def _name(segment: str) -> bytes:
-    raw = modified_utf8.encode(segment)
-    return len(raw).to_bytes(2) + raw
-
-
 def _named(payload: bytes) -> tuple[str, bytes]:
     _check(payload, 2)
     stop = 2 + int.from_bytes(payload[:2])
     _check(payload, stop)
-    try:
-        return modified_utf8.decode(payload[2:stop]), payload[stop:]
-    except modified_utf8.NotText as why:
-        raise Refusal(str(why)) from None
+    return modified_utf8.decode(payload[2:stop]), payload[stop:]
 
 
 def _check(payload: bytes, size: int, *, exactly: bool = False) -> None:

@@ -7,13 +7,13 @@ decoded; the modified one is written.
 
 from __future__ import annotations
 
+from gateway.sdk.interfaces import Refusal
 
-class NotText(ValueError):
-    """Bytes that are UTF-8 in neither form, or a string of more than 65535 bytes."""
+_MOST_BYTES = 0xFFFF
 
 
 def decode(raw: bytes) -> str:
-    """The string; raises `NotText`."""
+    """The string; raises `Refusal` for bytes that are UTF-8 in neither form."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -22,11 +22,14 @@ def decode(raw: bytes) -> str:
         units = raw.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
         return units.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeError:
-        raise NotText("text that is not UTF-8") from None
+        raise Refusal("text that is not UTF-8") from None
 
 
 def encode(text: str) -> bytes:
-    """The bytes, without a length; raises `NotText` if they are more than 65535."""
+    """The bytes, with their number in two bytes before them.
+
+    Raises `Refusal` if they are too many: what came as plain UTF-8 may be shorter.
+    """
     if text.isascii():
         raw = text.encode()
     else:
@@ -34,6 +37,6 @@ def encode(text: str) -> bytes:
         units = memoryview(paired).cast("H")
         raw = "".join(map(chr, units)).encode("utf-8", "surrogatepass")
     raw = raw.replace(b"\0", b"\xc0\x80")
-    if len(raw) > 0xFFFF:
-        raise NotText(f"text of {len(raw)} bytes, limit 65535")
-    return raw
+    if len(raw) > _MOST_BYTES:
+        raise Refusal(f"text of {len(raw)} bytes", limit=_MOST_BYTES)
+    return len(raw).to_bytes(2) + raw

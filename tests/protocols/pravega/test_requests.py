@@ -11,6 +11,7 @@ from gateway.protocols.pravega import wire
 from gateway.protocols.pravega import wire_segments as ws
 from gateway.protocols.pravega import wire_tables as wt
 from gateway.protocols.pravega.codec import AttributeUpdate, Entry
+from gateway.protocols.pravega.frames import frame
 from gateway.protocols.pravega.segment import EVENT_COUNT
 
 from .conftest import W, X
@@ -298,6 +299,14 @@ def test_names_are_bounded(peer, name):
     """An empty name and an endless one are refused."""
     peer.send(ws.CreateSegment(1, name, 0, 0))
     assert "segment name" in peer.refused
+
+
+def test_a_name_that_no_reply_can_have(peer):
+    """As plain UTF-8 it is shorter than as replies are written: it is refused in words."""
+    name = "\U0001f600".encode() * 16383
+    sent = bytes(8) + len(name).to_bytes(2) + name + bytes(2)
+    peer.connection.deliver(frame(11, sent))
+    assert peer.refused == "text of 98298 bytes, limit 65535"
 
 
 def test_segments_and_tables_are_bounded(make_store):
