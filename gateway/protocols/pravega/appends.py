@@ -28,6 +28,7 @@ from gateway.protocols.pravega.errors import (
     Sealed,
     SegmentNotFound,
     TooLarge,
+    Unsupported,
     of_writer,
 )
 from gateway.protocols.pravega.events import MOST_EVENTS, STEP_COST, EventScan
@@ -111,13 +112,13 @@ class Appends:
         block = self._block
         if block is None:
             return ""
-        segment = self._writers[block.writer].segment
-        what = of_writer("append block", block.writer, segment)
+        what = self.named("append block", block.writer)
         return f"{what}: {len(block.data)} bytes came, and not its end"
 
-    def segment_of(self, writer: bytes) -> str | None:
+    def named(self, what: str, writer: bytes) -> str:
+        """*what* with whose it is, if that is a writer which is set up."""
         found = self._writers.get(writer)
-        return None if found is None else found.segment
+        return what if found is None else of_writer(what, writer, found.segment)
 
     @property
     def unfinished(self) -> bool:
@@ -262,15 +263,12 @@ class Appends:
                 writer, number, data, events, offset, rows, revisioned=revisioned
             )
         except Fenced:
-            raise Refusal(
-                f"another connection writes with the writer id {writer.id.hex()}",
-                reply=encode(InvalidEventNumber(writer.id, request_id, "", number)),
-            ) from None
+            raise self._fenced(writer, number, request_id) from None
         except ConditionFailed:
             writer.sent = before
             self.replies.add(ConditionalCheckFailed(writer.id, number, request_id))
             return None
-        except (Sealed, SegmentNotFound):
+        except (Sealed, SegmentNotFound, Unsupported):
             self._refuse(writer, number, request_id)
             return None
         except TooLarge as why:
@@ -286,6 +284,16 @@ class Appends:
         conditional = offset is not None
         self.replies.acknowledge(writer, request_id, length, alone=conditional)
         return change
+
+    def _fenced(self, writer: Writer, number: int, request_id: int) -> Refusal:
+        """The refusal of a writer whose stored number is not the one that it left."""
+        who, key = f"the writer id {writer.id.hex()}", None
+        rule = f"another connection writes with {who}"
+        if self._state.find(writer.segment).number_of(writer.id) == NEVER:
+            rule = f"{who} was silent for so long that it is forgotten, or its segment is new"
+            key = "options.writer_retention"
+        reply = encode(InvalidEventNumber(writer.id, request_id, "", number))
+        return Refusal(rule, key=key, reply=reply)
 
     def _check_writer(self, writer: Writer, request_id: int) -> None:
         """Check the token again: it may have expired since its setup, or the rules have changed."""
@@ -360,9 +368,14 @@ class Appends:
         self.replies.add(DataAppended(writer.id, number, previous, request_id, length))
 
     def _refuse(self, writer: Writer, number: int, request_id: int) -> None:
-        """Refuse an append to a sealed or deleted segment, also others before that is sent."""
+        """Refuse an append to a sealed or deleted segment, also others before that is sent.
+
+        A table may have the name of one that was deleted.
+        """
         name = writer.segment
-        why = SegmentIsSealed if name in self._state.segments else NoSuchSegment
+        found = self._state.segments.get(name)
+        sealed = found is not None and found.sealed
+        why = SegmentIsSealed if sealed else NoSuchSegment
         self.replies.add(why(request_id, name, "", number), writer)
         writer.failed = True
 

@@ -21,7 +21,7 @@ from gateway.protocols.pravega.codec import (
     encode,
     encode_in_pieces,
 )
-from gateway.protocols.pravega.errors import Need, SegmentError, of_writer
+from gateway.protocols.pravega.errors import Need, SegmentError
 from gateway.protocols.pravega.events import STEP_COST
 from gateway.protocols.pravega.frames import HEADER_BYTES, Frames
 from gateway.protocols.pravega.limits import Limits
@@ -33,10 +33,6 @@ from gateway.protocols.pravega.tokens import TokenCheck, check_token
 from gateway.protocols.pravega.wire import (
     OLDEST,
     VERSION,
-    AppendBlock,
-    AppendBlockEnd,
-    ConditionalAppend,
-    ConditionalBlockEnd,
     Hello,
     KeepAlive,
     NoSuchSegment,
@@ -57,9 +53,6 @@ from gateway.protocols.pravega.wire_tables import (
 )
 from gateway.sdk.costs import BYTE
 from gateway.sdk.interfaces import Refusal
-
-_OF_A_WRITER = (AppendBlock, AppendBlockEnd, ConditionalAppend, ConditionalBlockEnd)
-"""Commands that begin with a writer's id."""
 
 #: With so many bytes of replies, those that are due are sent before more is decoded.
 _SEND_BYTES = 1 << 20
@@ -124,10 +117,8 @@ class Session:
         if frame is None:
             return self._appends.begun
         kind, announced, data = frame
-        what = REQUESTS[kind].__name__
-        name = self._appends.segment_of(data[:16])
-        if name is not None and REQUESTS[kind] in _OF_A_WRITER:
-            what = of_writer(what, data[:16], name)
+        # Those of a writer begin with its id.
+        what = self._appends.named(REQUESTS[kind].__name__, data[:16])
         return f"{what}: {announced} bytes announced, {len(data)} came"
 
     @property

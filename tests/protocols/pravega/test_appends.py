@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gateway.protocols.pravega import wire
 from gateway.protocols.pravega import wire_segments as ws
+from gateway.protocols.pravega import wire_tables as wt
 from gateway.protocols.pravega.appends import LARGE
 from gateway.protocols.pravega.codec import _VIEWED, decode, encode
 from gateway.protocols.pravega.errors import Need
@@ -421,6 +422,14 @@ def test_setup_and_append_on_nothing(peer, block):
     peer.setup()
     peer.ask(ws.DeleteSegment(2, "s"))
     assert peer.ask(bare(block(b"a"), 4)) == [wire.NoSuchSegment(9, "s", "", 4)]
+
+
+@pytest.mark.parametrize("size", [1, 3 * LARGE])
+def test_a_table_in_the_place_of_a_segment(writer, block, size):
+    """The writer of that is told that it is gone, also for an append that takes turns."""
+    writer.ask(ws.DeleteSegment(1, "s"), wt.CreateTableSegment(2, "s"))
+    answer = writer.ask(bare(block(bytes(size)), 4))
+    assert answer == [wire.NoSuchSegment(9, "s", "", 4)]
 
 
 def test_40_bad_token(make_store):

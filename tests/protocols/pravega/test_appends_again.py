@@ -12,6 +12,7 @@ from gateway.protocols.pravega.codec import encode
 from gateway.protocols.pravega.wire_segments import (
     CreateSegment,
     ReadSegment,
+    SealSegment,
 )
 
 from .blocks import bare, content, partial
@@ -201,6 +202,10 @@ def test_what_has_begun_is_named(writer, block):
     )
     writer.connection.deliver(encode(wire.AppendBlockEnd(W, 11, b"", 1, 1)))
     assert writer.server.begun() == ""
+    writer.ask(
+        SealSegment(1, "s"), bare(block(b"a"), 2), wire.AppendBlock(W, block(b"b"))
+    )
+    assert writer.server.begun() == "append block: 9 bytes came, and not its end"
     # Of a writer that is not set up nothing is known but its message.
     writer.connection.deliver(encode(wire.AppendBlock(X, block(b"one")))[:-3])
     assert writer.server.begun().startswith("AppendBlock: ")

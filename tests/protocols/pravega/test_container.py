@@ -48,6 +48,8 @@ def test_idle_writers_expire(make_store):
     store.store()
     assert store.peer().setup(writer=X) == NEVER
     assert store.peer().setup(writer=W) == 3
+    peer.ask(bare(b"", 2, writer=X))
+    assert "options.writer_retention" in peer.refused
     store.container.stop()
     assert not store.clock.getDelayedCalls()
 
