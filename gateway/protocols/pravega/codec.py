@@ -54,6 +54,9 @@ _BYTE, _INT, _LONG, _BOOL, _UUID = map(_fixed, ("b", "i", "q", "?", "16s"))
 _I32 = struct.Struct(">i")
 _I64 = struct.Struct(">q")
 
+_MOST_ITEMS = 1 << 15
+"""A key, with a version and a value, takes 8 bytes at least, and a while to be decoded."""
+
 _VIEWED = 1 << 16
 """Data from so many bytes on is a view of its message, where a command takes one."""
 
@@ -106,6 +109,8 @@ def _list(read: Callable[[bytes, int], tuple[Any, int]], write: Any) -> _Field:
         count, at = _INT.read(raw, at)
         if not 0 <= count <= len(raw) - at:  # every item takes a byte at least
             raise _Short
+        if count > _MOST_ITEMS:
+            raise Refusal(f"list of {count} items", limit=_MOST_ITEMS)
         items = []
         for _ in range(count):
             item, at = read(raw, at)

@@ -23,7 +23,6 @@ from gateway.protocols.pravega.frames import MAX_LENGTH
 from gateway.protocols.pravega.limits import Limits
 from gateway.protocols.pravega.segment import Segment
 from gateway.protocols.pravega.segments import Change, Segments
-from gateway.protocols.pravega.tables import ENTRY_BYTES
 from gateway.protocols.pravega.tokens import denied_reply
 from gateway.sdk.interfaces import Refusal
 
@@ -119,7 +118,8 @@ class Requests:
             raise Refusal(
                 f"segment name of {size} bytes", limit=self._limits.name_bytes
             )
-        self._limits.check_segments(len(self._state.segments))
+        if name not in self._state.segments:  # else it is told that it is there
+            self._limits.check_segments(len(self._state.segments))
 
     @answer.register
     def _(self, message: ws.SealSegment) -> Answered:
@@ -229,10 +229,9 @@ class Requests:
     @answer.register
     def _(self, message: wt.UpdateTableEntries) -> Answered:
         table = self._state.table(message.segment)
-        size = self._state.table_bytes + sum(
-            ENTRY_BYTES + len(each.key) + len(each.value) for each in message.entries
-        )
-        if size > self._limits.table_bytes:
+        more = table.growth(message.entries)
+        size = self._state.table_bytes + more
+        if more > 0 and size > self._limits.table_bytes:
             raise self._limits.over("table_bytes", f"{size} bytes in tables")
         first = table.position
         change = self._state.put(

@@ -73,12 +73,16 @@ class SortedKeys:
 
 
 _ABSENT = -1
+_NOTHING = b"", _ABSENT
 
 #: Memory that an entry takes beside its key and value, in bytes.
 ENTRY_BYTES = 128
 
-#: Limit of the keys and values in one reply; the entry that exceeds it is its last.
+#: Limit of the entries in one reply, counted so; the one that exceeds it is its last.
 _REPLY_BYTES = 1 << 20
+
+_PASSED = 1024
+"""Keys that were put again or removed are dropped once a reader passes more of them."""
 
 
 class Table:
@@ -157,9 +161,18 @@ class Table:
         if found is not None:
             self.bytes -= ENTRY_BYTES + len(key) + len(found[0])
 
+    def growth(self, entries: Iterable[Entry]) -> int:
+        """How many bytes more it has once *entries* are put."""
+        more = 0
+        for key, value in {each.key: each.value for each in entries}.items():
+            before = self.entries.get(key)
+            more += len(value)
+            more += ENTRY_BYTES + len(key) if before is None else -len(before[0])
+        return more
+
     def get(self, key: bytes) -> Entry:
         """The entry of a key; version -1 if there is none."""
-        value, version = self.entries.get(key, (b"", _ABSENT))
+        value, version = self.entries.get(key, _NOTHING)
         return Entry(key, version, value)
 
     def between(self, first: bytes, last: bytes, count: int) -> list[Entry]:
@@ -176,17 +189,22 @@ class Table:
 
         With them: the position of the entries that follow, and whether there are none.
         """
-        after = islice(self._after(position), max(count, 1))
-        found = list(_up_to_reply_size(after))
-        last = found[-1].version + 1 if found else max(position, 0)
+        first, end = bisect_left(self._versions, position), len(self._keys)
+        found = list(_up_to_reply_size(islice(self._after(first), max(count, 1))))
+        last = max(position, 0)
+        if found:
+            last = found[-1].version + 1
+            end = bisect_left(self._versions, last)
+        if end - first - len(found) > _PASSED:
+            self._index()
         newest = next(reversed(self.entries.values()), (b"", -1))[1]
         return found, last, last > newest
 
-    def _after(self, position: int) -> Iterator[Entry]:
-        for at in range(bisect_left(self._versions, position), len(self._keys)):
-            entry = self.get(self._keys[at])
-            if entry.version == self._versions[at]:
-                yield entry
+    def _after(self, first: int) -> Iterator[Entry]:
+        for at in range(first, len(self._keys)):
+            key = self._keys[at]
+            if self.entries.get(key, _NOTHING)[1] == self._versions[at]:
+                yield self.get(key)
 
     def _compact(self) -> None:
         """Drop keys that were put again or removed, once they are many."""
@@ -202,6 +220,6 @@ def _up_to_reply_size(entries: Iterable[Entry]) -> Iterator[Entry]:
     left_bytes = _REPLY_BYTES
     for entry in entries:
         yield entry
-        left_bytes -= len(entry.key) + len(entry.value)
+        left_bytes -= ENTRY_BYTES + len(entry.key) + len(entry.value)
         if left_bytes <= 0:
             return

@@ -241,6 +241,18 @@ def test_reading_on_in_a_large_table(monkeypatch):
     assert reads == 150
 
 
+def test_many_small_entries_are_no_one_reply():
+    """They count with what each costs; and what was put again since is passed once."""
+    table = Table(3)
+    keys = [n.to_bytes(3) for n in range(40_000)]
+    table.put(0, [(key, b"") for key in keys])
+    assert len(table.since(0, 1 << 30)[0]) < 10_000
+    assert len(table.between(b"", b"", 1 << 30)) < 10_000
+    table.put(40_000, [(key, b"") for key in keys[:3000]])
+    assert [each.key for each in table.since(0, 1)[0]] == keys[3000:3001]
+    assert len(table._keys) == 40_000
+
+
 @pytest.mark.usefixtures("each_way")
 def test_json_is_checked(model, block):
     """Where events are said to be JSON, one that is not has a flaw, in the words of all

@@ -74,6 +74,7 @@ def test_who_reads_on_while_keys_come_and_go():
 def test_no_question_waits_until_all_keys_are_sorted(monkeypatch):
     """Neither the first one, nor one after a restart, nor a change."""
     monkeypatch.setattr(sorted_keys, "_BLOCK", 64)
+    monkeypatch.setattr(sorted_keys, "_REPLY_BYTES", 1 << 30)
     compared = 0
 
     class Counted(bytes):

@@ -249,6 +249,14 @@ def test_7_nested_length(size):
             codec.decode(code, payload)
 
 
+@pytest.mark.parametrize("code", [74, 76, 78])
+def test_7_lists_have_an_end(code):
+    """As many as have room would be decoded for a minute."""
+    payload = q(1) + b"\0\1s\0\0" + struct.pack(">i", 40_000) + bytes(16 * 40_000)
+    with pytest.raises(Refusal, match="list of 40000 items, limit 32768"):
+        codec.decode(code, payload)
+
+
 @given(st.sampled_from(sorted(codec.REQUESTS)), st.binary(max_size=80))
 def test_63_any_payload_is_decoded_or_refused(code, payload):
     """No bytes make the decoder raise anything but a Refusal."""
