@@ -29,6 +29,7 @@ from gateway.protocols.pravega.wire import (
     DataAppended,
     Hello,
     KeepAlive,
+    NoSuchSegment,
     SegmentAlreadyExists,
     SetupAppend,
 )
@@ -197,11 +198,13 @@ class V17Writer(EventWriter):
         self.ready = False
         self._due = b""
         self._frames = Frames(REPLIES)
-        create = CreateSegment(0, self.segment, 0, 0, self._token)
-        return encode(Hello(VERSION, OLDEST)) + encode(create)
+        return encode(Hello(VERSION, OLDEST)) + self._setup()
+
+    def _setup(self) -> bytes:
+        return encode(SetupAppend(1, self.writer, self.segment, self._token))
 
     def blocks(self, *, most: int = _BLOCK_BYTES) -> Iterator[bytes]:
-        """Blocks as `EventWriter` has them; a `SetupAppend` comes first."""
+        """Blocks as `EventWriter` has them; what makes the segment comes first."""
         due, self._due = self._due, b""
         if due:
             yield due
@@ -217,9 +220,11 @@ class V17Writer(EventWriter):
                     self._stored(0 if last == NEVER else last)
                     self._sent = self.level
                     self._resend(before)
+                case NoSuchSegment() if not self.ready:
+                    create = CreateSegment(0, self.segment, 0, 0, self._token)
+                    self._due = encode(create)
                 case SegmentCreated() | SegmentAlreadyExists():
-                    setup = SetupAppend(1, self.writer, self.segment, self._token)
-                    self._due = encode(setup)
+                    self._due = self._setup()
                 case Hello() | KeepAlive():
                     pass
                 case refusal:

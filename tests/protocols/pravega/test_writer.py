@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 
 from gateway.protocols.pravega.client import DraftWriter, V17Writer
 from gateway.protocols.pravega.codec import REQUESTS, decode, encode
+from gateway.protocols.pravega.errors import Denied, Need
 from gateway.protocols.pravega.frames import Frames
 from gateway.protocols.pravega.wire import (
     AppendBlockEnd,
     AppendSetup,
     DataAppended,
-    NoSuchSegment,
     SegmentAlreadyExists,
+    SegmentIsSealed,
     SetupAppend,
 )
 from gateway.protocols.pravega.writer import Writer
@@ -127,6 +128,18 @@ def test_a_segment_that_is_not_there(store):
     assert {channel for channel, _ in store.rows} == {"new/stream/0.#epoch.0"}
 
 
+def test_who_may_write_and_create_nothing(make_store):
+    """It writes to a segment that is there."""
+    denied = Denied(Refusal("no"))
+    store = make_store(check=lambda *asked: denied if Need.MANAGE in asked else None)
+    writer = Writer(V17Writer(W, "s"))
+    writer.add(batches(2)[0])
+    link = Link(store, writer)
+    while writer.batches:
+        link.turn()
+    assert len(store.rows) == 2
+
+
 def test_its_token():
     """What the controller gave goes with everything that asks for it."""
     writer = V17Writer(W, "s", token="t0k")
@@ -154,7 +167,7 @@ def test_blocks_have_a_size():
 
 
 @pytest.mark.parametrize(
-    "answer", [NoSuchSegment(1, "s"), DataAppended(W, 5), AppendSetup(1, "s", W, 5)]
+    "answer", [SegmentIsSealed(1, "s"), DataAppended(W, 5), AppendSetup(1, "s", W, 5)]
 )
 def test_what_can_not_be(answer):
     """A refusal, or an acknowledgement of what was not sent, ends the connection."""
