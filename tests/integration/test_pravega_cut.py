@@ -1,7 +1,9 @@
 """`gateway pravega cut` at a daemon: where a stream was at a time, and a truncation to there."""
 
 import json
+import socket
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +11,8 @@ import pytest
 from daemons import free_port, listener
 from gateway.protocols.pravega.commands.pravega import text_of
 from gateway.protocols.pravega.controller import messages
-from gateway.protocols.pravega.controller_client import ControllerClient
+from gateway.protocols.pravega.controller_client import CallFailed, ControllerClient
+from gateway.sdk.command import WrongUse
 
 OF_JAVA = "H4sIAAAAAAAA/zOwKs7IL9DPL0pJLSq2MtAxAmJDK0NzHUtLAIe3BR0bAAAA"
 """What version 0.13.0 of its client writes."""
@@ -22,6 +25,18 @@ def test_the_text_is_that_of_java():
 
     ours = text_of("shop/orders", {0: 17, (1 << 32) + 2: 99})
     assert gzip.decompress(b64decode(ours)) == gzip.decompress(b64decode(OF_JAVA))
+
+
+def test_what_is_wrong_is_named():
+    """A file of authorities, and a controller that ends between two calls."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(WrongUse, match="--ca /nope: no such file"):
+            ControllerClient("127.0.0.1", port, tls=True, ca=Path("/nope"))
+        with ControllerClient("127.0.0.1", port) as controller:
+            controller._h2.receive_data(b"\0\0\x08\x07" + bytes(13))  # GOAWAY
+            with pytest.raises(CallFailed, match=f"127.0.0.1:{port}: "):
+                controller.call("getURI", messages.StreamInfo(), messages.NodeUri)
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 
 from gateway.protocols.pravega.controller.messages import Message, decode
+from gateway.sdk.command import WrongUse, failure
 
 _SERVICE = "/io.pravega.controller.stream.api.grpc.v1.ControllerService/"
 _PREFIX = 5
@@ -47,15 +48,18 @@ class ControllerClient:
         tls: bool = False,
         ca: Path | None = None,
     ) -> None:
-        """*authorization* is the header of that name.  Raises `CallFailed`."""
+        """*authorization* is the header of that name.  Raises `CallFailed`, `WrongUse`."""
         self._host = f"{host}:{port}"
         self._scheme = "https" if tls else "http"
         self._authorization = authorization
         self._h2 = H2Connection(H2Configuration(client_side=True))
         try:
+            context = ssl.create_default_context(cafile=ca) if tls else None
+        except OSError as why:
+            raise WrongUse(f"--ca {ca}: {failure(why)}") from None
+        try:
             self._socket = socket.create_connection((host, port), _SECONDS)
-            if tls:
-                context = ssl.create_default_context(cafile=ca)
+            if context is not None:
                 context.set_alpn_protocols(["h2"])
                 self._socket = context.wrap_socket(self._socket, server_hostname=host)
         except OSError as why:
@@ -78,11 +82,11 @@ class ControllerClient:
         if self._authorization:
             fields["authorization"] = self._authorization
         body = request.SerializeToString()
-        self._h2.send_headers(stream, list(fields.items()))
-        self._h2.send_data(
-            stream, b"\0" + len(body).to_bytes(4) + body, end_stream=True
-        )
         try:
+            self._h2.send_headers(stream, list(fields.items()))
+            self._h2.send_data(
+                stream, b"\0" + len(body).to_bytes(4) + body, end_stream=True
+            )
             answer, said = self._answer()
         except (OSError, ProtocolError) as why:
             raise CallFailed(f"{self._host}: {why}") from None
