@@ -272,7 +272,8 @@ class DraftSession:
             segment = self._state.segments[name]
             if segment.kept is not None:
                 raise Refusal(f"{name!r} takes no appends in the 2016 draft")
-            self._limits.check_retained(name, self._state.retained_bytes + len(data))
+            held = self._state.retained_bytes + self._state.staged_bytes
+            self._limits.check_retained(name, held + len(data))
             number = segment.number_of(writer)
             if number == NEVER:
                 self._limits.check_numbers(self._state.numbers + 1)

@@ -24,6 +24,8 @@ Framing: TypeAlias = Literal["none", "pravega-registry", "confluent"]
 NONE: Framing = "none"
 _FIRST: Mapping[str, int] = {"confluent": 0, "pravega-registry": 1}
 _BYTES = 5
+_MOST_FOUND = 1 << 12
+"""Streams that are remembered: they come and go, for as long as a process lives."""
 _Of = TypeVar("_Of", bound=str)
 _TYPED = re.compile(r";framing=(confluent|pravega-registry);schema=(\d{1,10})")
 
@@ -45,6 +47,8 @@ class ByStream(Generic[_Of]):
         stream = segment.rpartition("/")[0]
         found = self._found.get(stream)
         if found is None:
+            if len(self._found) >= _MOST_FOUND:
+                self._found.clear()
             fit = (
                 one for each, one in self._asked.items() if fnmatchcase(stream, each)
             )

@@ -130,6 +130,7 @@ class Requests:
     def _(self, message: ws.DeleteSegment) -> Answered:
         self._state.data(message.segment)
         change = self._state.delete(message.segment, self.now)
+        self.transients.pop(message.segment, None)
         return change, ws.SegmentDeleted(message.request_id, message.segment)
 
     @answer.register

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gateway.protocols.pravega import draft_wire as wire
 from gateway.protocols.pravega.client import DraftWriter
 from gateway.protocols.pravega.frames import Frames, frame
+from gateway.protocols.pravega.wire import NEVER
 from making import Make
 from pravega_draft import decode_segment_read, partial, read_segment
 
@@ -488,6 +489,19 @@ def test_limits(make_store):
     peer = Peer(store)
     peer.send(wire.setup_append(W, "u"))
     assert "options.segments" in peer.refused
+
+
+def test_what_streams_keep_is_bounded(make_store, block):
+    """With what is staged, which they will keep, as in version 17."""
+    store = make_store(retained_bytes=30)
+    state, name = store.container.state, "s#transaction." + 32 * "0"
+    store.container.submit(state.create(name, 0))
+    append = state.append(name, X, 1, bytes(25), 0, claimed=1, last=NEVER)
+    store.container.submit(append)
+    peer = Peer(store)
+    peer.setup()
+    peer.send(whole(block(b"a")))
+    assert "options.retained_bytes" in peer.refused
 
 
 @settings(max_examples=100)

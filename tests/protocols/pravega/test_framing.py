@@ -66,6 +66,10 @@ def test_by_stream():
     third = rows_of(data, asked, "depot/other/0.#epoch.0")
     assert [*third.each()] == [ONE + b"{}", b"\0\0\0\0\7{}"]
     assert "schema" not in third.attributes
+    framing = ByStream(asked, NONE)
+    for stream in range(10_000):
+        assert framing(f"shop/{stream}/0.#epoch.0") == "pravega-registry"
+    assert len(framing._found) < 5000
 
 
 def test_what_is_no_event_stays():

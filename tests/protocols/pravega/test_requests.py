@@ -127,6 +127,9 @@ def test_41_transients_go_with_their_connection(peer, store, block):
     assert peer.ask(ws.MergeSegments(3, "s", made.segment)) == [
         ws.SegmentsMerged(3, "s", made.segment, 13)
     ]
+    [third] = peer.ask(ws.CreateTransientSegment(5, X, "s"))
+    peer.ask(ws.DeleteSegment(6, third.segment))
+    assert [*peer.server._session._requests.transients] == [other.segment]
     peer.connection.lose()
     store.store()
     for one in (store, crashed):
