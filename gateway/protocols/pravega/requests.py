@@ -193,6 +193,13 @@ class Requests:
         except errors.SegmentNotFound as why:
             if why.name != source or not self._state.was_merged(source):
                 raise
+        except errors.Sealed:
+            if source not in self.transients or source not in self._state.segments:
+                raise
+            # Its client writes the event anew elsewhere, and may keep the connection.
+            del self.transients[source]
+            change = self._state.delete(source, self.now)
+            return change, wire.SegmentIsSealed(message.request_id, target)
         self.transients.pop(source, None)
         length = self._state.data(target).length
         return change, ws.SegmentsMerged(message.request_id, target, source, length)

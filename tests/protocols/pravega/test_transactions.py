@@ -231,6 +231,17 @@ def test_a_large_event(peer, store, block):
     assert peer.setup() == 7
 
 
+def test_a_large_event_for_a_segment_that_was_sealed(peer, store, block):
+    """Its client is told, and writes it anew elsewhere: nothing of it stays until then."""
+    [made] = peer.ask(ws.CreateTransientSegment(1, W, "s"))
+    peer.setup(made.segment)
+    peer.ask(wire.ConditionalBlockEnd(W, 1, 0, block(b"large"), 9))
+    peer.ask(ws.SealSegment(2, "s"))
+    told = peer.ask(ws.MergeSegments(3, "s", made.segment))
+    assert told == [wire.SegmentIsSealed(3, "s")]
+    assert store.container.state.staged_bytes == 0
+
+
 def test_an_event_that_is_larger_than_all_room(make_store, block):
     """Its writer is told at once, with the reason and by a reply that says not to try
     again; what had come of it is gone, and there is room for others.
