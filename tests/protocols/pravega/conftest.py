@@ -23,6 +23,8 @@ from .places import Places, events
 
 W, X = b"w" * 16, b"x" * 16
 """Two writers."""
+TXN = "s#transaction.0000000000000000000000000000000a"
+"""A transaction's segment, of `s`."""
 
 Block = Make[bytes]
 

@@ -14,9 +14,7 @@ from gateway.protocols.pravega.codec import AttributeUpdate, Entry
 from gateway.protocols.pravega.frames import frame
 from gateway.protocols.pravega.segment import EVENT_COUNT
 
-from .conftest import W, X
-
-TXN = "s#transaction.0000000000000000000000000000000a"
+from .conftest import TXN, W, X
 
 
 def test_53_twice(peer):

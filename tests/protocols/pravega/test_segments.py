@@ -14,9 +14,7 @@ from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.tables import Table
 from gateway.protocols.pravega.wire import NEVER
 
-from .conftest import W, X
-
-TXN = "s#transaction.0000000000000000000000000000000a"
+from .conftest import TXN, W, X
 
 
 def test_45_truncation_is_checked(model, block):

@@ -20,7 +20,7 @@ from gateway.protocols.pravega.wire_segments import (
     SegmentsMerged,
 )
 
-from .conftest import W, X
+from .conftest import TXN, W, X
 
 END = "#transaction.0000000000000000000000000000000a"
 
@@ -276,7 +276,6 @@ def test_an_event_that_is_larger_than_all_room(make_store, block):
     assert store.restarted().container.state.staged_bytes == 0
 
 
-TXN = "s#transaction.0000000000000000000000000000000a"
 EVENT = (1000).to_bytes(8) + b"x" * 1000
 
 

@@ -22,9 +22,7 @@ from gateway.protocols.pravega.wire_segments import (
 )
 from gateway.protocols.pravega.wire_tables import ReadTable
 
-from .conftest import W
-
-TXN = "s#transaction.0000000000000000000000000000000a"
+from .conftest import TXN, W
 
 
 def _append(number: int, data: bytes = b"") -> AppendBlockEnd:
