@@ -153,6 +153,8 @@ class Appends:
 
     def _setup(self, message: SetupAppend) -> None:
         last = self._state.data(message.segment).number_of(message.writer)
+        if len(self._writers) >= self._limits.writers:
+            self._forget_ended()
         self._limits.check_writers(len(self._writers))
         self._writers[message.writer] = Writer(
             message.writer, message.segment, last, last, token=message.token
@@ -160,6 +162,12 @@ class Appends:
         self.replies.add(
             AppendSetup(message.request_id, message.segment, message.writer, last)
         )
+
+    def _forget_ended(self) -> None:
+        """Forget writers whose segments are gone, as those of transactions are in the end."""
+        for writer in list(self._writers.values()):
+            if writer.segment not in self._state.segments:
+                del self._writers[writer.id]
 
     def _end(self, message: AppendBlockEnd) -> Change | None:
         block, self._block = self._block, None

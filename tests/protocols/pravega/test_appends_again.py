@@ -11,12 +11,13 @@ from gateway.protocols.pravega import wire
 from gateway.protocols.pravega.codec import encode
 from gateway.protocols.pravega.wire_segments import (
     CreateSegment,
+    MergeSegments,
     ReadSegment,
     SealSegment,
 )
 
 from .blocks import bare, content, partial
-from .conftest import W, X
+from .conftest import TXN, W, X
 
 
 def test_43_same_number_twice(writer, store, block):
@@ -46,6 +47,17 @@ def test_too_many_writers(make_store):
     peer.setup()
     peer.send(wire.SetupAppend(1, X, "s"))
     assert "options.writers" in peer.refused
+
+
+def test_writers_of_ended_transactions_make_room(make_store, block):
+    """A client may have any number of them over one connection, one after the other."""
+    peer = make_store(writers=2).peer()
+    for number in range(5):
+        writer, name = bytes([number]) * 16, TXN[:-1] + str(number)
+        peer.ask(CreateSegment(1, name, 0, 0))
+        peer.setup(name, writer)
+        peer.ask(bare(block(b"x"), 1, writer=writer), MergeSegments(2, "s", name))
+    assert peer.refused == ""
 
 
 def test_62_63_bytes_that_stop_anywhere(store, block):
