@@ -69,6 +69,8 @@ class _Judge:
             for each, spans in one.events.get(name, {}).items():
                 self._deleted[each].update(Lsns(spans))
         self._runs: Mapping[str, list[tuple[int, int]]] = {}
+        self._twice: dict[str, Lsns] = defaultdict(Lsns)
+        """The lsns that are twice in one file, by incarnation."""
         self._begins: dict[str, int] = {}
         """The first lsn of each incarnation that any place knows."""
         self._until: dict[str, int] = {}
@@ -144,10 +146,11 @@ class _Judge:
             each: Lsns([(max(begin, self._since(each)), last)])
             for each, last in self._until.items()
         }
+        taken = self._view.ledgers.committed.get(self._name, {})
         for each, lsns in found.items():
             if self._lives.of(each).derived:  # it has what differs, and no other lsns
                 there = self._present(each) | Lsns(self._files.spans(each))
-                found[each] = lsns & there
+                found[each] = lsns & (there | taken.get(each, Lsns()))
         everything = Lsns.joined(found.values())
         nobodys = Lsns([(begin, everything.last)]) - everything
         by_first = {first: each for each in found for first, _ in found[each]}
@@ -198,6 +201,7 @@ class _Judge:
             if missing[file.incarnation].touches(file.first, file.last):
                 runs = self._view.runs(file, self._journal, problems)
                 found[file.incarnation] += runs
+                self._twice[file.incarnation].update(Lsns.twice(runs))
         return found
 
     def _life(self, each: str, asked: Lsns, missing: Lsns) -> Life:
@@ -307,9 +311,10 @@ class _Judge:
         return self._acknowledged(each, published)
 
     def _doubles(self, each: str) -> Lsns:
-        twice = Lsns.twice(self._files.spans(each))
-        twice = twice | Lsns.twice(self._runs.get(each, ()))
-        last = self._until[each]
+        twice, last = self._twice[each], self._until[each]
+        # A job of ours compares files that meet: copies of a directory cut their past anew.
+        if self._view.keeps:
+            twice = twice | Lsns.twice(self._files.spans(each))
         found = twice & Lsns([(self._view.first, last)])
         if (counts := self._counts.get(each)) is not None:
             found = found | counts.doubled(self._view.first, last)

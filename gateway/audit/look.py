@@ -63,6 +63,8 @@ class View:
         self._sites = sites
         self._node = node
         self.first = first
+        self.keeps = any(site.keeps for site in sites)
+        """Whether files are for others than a job of ours."""
         self.journals = Journals(sites)
         self._spools = Spools(sites)
         self.lake = Lakes(sites, node=node, first=first)

@@ -4,8 +4,9 @@ An event moves journal → spool → lake, and is in its next place before it le
 one before.  One look goes through the places in that order, so an event that moves
 meanwhile is met at least once.  If it has left a place before we came there, it is found in
 a later one.  Being met in two places is therefore no double: it is the same event on
-its way.  Doubles are the same (node, incarnation, lsn) twice in the tables, or in two files
-of spool and archive.
+its way.  Doubles are the same (node, incarnation, lsn) twice in the tables, or in one file.
+In two files it is a double only where no job of ours takes them, which compares files that meet
+(`gateway.spark.files.overlaps`).
 
 A spool in a bucket is two places: files are in the directory, and then in the bucket.
 Gateways on other machines are asked first of all: what one says is only in its journal may

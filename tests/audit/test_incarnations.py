@@ -203,7 +203,8 @@ def test_files_that_meet_are_two_incarnations(tmp_path):
     publish(one, b"a,b,c", b"w,v")
     [path] = one.glob("spool/events-gw_*04-*05.parquet")
     path.rename(path.with_name(path.name.replace("04-", "03-")))
-    assert [list(node.doubles) for node in look(one).nodes] == [[(3, 3)]]
+    report = look(one, keeps=True)
+    assert [list(node.doubles) for node in report.nodes] == [[(3, 3)]]
 
 
 def test_what_a_gateway_has_of_others_and_can_not_bring_is_told(tmp_path, bucket):
@@ -527,9 +528,13 @@ def test_a_derived_incarnation_accounts_for_what_it_has(tmp_path):
     incarnation of its own, and the first one is asked for all."""
     table(tmp_path, "a", ("aaaa", range(1, 11)), ("dddd", [5, 9]))
     journal(tmp_path, Incarnation("aaaa", 1, 0))
-    ledger(tmp_path, records={"gw": {"aaaa": [1, ""], "dddd": [1, "", "aaaa"]}})
+    records = {"gw": {"aaaa": [1, ""], "dddd": [1, "", "aaaa"]}}
+    ledger(tmp_path, records=records)
     report = look(tmp_path)
     assert (report.complete, report.events) == (True, 12)
+    ledger(tmp_path, records=records, committed={"gw": {"dddd": [[5, 5], [9, 10]]}})
+    [hole] = look(tmp_path).holes["gw"]
+    assert (hole.first, hole.last, hole.incarnation) == (10, 10, "dddd")
     table(tmp_path, "b", ("dddd", [5]))
     assert [list(life.doubles) for life in look(tmp_path).nodes[0].lives] == [
         [],
