@@ -175,7 +175,7 @@ class NodeRecords:
         """Node records by node."""
         self.left: list[Problem] = []
         """Problems: events that gateways have of others, and can not bring anywhere."""
-        self.arrived: dict[str, Mapping[str, int]] = {}
+        self.arrived: dict[str, dict[str, int]] = {}
         """The last lsns that have come to a hub, by node and incarnation."""
         self.problems: list[Problem] = []
 
@@ -185,7 +185,10 @@ class NodeRecords:
         now, found = time.time(), [*self._in_buckets()]
         for site in self._sites:
             found += node_record.at_hub(site.directories.arrivals, self._node)
-            self.arrived.update(arrivals.come(site.directories.arrivals))
+            for node, came in arrivals.come(site.directories.arrivals):
+                known = self.arrived.setdefault(node, {})
+                for each, last in came.items():
+                    known[each] = max(last, known.get(each, 0))
         for one in found:
             if one.record is None:
                 self.problems.append(Problem(f"node {one.node}", one.why))
@@ -250,7 +253,7 @@ class Ledgers:
         self.holes, self.accepted, self.ends, self.problems = [], [], {}, []
         self.records, self.committed = {}, {}
         self.deletions = []
-        for site in self._sites:
+        for site in with_tables(self._sites):
             lake = site.directories.lake
             try:
                 # Accepted first: it goes into the ledger.
@@ -401,7 +404,7 @@ class Lakes:
     def __init__(self, sites: Sequence[Site], *, node: str | None, first: int) -> None:
         self._lakes: list[Lake] = [
             lake_of(site.directories.lake, node=node, first=first, access=site.access)
-            for site in sites
+            for site in with_tables(sites)
         ]
         self.nodes: dict[str, dict[str, Counts]] = {}
         """Counts by node and incarnation."""
@@ -454,6 +457,14 @@ def joined(*places: dict[str, list[SpoolFile]]) -> dict[str, list[SpoolFile]]:
         node: sorted(files.values(), key=lambda file: (file.first, file.last))
         for node, files in found.items()
     }
+
+
+def with_tables(sites: Iterable[Site]) -> list[Site]:
+    """The sites but for those that share another one's tables."""
+    known: dict[Path, Site] = {}
+    for site in sites:
+        known.setdefault(site.directories.lake.resolve(), site)
+    return list(known.values())
 
 
 def distinct(sites: Iterable[Site]) -> list[Site]:

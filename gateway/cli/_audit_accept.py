@@ -64,7 +64,7 @@ def run(args: argparse.Namespace, report_of: Callable[..., Report]) -> int:
     """Write it down; 0.  Raises `WrongUse`, OSError."""
     from gateway.store.readers.lake import accepted_folder
 
-    site, *others = [_data_dir.site(each) for each in _data_dir.each(args)]
+    site, *others = _data_dir.sites(args)
     sites = [
         one for one in (site, *others) if one.keeps or one.directories.lake.is_dir()
     ]

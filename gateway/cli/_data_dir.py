@@ -54,6 +54,19 @@ def config_of(args: argparse.Namespace) -> Config | None:
     return None if args.data_dir else load(args.config or default_config())
 
 
+def sites(args: argparse.Namespace) -> list[Site]:
+    """All that are named, the job's first.  Raises `WrongUse` where all are edges'."""
+    named = each(args)
+    edges = [one.forward for one in map(config_of, named) if one and one.forward]
+    if len(edges) == len(named):
+        hubs = dict.fromkeys(hub for one in edges for hub in one.hubs)
+        raise WrongUse(
+            f"the tables with its events are at the hub, {' or '.join(hubs)}: run the audit"
+            " there, with --gateway and this one's admin port"
+        )
+    return [site(one) for one in named]
+
+
 def site(args: argparse.Namespace) -> Site:
     """All that an audit needs to know of it.  Raises `WrongUse`, OSError."""
     from gateway.audit.remote import access_of

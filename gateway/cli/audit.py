@@ -202,12 +202,7 @@ def _run(
     one, *more = _data_dir.each(args)
     if more and (args.content or args.chain):
         raise WrongUse("--content and --chain look at one directory: name one")
-    if not more and (config := _data_dir.config_of(one)) and config.forward:
-        raise WrongUse(
-            f"the tables with its events are at the hub, {' or '.join(config.forward.hubs)}: "
-            "run the audit there, with --gateway and this one's admin port"
-        )
-    place, *others = [_data_dir.site(each) for each in (one, *more)]
+    place, *others = _data_dir.sites(args)
     ids = _ids(args.acknowledged)
     places, bucket, access = place.directories, place.bucket, place.access
     asked, first = _gateways(args), args.first

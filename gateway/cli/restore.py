@@ -64,7 +64,7 @@ class _Found:
 def run(args: argparse.Namespace) -> int:
     """Look, and fill if told to; 0 or 1.  Raises `WrongUse`."""
     with _data_dir.readable():
-        site, *others = [_data_dir.site(each) for each in _data_dir.each(args)]
+        site, *others = _data_dir.sites(args)
         report = auditing.report_of(args, site, others)
         found = _looked(site, report)
         if args.fill:

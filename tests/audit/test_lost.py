@@ -10,10 +10,12 @@ import pytest
 
 from gateway.audit import audit
 from gateway.audit.chain import verify_chains
-from gateway.audit.sites import Answer
+from gateway.audit.sites import Answer, Site
 from gateway.cli import main
 from gateway.event import Batch, Origin, Rows
+from gateway.sdk import summed
 from gateway.store.directories import Directories
+from gateway.store.hub.arrivals import Record
 from gateway.store.journal import segment
 from gateway.store.lsns import Lsns
 from gateway.store.names import SpoolFile, file_name
@@ -26,6 +28,8 @@ from gateway.store.spool.mending import Entry
 from gateway.store.system.disk import RealDisk
 from gateway.store.system.machine import Machine
 from incarnations import A, segment_name
+
+from .accounts import look, table
 
 
 def split(body: bytes) -> Rows:
@@ -121,6 +125,18 @@ def test_what_waits_at_a_hub_between_is_not_missing(hub, tmp_path):
         [life] = report.nodes[0].lives
         assert list(life.holes) == missing
         assert list(life.places["word"]) == [(4 if not missing else 8, 9)]
+
+
+def test_what_came_to_one_of_several_hubs_is_asked_for(tmp_path):
+    """An edge has changed its hub, and the first one has lost a file that had come."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    for place, last in ((one, 9), (two, 5)):
+        (place / "arrivals").mkdir(parents=True)
+        came = summed.encode(Record(A, {A: ((1, last),)}))
+        (place / "arrivals" / "gw").write_bytes(came)
+    table(one, "a.parquet", (A, range(1, 6)))
+    [hole] = look(one, others=[Site(Directories.under(two))]).holes["gw"]
+    assert (hole.first, hole.last) == (6, 9)
 
 
 def test_a_word_with_as_many_holes_as_it_names_vouches_behind_the_first(hub):

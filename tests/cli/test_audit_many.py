@@ -139,6 +139,8 @@ def test_one_answer_for_all(cluster, verdict):
     assert report["events"] == 9 + 10 + 11
     assert places(report) == {name: (8 + n, 5, 3, n) for n, name in enumerate(NODES, 1)}
     assert verdict(*cluster.named("job", "gw-2", "gw-2"))["complete"]
+    (cluster.root / "gw-2" / "lake").symlink_to(cluster.root / "job" / "lake")
+    assert verdict(*cluster.named("job", "gw-2"))["complete"], "one lake, shared"
     only = verdict(*cluster.named("job", *NODES), "--node", "gw-2")
     assert places(only) == {"gw-2": (10, 5, 3, 2)}
 
@@ -300,14 +302,17 @@ def test_an_edge_whose_files_are_on_the_way(ask, serve):
     assert "its files go to region now, which is not looked at here" in str(alone)
 
 
-def test_at_the_edge_there_are_no_tables(tmp_path, capsys):
-    """It says where they are, and does not say that all is missing."""
+@pytest.mark.parametrize("words", [["audit"], ["restore"], ["audit", "--config", "{}"]])
+def test_at_the_edge_there_are_no_tables(tmp_path, capsys, words):
+    """It says where they are, and does not say that all is missing; nor of several edges."""
     path = tmp_path / "edge.yaml"
     path.write_text(
         "listeners: [{name: a, protocol: lumberjack, listen: 'tcp:1'}]\n"
         "spool: {after: forward}\nforward: {to: 'https://hub:7410'}\ndata_dir: data\n"
     )
-    assert cli.main(["audit", "--config", str(path)]) == 2
+    (tmp_path / "data" / "spool").mkdir(parents=True)
+    words = [one.format(path) for one in words]
+    assert cli.main([*words, "--config", str(path)]) == 2
     assert (
         "at the hub, https://hub:7410: run the audit there" in capsys.readouterr().err
     )
