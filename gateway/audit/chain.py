@@ -258,7 +258,10 @@ def _known(directories: Directories, *, deleting: bool) -> dict[str, _Known]:
         one.entries = {entry.name: entry for entry in lines.all(Entry)}
         one.this = lines.newest(Incarnation)
         one.holes = all_of(holes_in(lines))
-    gone = [expired_in(directories), *([committed(directories.lake)] * deleting)]
+    gone = [expired_in(directories)]
+    if deleting:
+        with contextlib.suppress(ValueError):  # the audit's other half says so
+            gone.append(committed(directories.lake))
     for node, incarnations in (each for some in gone for each in some.items()):
         one = found.setdefault(node, _Known())
         one.gone = union(one.gone, incarnations)

@@ -103,8 +103,7 @@ class Remote:
 
     def open(self) -> NativeFile:
         """Raises FileNotFoundError, OSError."""
-        parts = urlsplit(self.url)
-        return self._store.open_input_file(f"{parts.netloc}{parts.path}")
+        return self._store.open_input_file(self.url.partition("://")[2])
 
 
 Place = Path | Remote

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from gateway.audit import audit
-from gateway.audit.remote import Access, access_of
+from gateway.audit.remote import Access, Remote, access_of
 from gateway.audit.sinks import table_files
 from gateway.config import load
 from gateway.sinks.delta import storage_options
@@ -215,6 +215,13 @@ def test_what_the_catalog_says_goes_before(tmp_path):
     }
     found = told(tmp_path, _S3, sink="iceberg", table="own.a.b", conf=s3a | catalog)
     assert found == Access("https://catalog", "eu-2", "HADOOP", "OF-HADOOP")
+
+
+def test_an_object_may_have_a_name_that_is_no_url():
+    opened: list[str] = []
+    store: Any = SimpleNamespace(open_input_file=opened.append)
+    Remote("s3a://b/gate#1/what?.parquet", store).open()
+    assert opened == ["b/gate#1/what?.parquet"]
 
 
 def test_no_secret_is_shown():

@@ -358,6 +358,9 @@ def test_the_job_may_delete_what_it_has_committed(
     assert "lsn 1 to 30: not kept any longer" in out
     files[3].unlink()
     assert gateway(*words, where=False)[0] == 1
+    ledger.write_text("{")
+    assert f"problem: {system.root}/lake: " in says(1, *words, where=False)
+    assert f"problem: {system.root}/lake: " in says(1, "audit", "--chain")
 
 
 def test_the_chain_is_verified_from_an_lsn_on(says, system, files, gateway):
