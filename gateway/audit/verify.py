@@ -24,6 +24,8 @@ from gateway.store.lsns import spelled
 from gateway.store.names import parse_file_name
 
 _CLOCK_SECONDS = 5.0
+_Spans = dict[tuple[str, str], list[SpoolFile]]
+"""The files of each incarnation of a node."""
 
 
 @dataclass(slots=True)
@@ -43,7 +45,7 @@ def verify(paths: Iterable[Path]) -> Verified:
     Raises FileNotFoundError for a path that is not there, PermissionError.
     """
     done = Verified()
-    spans: dict[str, list[SpoolFile]] = defaultdict(list)
+    spans: _Spans = defaultdict(list)
     for path in paths:
         path.stat()
         for one in _public(path):
@@ -66,12 +68,12 @@ def _public(path: Path) -> list[Path]:
     return sorted(one for one in path.iterdir() if not one.name.startswith("."))
 
 
-def _verify_one(path: Path, spans: dict[str, list[SpoolFile]], latest: float) -> int:
+def _verify_one(path: Path, spans: _Spans, latest: float) -> int:
     parsed = parse_file_name(path.name)
     if parsed is None:
         raise Unusable("not a name that the gateway gives; it does not belong here")
     file = SpoolFile(path, *parsed)
-    spans[file.node].append(file)
+    spans[file.node, file.incarnation].append(file)
     if path.stat().st_mtime > latest:
         raise Unusable("its modification time lies in the future")
     with reading(path), pq.ParquetFile(path) as content:

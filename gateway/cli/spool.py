@@ -233,13 +233,18 @@ def _from_lsn(
     for directory in (places.spool, places.archive):
         for name, more in spool_files(directory).items():
             files.setdefault(name, []).extend(more)
-    having = {
-        name for name, some in files.items() if any(f.overlaps(lsn, lsn) for f in some)
+    lives = {
+        (name, file.incarnation)
+        for name, some in files.items()
+        for file in some
+        if file.overlaps(lsn, lsn)
     } | {
-        name
+        (name, by)
         for name, seen in waiting.items()
-        if any(lsns.touches(lsn, lsn) for lsns in seen.events.values())
+        for by, lsns in seen.events.items()
+        if lsns.touches(lsn, lsn)
     }
+    having = {name for name, _ in lives}
     if node is None and len(having) > 1:
         names = printable(", ".join(sorted(having)))
         raise WrongUse(f"lsn {lsn} is there for {names}: say which with --node")
@@ -247,6 +252,11 @@ def _from_lsn(
         (node,) = having
     if node not in having:
         return
+    if len(several := sorted(by for name, by in lives if name == node)) > 1:
+        raise WrongUse(
+            f"lsn {lsn} of {node} is there for incarnations {', '.join(several)}: say"
+            " which FILE"
+        )
     for file in sorted(files.get(node, []), key=lambda f: (f.first, f.path.name)):
         if file.last >= lsn:
             moved = places.archive / file.path.name
@@ -258,17 +268,20 @@ def _from_lsn(
 def _rows(path: Path, lsn: int) -> Iterator[dict[str, Any]]:
     import pyarrow.parquet as pq
 
+    from gateway.audit.lake import Unusable, reading
     from gateway.sdk.arrow import batches_by_group
 
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with (
+            reading(path),
+            pq.ParquetFile(path, page_checksum_verification=True) as file,
+        ):
             for batch in batches_by_group(file, 1024):
+                if batch["payload"].null_count:
+                    raise Unusable("it has rows without a payload, as tables have them")
                 yield from (one for one in batch.to_pylist() if one["lsn"] >= lsn)
-    except (FileNotFoundError, PermissionError, BrokenPipeError):
-        raise
-    except Exception as why:  # a damaged footer makes pyarrow raise anything
-        reason = " ".join(str(why).split())
-        raise WrongUse(f"{path}: no spool file, or a damaged one: {reason}") from None
+    except Unusable as why:
+        raise WrongUse(f"{path}: no spool file, or a damaged one: {why}") from None
 
 
 def _journalled(directory: Path, lsn: int) -> Iterator[dict[str, Any]]:

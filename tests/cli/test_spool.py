@@ -20,7 +20,7 @@ from gateway.store.readers import consumers
 from gateway.store.readers.consumers import FileMarks, ObjectMarks
 from gateway.store.system.disk import RealDisk
 from gateway_testkit.bucket import MemoryBucket
-from incarnations import A
+from incarnations import A, B
 from spools import SpoolFolder
 
 
@@ -143,6 +143,9 @@ def test_cat_by_lsn_wants_to_know_the_node(warns, system, gateway):
     assert "lsn 5 is there for a, b: say which with --node" in err
     _, out, _ = gateway("spool", "cat", "--lsn", 5, "--node", "b")
     assert lines(out)[0]["node"] == "b"
+    system.spooled(1, 3, node="a", name=file_name("a", B, 1, 3))
+    err = warns(2, "spool", "cat", "--lsn", 2)
+    assert f"lsn 2 of a is there for incarnations {A}, {B}: say which FILE" in err
 
 
 @pytest.mark.parametrize(
@@ -187,6 +190,9 @@ def test_cat_of_a_damaged_file_says_so(warns, system):
     path.write_bytes(b"nonsense")
     err = warns(2, "spool", "cat", path)
     assert f"{path}: no spool file, or a damaged one" in err
+    rows = pa.table({"lsn": [1], "payload": pa.nulls(1, pa.binary())})
+    pq.write_table(rows, path)
+    assert "rows without a payload, as tables have" in warns(2, "spool", "cat", path)
 
 
 @pytest.mark.parametrize("count", ["-1", "0", "9223372036854775808", "many"])
@@ -264,12 +270,14 @@ def test_every_promise_of_a_name_is_checked(says, system):
 
 
 def test_overlaps_are_found(says, system):
-    """Between any two files, in any two directories, however far apart in the list."""
+    """Between any two files, in any two directories, however far apart in the list; a machine
+    that was rebuilt gives its lsns again, to other events."""
     system.spooled(1, 50)
     system.spooled(60, 61)
     inner = system.spooled(5, 6)
     other = system.spooled(40, 55, directory="archive")
     system.spooled(5, 6, node="gw-2")
+    system.spooled(5, 6, name=file_name("gw-1", B, 5, 6))
     out = says(1, "spool", "verify", "--json")
     report = json.loads(out)
     assert [problem["file"] for problem in report["problems"]] == [
@@ -277,7 +285,7 @@ def test_overlaps_are_found(says, system):
         str(other),
     ]
     assert "it overlaps with " in report["problems"][0]["why"]
-    assert (report["files"], report["events"]) == (5, 72)
+    assert (report["files"], report["events"]) == (6, 74)
 
 
 def test_a_file_that_moves_while_we_verify(says, system, monkeypatch):
