@@ -256,7 +256,10 @@ def _newest_files(config: Config) -> list[Path]:
 
 def _parquet(paths: list[Path]) -> Iterator[Path]:
     for path in paths:
-        yield from path.rglob("[!._]*.parquet") if path.is_dir() else [path]
+        if path.is_dir():
+            yield from path.rglob("[!._]*.parquet")
+        elif path.exists():
+            yield path
 
 
 def _adopt(args: argparse.Namespace) -> int:

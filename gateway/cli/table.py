@@ -126,6 +126,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    with _data_dir.readable():
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
     places = _data_dir.places(args)
     lake = places.lake
     if args.name == _COMPLETE:
@@ -245,13 +250,18 @@ def _check_sink(lake: Path, name: str) -> None:
 
 
 def newest(folder: Path, most: int) -> list[Row]:
-    """The *most* newest rows, oldest first, of the last rows of the files written last."""
+    """The *most* newest rows, oldest first: the last ones of the newest day's newest files."""
+    from gateway.audit.lake import Unusable
+
     rows: list[Row] = []
-    for path in sorted(files(folder), key=_written, reverse=True):
+    # By day first: those that are over are written anew, too.
+    for path in sorted(files(folder), key=_day_and_time, reverse=True):
         try:
             rows += _last_rows(folder, path, most)
         except FileNotFoundError:  # compacted meanwhile: newer files have its rows
             continue
+        except Unusable as why:
+            raise WrongUse(f"{path}: {why}") from None
         if len(rows) >= most:
             break
     rows.sort(key=lambda row: [row[name] for name in _ORDER if name in row])
@@ -265,6 +275,10 @@ def files(folder: Path) -> Iterator[Path]:
             yield path
 
 
+def _day_and_time(path: Path) -> tuple[str, float]:
+    return path.parent.name, _written(path)
+
+
 def _written(path: Path) -> float:
     try:
         return path.stat().st_mtime
@@ -275,11 +289,13 @@ def _written(path: Path) -> float:
 def _last_rows(folder: Path, path: Path, most: int) -> list[Row]:
     import pyarrow.parquet as pq
 
+    from gateway.audit.lake import reading
+
     partitions = dict(
         part.split("=", 1) for part in path.parent.relative_to(folder).parts
     )
     rows: list[Row] = []
-    with pq.ParquetFile(path) as file:
+    with reading(path), pq.ParquetFile(path) as file:
         for group in reversed(range(file.num_row_groups)):
             read = file.read_row_group(group)
             rows[:0] = read.slice(max(0, len(read) - most)).to_pylist()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import base64
-import binascii
 import json
 import os
 import tempfile
@@ -78,12 +77,11 @@ class Input(_Strict):
         given = [name for name, value in self if value is not None]
         if len(given) != 1:
             raise ValueError("needs one of events, text, hex, base64, file")
-        try:
-            self.data(Path())
-        except FileNotFoundError:
-            pass
-        except (ValueError, binascii.Error) as why:
-            raise ValueError(f"{given[0]}: {why}") from None
+        if self.file is None:
+            try:
+                self.data(Path())
+            except ValueError as why:
+                raise ValueError(f"{given[0]}: {why}") from None
 
     def data(self, folder: Path) -> bytes:
         """The bytes, where they are given as such."""

@@ -47,8 +47,9 @@ def write(root: Path, name: str, lsns: range, date: str = "2026-01-01") -> Path:
 
 
 def test_the_newest_rows(system, gateway):
-    """Over files, row groups and days; the newest last; hidden files are not there."""
-    write(system.root, "a.parquet", range(1, 8))
+    """Over files, row groups and days; the newest last; hidden files are not there, and a day
+    that is over is none of today, though its files were written anew."""
+    os.utime(write(system.root, "a.parquet", range(1, 8)))
     write(system.root, "b.parquet", range(8, 10), "2026-01-02")
     write(system.root, ".c.parquet", range(10, 12))
     status, out, err = gateway("table", "-n", 4, "--json", "--columns", "lsn,date")
@@ -93,6 +94,21 @@ def test_a_column_that_is_not_there(system, gateway):
     status, out, err = gateway("table", "--columns", "lsn,mesage")
     assert (status, out) == (2, "")
     assert err.startswith("gateway: no column 'mesage'; there is: node, lsn,")
+
+
+def test_a_file_that_can_not_be_read(system, warns, monkeypatch):
+    """Damaged, or not for this user: it is named, and there is no traceback."""
+    path = write(system.root, "a.parquet", range(1, 3))
+    whole = path.read_bytes()
+    path.write_bytes(b"nonsense")
+    assert f"{path}: it can not be read: " in warns(2, "table")
+    path.write_bytes(whole)
+
+    def denied(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(pq, "ParquetFile", denied)
+    assert f"{path}: permission denied; run this as" in warns(2, "table")
 
 
 def test_it_waits_for_the_first_batch(system, gateway, monkeypatch):

@@ -101,8 +101,10 @@ def test_every_protocol_that_can_send_can_be_tested():
         {"file": "sample"},
     ],
 )
-def test_bytes_as_they_are(trial, tmp_path, given):
-    """As text, hex, base64, or a file beside the tests."""
+def test_bytes_as_they_are(trial, tmp_path, monkeypatch, given):
+    """As text, hex, base64, or a file beside the tests, whatever has its name elsewhere."""
+    (tmp_path / "here" / "sample").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
     (tmp_path / "sample").write_bytes(b"2W\0\0\0\x012J\0\0\0\1\0\0\0\2{}")
     case = {"listener": "beats", "input": given, "expect": [{"payload": "{}"}]}
     assert trial(case) == (0, [{"name": "0", "ok": True, "faults": []}])

@@ -138,9 +138,9 @@ def test_keys_that_are_data_are_one_column():
     assert {path: one.type for path, one in found.items()} == {"notes": "json"}
 
 
-@pytest.mark.parametrize("where", ["spool", "archive", "a file"])
+@pytest.mark.parametrize("where", ["spool", "archive", "lake/events", "a file"])
 def test_the_command(where, settings_file, make_spool, tmp_path, capsys):
-    """Reads what waits and what is archived, or what is named, and prints YAML."""
+    """Reads what waits and what is archived, else the tables, or what is named; prints YAML."""
     folder = tmp_path / ("data" if where != "a file" else "other") / where
     spool = make_spool(folder)
     file = spool.put(
