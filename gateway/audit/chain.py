@@ -289,7 +289,9 @@ class _Judge:
             self._judge_part(part, chain, anew=number > 0)
         if parts:
             mine = [part for part in parts if self._is_ours(part[-1])]
-            self._note_ends((mine or parts)[-1], chain)
+            first, last = (mine or parts)[-1][0], (mine or parts)[-1][-1]
+            chain.first, chain.last = first.file.first, last.file.last
+            chain.link = last.link
         self._judge_end(chain)
         return chain
 
@@ -331,10 +333,6 @@ class _Judge:
         for before, one in pairwise(files):
             self._judge_link(before, one, chain)
         self.links |= {one.link for one in files}
-
-    def _note_ends(self, files: Sequence[_File], chain: Chain) -> None:
-        chain.first, chain.last = files[0].file.first, files[-1].file.last
-        chain.link = files[-1].link
 
     def _note_begin(self, one: _File, chain: Chain) -> None:
         """One that knew nothing of files before it, or not of those that are here."""

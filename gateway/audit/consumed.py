@@ -7,40 +7,33 @@ an archive for its age, or for want of room, is known by its lsns.  Both by inca
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from gateway.audit.lake import Problem
+from gateway.audit.sites import Site, union
 from gateway.store.lsns import Lsns
 from gateway.store.node.expired import expired_in
 from gateway.store.readers.consumers import OBJECT, Mark, marks_at
 from gateway.store.system.disk import RealDisk
-
-if TYPE_CHECKING:
-    from gateway.audit.sites import Site
 
 
 class Consumed:
     """The events consumed at all sites that keep what they publish."""
 
     def __init__(self, sites: Iterable[Site]) -> None:
-        self._sites = [site for site in sites if site.keeps]
+        """Read what is written down before a file goes.  Raises OSError, `BucketError`."""
         self._read: dict[str, dict[str, Lsns]] = {}
         self._left: dict[str, dict[str, Lsns]] = {}
         self.problems: list[Problem] = []
-
-    def look(self) -> None:
-        """Read what is written down before a file goes.  Raises OSError, `BucketError`."""
-        self._read, self._left, self.problems = {}, {}, []
-        for site in self._sites:
+        for site in sites:
+            if not site.keeps:
+                continue
             for name in _names(site):
                 self._add(site, name)
             if site.bucket is None:
                 for node, of in expired_in(site.directories).items():
-                    left = self._left.setdefault(node, {})
-                    for by, lsns in of.items():
-                        left.setdefault(by, Lsns()).update(lsns)
+                    self._left[node] = union(self._left.get(node, {}), of)
 
     def _add(self, site: Site, name: str) -> None:
         places = site.directories.consumers
@@ -52,7 +45,7 @@ class Consumed:
         for of in (mark.done, mark.in_hand):
             for key, lsns in of.items():
                 node, _, by = key.partition("_")
-                self._read.setdefault(node, {}).setdefault(by, Lsns()).update(lsns)
+                self._read[node] = union(self._read.get(node, {}), {by: lsns})
 
     @property
     def nodes(self) -> set[str]:

@@ -39,7 +39,7 @@ def judge(view: View) -> Report:
         report.quiet += view.lives[name].quiet(node.last)
         forks = view.lives[name].forks()
         report.forks += [Fork(name, each, several) for each, several in forks]
-        if any(len(life.places.get("word", ())) for life in found.lives):
+        if any(life.has("word") for life in found.lives):
             report.worded.append(name)
     return report
 
@@ -347,7 +347,9 @@ _PLACES: Sequence[tuple[str, Callable[[_Judge, str, Lsns], Lsns]]] = (
     ("journal", _Judge.in_journal),
     ("gateway", _Judge.told_by_gateway),
     ("word", _Judge.told_by_word),
+    # In files that the Spark job could not read; it has written them down.
     ("aside", _Judge.aside),
+    # In no archive and no bucket any more, and consumers have them.
     ("read", _Judge.consumed),
     ("expired", _Judge.expired),
     ("deleted", _Judge.deleted_on_purpose),

@@ -47,12 +47,6 @@ class Identity:
     modified: int
 
 
-@dataclass(slots=True)
-class _Span:
-    first: int
-    last: int
-
-
 class Lake:
     """The tables below a directory, as far as they have been read."""
 
@@ -68,7 +62,8 @@ class Lake:
         self.node = node
         self.first = first
         self._read: dict[Place, Identity] = {}
-        self._spans: dict[Place, dict[tuple[str, str], _Span]] = {}
+        self._spans: dict[Place, dict[tuple[str, str], tuple[int, int]]] = {}
+        """The first and last lsn of each incarnation of a node in each file."""
 
     def look(self) -> None:
         """Count the files that were not there last time.  Raises OSError.
@@ -102,8 +97,8 @@ class Lake:
             path
             for path, spans in self._spans.items()
             if (span := spans.get((node, incarnation)))
-            and span.first <= last
-            and first <= span.last
+            and span[0] <= last
+            and first <= span[1]
             and self._holds(path, node, incarnation, first, last)
         ]
 
@@ -117,8 +112,8 @@ class Lake:
                 continue
             low, high = int(lsns.min()), int(lsns.max())
             spans = self._spans.setdefault(path, {})
-            span = spans.setdefault((node, incarnation), _Span(low, high))
-            span.first, span.last = min(span.first, low), max(span.last, high)
+            begin, end = spans.get((node, incarnation), (low, high))
+            spans[node, incarnation] = min(begin, low), max(end, high)
             wanted = lsns if low >= self.first else lsns[lsns >= self.first]
             lives = self.nodes.setdefault(node, {})
             lives.setdefault(incarnation, Counts()).add(wanted)

@@ -7,7 +7,6 @@ least once (`gateway.audit.proof` says why that suffices).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 from gateway.audit.consumed import Consumed
 from gateway.audit.files import JournalContent, runs_in
@@ -26,20 +25,22 @@ from gateway.audit.sites import (
 )
 from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.lsns import Lsns
-from gateway.store.node.lives import Lives
 from gateway.store.spool.mending import Entry
 from gateway.store.system.lock import is_locked
 
 
-@dataclass(slots=True)
 class Files:
     """A node's files in spool and archive."""
 
-    spool: list[SpoolFile]
-    """The files that wait for a job; without one, those in the archive."""
-    archive: list[SpoolFile]
-    of: dict[str, list[SpoolFile]] = field(default_factory=dict)
-    """All of them, by incarnation; each name once."""
+    def __init__(self, spool: list[SpoolFile], archive: list[SpoolFile]) -> None:
+        self.spool = spool
+        """The files that wait for a job; without one, those in the archive."""
+        self.archive = archive
+        self.of: dict[str, list[SpoolFile]] = {}
+        """All of them, by incarnation; each name once."""
+        by_name = {file.path.name: file for file in (*archive, *spool)}
+        for file in sorted(by_name.values(), key=lambda file: (file.first, file.last)):
+            self.of.setdefault(file.incarnation, []).append(file)
 
     def spans(self, incarnation: str) -> list[tuple[int, int]]:
         """The lsns of one's files."""
@@ -49,7 +50,7 @@ class Files:
 class View:
     """All places of all nodes, as the last look found them.
 
-    19 attributes: a place each, and what the last look made of all.
+    16 attributes: a place each, and what the last look made of all.
     """
 
     def __init__(
@@ -62,27 +63,15 @@ class View:
     ) -> None:
         self._sites = sites
         self._node = node
+        self._gateways = list(gateways)
         self.first = first
         self.keeps = any(site.keeps for site in sites)
         """Whether files are for others than a job of ours."""
-        self.journals = Journals(sites)
         self._spools = Spools(sites)
         self.lake = Lakes(sites, node=node, first=first)
-        self.asked = Asked(gateways, self._spools.urls)
         self.node_records = NodeRecords(sites, self._spools.buckets, node, silent_after)
-        self.ledgers = Ledgers(sites)
-        self.consumed = Consumed(sites)
-        self._elsewhere: list[Problem] = []
-        self._spool: dict[str, list[SpoolFile]] = {}
-        self._archive: dict[str, list[SpoolFile]] = {}
-        self._kept: dict[str, list[SpoolFile]] = {}
-        """Files that stay in archives, as no job takes them."""
         self._in_buckets: dict[str, list[SpoolFile]] | None = None
         """The archives in buckets; None before they were listed."""
-        self.files: dict[str, Files] = {}
-        """The files of each node that any place knows."""
-        self.lives: dict[str, Lives] = {}
-        """The incarnations of each of these nodes."""
         self._runs: dict[SpoolFile, list[tuple[int, int]]] = {}
         self.until: dict[tuple[str, str], int] = {}
         """The last lsn of each incarnation of a node, at the first look."""
@@ -90,25 +79,30 @@ class View:
     def look(self) -> None:
         """Go through all places, in the order in which events move."""
         # First of all, so that what they speak of can be found in a place read later.
-        self.asked.look()
+        self.asked = Asked(self._gateways, self._spools.urls)
         self.node_records.look()
-        self.journals.look()
-        self._spool = self._spools.list()
+        self.journals = Journals(self._sites)
+        spool = self._spools.list()
         self.lake.look()
-        self.ledgers.look()
-        self._archive = joined(
-            *(spool_files(site.directories.archive) for site in self._sites)
-        )
-        self._kept = joined(
+        self.ledgers = Ledgers(self._sites)
+        archive = joined(*(spool_files(one.directories.archive) for one in self._sites))
+        # Files that no job takes stay there.
+        kept = joined(
             *(
                 spool_files(site.directories.archive)
                 for site in self._sites
                 if site.keeps and site.bucket is None
             )
         )
-        self.consumed.look()
-        seen = self._spool.keys() | self.lake.nodes.keys() | self._archive.keys()
-        self._elsewhere = [*self._forwarded_elsewhere(), *self.asked.apart(seen)]
+        self.consumed = Consumed(self._sites)
+        seen = spool.keys() | self.lake.nodes.keys() | archive.keys()
+        places = (self.asked, self.node_records, self.lake, self.ledgers, self.consumed)
+        self.problems = [
+            *(problem for place in places for problem in place.problems),
+            *self._forwarded_elsewhere(),
+            *self.asked.apart(seen),
+            *self.node_records.left,
+        ]
         names = seen | self.journals.nodes | self.asked.answers.keys()
         names |= self.journals.marked.keys() | {node for node, _ in self.until}
         names |= self.node_records.heard.keys() | self.node_records.arrived.keys()
@@ -118,19 +112,18 @@ class View:
         names |= {hole.node for hole in self.ledgers.holes}
         if self._node is not None:
             names &= {self._node}
-        self.files, self.lives = {}, {}
-        for name in sorted(names):
-            self.lives[name] = lives_of(
+        self.lives = {
+            name: lives_of(
                 name, self.journals, self.node_records, self.ledgers, self.asked
             )
-            self.files[name] = self._sorted_files(name)
-
-    @property
-    def problems(self) -> list[Problem]:
-        """The problems of the places themselves."""
-        places = (self.asked, self.node_records, self.lake, self.ledgers, self.consumed)
-        found = [problem for place in places for problem in place.problems]
-        return [*found, *self._elsewhere, *self.node_records.left]
+            for name in sorted(names)
+        }
+        self.files = {
+            name: Files(
+                [*spool.get(name, []), *kept.get(name, [])], archive.get(name, [])
+            )
+            for name in self.lives
+        }
 
     def _forwarded_elsewhere(self) -> Iterator[Problem]:
         """Problems of files that an edge has at a hub which is not looked at."""
@@ -142,14 +135,6 @@ class View:
                     node,
                     f"its files go to {answer.hub} now, which is not looked at here",
                 )
-
-    def _sorted_files(self, name: str) -> Files:
-        waiting = [*self._spool.get(name, []), *self._kept.get(name, [])]
-        found = Files(waiting, self._archive.get(name, []))
-        by_name = {file.path.name: file for file in (*found.archive, *found.spool)}
-        for file in sorted(by_name.values(), key=lambda file: (file.first, file.last)):
-            found.of.setdefault(file.incarnation, []).append(file)
-        return found
 
     def unserved(self, name: str) -> Iterable[Problem]:
         """Why what waits in a node's journal would wait for ever."""

@@ -19,9 +19,11 @@ from __future__ import annotations
 
 import contextlib
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -107,8 +109,8 @@ def compare_payloads(
     all_of_them, compared = tables.count(node), 0
     for name, digest in sorted(known.items()):
         if node in (None, name.node):
-            whole = _Whole(remote, files.get(name))
-            compared += _compare_rows(tables, name, digest, whole, found)
+            whole = partial(_payloads_in, remote, files.get(name))
+            compared += _compare_rows(tables.rows(name), name, digest, whole, found)
     found.uncompared = all_of_them - compared
     found.vanished = len(tables.vanished)
     found.problems += tables.problems
@@ -151,63 +153,52 @@ def _said(path: Path) -> str:
     return digests.events_said(digests.metadata_of(path))
 
 
-@dataclass(frozen=True, slots=True)
-class _Whole:
-    """A spool file, if it is still there."""
-
-    _remote: BucketFiles
-    _file: SpoolFile | None
-
-    def payloads(self) -> dict[int, bytes] | None:
-        """The payloads by lsn; None if the file is gone, or can not be read."""
-        if self._file is None:
-            return None
-        with (
-            contextlib.suppress(FileNotFoundError, Unusable),
-            self._remote.local(self._file) as there,
-            reading(there.path),
-        ):
-            rows = pq.read_table(there.path, columns=["lsn", "payload"])
-            lsns, payloads = (rows[name].to_pylist() for name in ("lsn", "payload"))
-            return dict(zip(lsns, payloads, strict=True))
+def _payloads_in(
+    remote: BucketFiles, file: SpoolFile | None
+) -> dict[int, bytes] | None:
+    """The payloads of a spool file by lsn; None if it is gone, or can not be read."""
+    if file is None:
         return None
+    with (
+        contextlib.suppress(FileNotFoundError, Unusable),
+        remote.local(file) as there,
+        reading(there.path),
+    ):
+        rows = pq.read_table(there.path, columns=["lsn", "payload"])
+        lsns, payloads = (rows[name].to_pylist() for name in ("lsn", "payload"))
+        return dict(zip(lsns, payloads, strict=True))
+    return None
 
 
 def _compare_some(rows: _Rows, file: SpoolName, whole: _Whole, found: Payloads) -> int:
     """Compare a file of which the tables do not have each row once; the number of its rows."""
     found.partial += 1
-    wanted, payloads = whole.payloads(), rows.payloads()
-    if wanted is None or payloads is None:
+    wanted, payloads = whole(), rows.table["payload"]
+    if wanted is None or payloads.null_count:
         found.passed_over += 1
         return 0
-    lsns = np.sort(np.concatenate(rows.lsns), kind="stable").tolist()
+    lsns = rows.lsns.tolist()
     there = zip(lsns, payloads.to_pylist(), strict=True)
     others = Lsns((lsn, lsn) for lsn, payload in there if wanted.get(lsn) != payload)
     if others:
-        which = ", ".join(f"{a}" if a == b else f"{a} to {b}" for a, b in others)
-        why = (
-            f"the payloads of {file.node} lsn {which} are not those of their spool file"
-        )
+        which = ", ".join(spelled(*span) for span in others)
+        why = f"the payloads of {file.node} {which} are not those of their spool file"
         found.problems.append(Problem(", ".join(rows.paths), why))
     found.events += len(lsns) - others.size
     return len(lsns)
 
 
 def _compare_rows(
-    tables: _Tables,
-    file: SpoolName,
-    wanted: str,
-    whole: _Whole,
-    found: Payloads,
+    rows: _Rows, file: SpoolName, wanted: str, whole: _Whole, found: Payloads
 ) -> int:
     """How many rows were compared."""
-    rows = tables.rows(file)
-    if not rows.lsns:
+    lsns = rows.lsns
+    if not len(lsns):
         return 0  # not there yet, or any longer: the audit's other half says so
-    if not rows.are_all_of(file):
+    if not np.array_equal(lsns, np.arange(file.first, file.last + 1)):
         return _compare_some(rows, file, whole, found)
-    payloads, times = rows.payloads(), rows.received_at()
-    if payloads is None or times.null_count or not wanted:
+    payloads, times = rows.table["payload"], rows.table["time"]
+    if payloads.null_count or times.null_count or not wanted:
         found.unknown += 1
         return 0
     digest = digests.EventsDigest(file.first)
@@ -235,50 +226,30 @@ class _Piece:
     rows: int
 
 
-@dataclass(slots=True)
-class _Loaded:
-    nodes: pa.Array
-    lives: pa.Array
-    """Incarnations."""
-    lsns: Ints
-    times: pa.Array
-    payloads: pa.Array | None
-    """None: they can not be told."""
-    bytes: int
+_FORM = pa.schema(
+    {
+        "node": pa.string(),
+        "life": pa.string(),
+        "lsn": pa.int64(),
+        "time": pa.timestamp("us", "UTC"),
+        "payload": pa.large_binary(),
+    }
+)
+"""Rows of the tables as they are compared; no payload: it can not be told."""
+_NOTHING = _FORM.empty_table()
+_Whole = Callable[[], dict[int, bytes] | None]
 
 
-_NONE = pa.array([], pa.string())
-_TIME = pa.timestamp("us", "UTC")
-_NOTHING = _Loaded(_NONE, _NONE, np.array([], np.int64), pa.array([], _TIME), None, 0)
+class _Rows(NamedTuple):
+    """The rows with the lsns of one spool file, in that order, and where they are."""
 
-
-@dataclass(slots=True)
-class _Rows:
-    """Rows with the lsns of one spool file, in pieces."""
-
-    lsns: list[Ints]
-    times: list[pa.Array]
-    parts: list[pa.Array | None]
+    table: pa.Table
     paths: list[str]
 
-    def are_all_of(self, file: SpoolName) -> bool:
-        """Each is there once."""
-        lsns = np.sort(np.concatenate(self.lsns))
-        return np.array_equal(lsns, np.arange(file.first, file.last + 1))
-
-    def payloads(self) -> pa.Array | None:
-        """The payloads in order of lsn; None if they can not be told."""
-        parts = [part for part in self.parts if part is not None]
-        if len(parts) < len(self.parts):
-            return None
-        return pa.concat_arrays(parts).take(self._order())
-
-    def received_at(self) -> pa.Array:
-        """The times in order of lsn."""
-        return pa.concat_arrays(self.times).take(self._order())
-
-    def _order(self) -> pa.Array:
-        return pa.array(np.argsort(np.concatenate(self.lsns), kind="stable"))
+    @property
+    def lsns(self) -> Ints:
+        lsns: Ints = self.table["lsn"].to_numpy()
+        return lsns
 
 
 class _Tables:
@@ -294,7 +265,7 @@ class _Tables:
             self._pieces += _pieces(path)
         self._first = np.array([piece.first for piece in self._pieces], np.int64)
         self._last = np.array([piece.last for piece in self._pieces], np.int64)
-        self._memory: OrderedDict[int, _Loaded] = OrderedDict()
+        self._memory: OrderedDict[int, pa.Table] = OrderedDict()
         self._bytes = 0
 
     def count(self, node: str | None) -> int:
@@ -309,24 +280,21 @@ class _Tables:
         touched = np.flatnonzero(
             (self._first <= file.last) & (file.first <= self._last)
         )
-        rows = _Rows([], [], [], [])
+        # A row without node or lsn is nobody's: the audit's other half says so.
+        mine = (
+            (pc.field("lsn") >= file.first)
+            & (pc.field("lsn") <= file.last)
+            & (pc.field("node") == file.node)
+            & (pc.field("life") == file.incarnation)
+        )
+        found, paths = [_NOTHING], []
         for number in touched.tolist():
-            loaded = self._load(number)
-            mine = (loaded.lsns >= file.first) & (loaded.lsns <= file.last)
-            for names, wanted in (
-                (loaded.nodes, file.node),
-                (loaded.lives, file.incarnation),
-            ):
-                mine &= pc.equal(names, wanted).to_numpy(zero_copy_only=False)
-            if mine.any():
-                rows.lsns.append(loaded.lsns[mine])
-                rows.times.append(loaded.times.filter(pa.array(mine)))
-                part = loaded.payloads
-                rows.parts.append(None if part is None else part.filter(pa.array(mine)))
-                rows.paths.append(str(self._pieces[number].path))
-        return rows
+            if len(rows := self._load(number).filter(mine)):
+                found.append(rows)
+                paths.append(str(self._pieces[number].path))
+        return _Rows(pa.concat_tables(found).sort_by("lsn"), paths)
 
-    def _load(self, number: int) -> _Loaded:
+    def _load(self, number: int) -> pa.Table:
         if number in self._memory:
             self._memory.move_to_end(number)
             return self._memory[number]
@@ -341,10 +309,10 @@ class _Tables:
             loaded = _NOTHING
             self.problems.append(Problem(str(piece.path), str(why)))
         self._memory[number] = loaded
-        self._bytes += loaded.bytes
+        self._bytes += loaded.nbytes
         while self._bytes > _CACHE_BYTES and len(self._memory) > 1:
             _, gone = self._memory.popitem(last=False)
-            self._bytes -= gone.bytes
+            self._bytes -= gone.nbytes
         return loaded
 
 
@@ -380,28 +348,20 @@ def _rows_of(node: str, piece: _Piece) -> int:
     return int(mine or 0)
 
 
-def _load(piece: _Piece) -> _Loaded:
+def _load(piece: _Piece) -> pa.Table:
     with pq.ParquetFile(opened(piece.path), page_checksum_verification=True) as file:
         there = set(file.schema_arrow.names)
         names = ("node", "incarnation", "lsn", "received_at", "body", "payload")
         wanted = [name for name in names if name in there]
         rows = file.read_row_group(piece.group, columns=wanted, use_threads=False)
-    # A row without node or lsn is nobody's: the audit's other half says so.
-    if rows["node"].null_count or rows["lsn"].null_count:
-        rows = rows.filter(pc.and_(rows["node"].is_valid(), rows["lsn"].is_valid()))
-    nodes = rows["node"].cast(pa.string()).combine_chunks()
-    lives = pa.repeat("", len(rows))
-    if "incarnation" in rows.column_names:
-        lives = pc.fill_null(rows["incarnation"].cast(pa.string()), "").combine_chunks()
-    lsns = rows["lsn"].cast(pa.int64()).combine_chunks().to_numpy()
-    times = pa.nulls(len(rows), _TIME)
-    if "received_at" in rows.column_names:
-        times = rows["received_at"].cast(_TIME).combine_chunks()
-    return _Loaded(nodes, lives, lsns, times, _payloads(rows), rows.nbytes)
+    columns = [
+        rows[name] if name in there else pa.nulls(len(rows)) for name in names[:4]
+    ]
+    return pa.table([*columns, _payloads(rows)], names=_FORM.names).cast(_FORM)
 
 
-def _payloads(rows: pa.Table) -> pa.Array | None:
-    """The payloads as they were sent: the text of `body`, else `payload`; None if one is VARIANT.
+def _payloads(rows: pa.Table) -> pa.Array:
+    """The payloads as they were sent: the text of `body`, else `payload`; null if that is VARIANT.
 
     Raises ValueError if a row has neither.
     """
@@ -417,4 +377,4 @@ def _payloads(rows: pa.Table) -> pa.Array | None:
             found = pc.coalesce(found, column.cast(pa.large_binary()))
     if found.null_count and not variant:
         raise ValueError("a row has neither body nor payload")
-    return None if found.null_count else found
+    return found

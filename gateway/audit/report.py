@@ -59,55 +59,23 @@ class Life:
     holes: Lsns
     doubles: Lsns
 
-    def _in(self, *places: str) -> Lsns:
+    def has(self, *places: str) -> Lsns:
+        """The lsns that are in these places, or for these reasons in none."""
         return Lsns.joined(self.places[each] for each in places if each in self.places)
 
     @property
     def in_lake(self) -> int:
-        return self._in(TABLES).size
+        return self.has(TABLES).size
 
     @property
     def in_spool(self) -> int:
         """Not in the lake, but in the spool."""
-        return self._in("spool").size
+        return self.has("spool").size
 
     @property
     def in_journal(self) -> int:
         """Only there, or its gateway says so."""
-        return self._in("journal", "gateway", "word").size
-
-    @property
-    def aside(self) -> Lsns:
-        """Lsns in spool files that the Spark job could not read; it has written them down."""
-        return self._in("aside")
-
-    @property
-    def expired(self) -> Lsns:
-        """Lsns whose day retention has removed from the tables.
-
-        Or from the archive, where no job makes tables of it.
-        """
-        return self._in("expired")
-
-    @property
-    def deleted(self) -> Lsns:
-        """Lsns that were deleted from the tables on request."""
-        return self._in("deleted")
-
-    @property
-    def read(self) -> Lsns:
-        """Lsns in no archive and no bucket any more, which consumers have read."""
-        return self._in("read")
-
-    @property
-    def accepted(self) -> Lsns:
-        """Lsns that are nowhere, and accepted as lost."""
-        return self._in("accepted")
-
-    @property
-    def unverified(self) -> Lsns:
-        """Lsns in a journal, says a word that is old."""
-        return self._in("unverified")
+        return self.has("journal", "gateway", "word").size
 
 
 @dataclass(slots=True)
@@ -151,13 +119,13 @@ class Node:
     @property
     def aside(self) -> Lsns:
         """Lsns in files that the Spark job could not read."""
-        return Lsns.joined(life.aside for life in self.lives)
+        return Lsns.joined(life.has("aside") for life in self.lives)
 
     @property
     def fine(self) -> bool:
         """Whether all of them are there once."""
         return not any(
-            len(life.holes) or len(life.doubles) or len(life.unverified)
+            len(life.holes) or len(life.doubles) or life.has("unverified")
             for life in self.lives
         )
 
@@ -193,34 +161,9 @@ class Report:
         """All nodes' acknowledged events."""
         return sum(node.events for node in self.nodes)
 
-    @property
-    def unverified(self) -> int:
-        """How many of them only a word vouches for that is old."""
-        return self._sum("unverified")
-
-    @property
-    def lost(self) -> int:
-        """How many of them were accepted as lost."""
-        return self._sum("accepted")
-
-    @property
-    def expired(self) -> int:
-        """How many of them retention has removed."""
-        return self._sum("expired")
-
-    @property
-    def deleted(self) -> int:
-        """How many of them were deleted on purpose."""
-        return self._sum("deleted")
-
-    @property
-    def read(self) -> int:
-        """How many of them consumers have read, and they are there no more."""
-        return self._sum("read")
-
-    def _sum(self, what: str) -> int:
-        lives = (life for node in self.nodes for life in node.lives)
-        return sum(getattr(life, what).size for life in lives)
+    def count(self, place: str) -> int:
+        """How many of them are in that place, or for that reason in none (`Life.has`)."""
+        return sum(life.has(place).size for node in self.nodes for life in node.lives)
 
     @property
     def complete(self) -> bool:

@@ -102,27 +102,20 @@ class Asked:
     """Gateways whose journals can not be read from here, by name."""
 
     def __init__(
-        self, gateways: Iterable[tuple[str, Ask]], urls: Iterable[str]
+        self, gateways: Iterable[tuple[str, Ask]], urls: Collection[str]
     ) -> None:
-        """Addresses, and how to ask; *urls* of the buckets that are looked at."""
-        self._gateways = list(gateways)
-        self._urls = set(urls)
+        """Ask all of them: addresses, and how; *urls* of the buckets that are looked at."""
+        self._urls = urls
         self.answers: dict[str, Answer] = {}
         """Words by node."""
         self.problems: list[Problem] = []
         self._apart: dict[str, Problem] = {}
-
-    def look(self) -> None:
-        """Ask all of them."""
-        self.answers, self.problems, self._apart = {}, [], {}
-        for address, ask in self._gateways:
+        for address, ask in gateways:
             try:
-                answer = ask()
+                self._hear(address, ask())
             except OSError as error:
                 why = f"the gateway can not be asked: {error}"
                 self.problems.append(Problem(address, why))
-            else:
-                self._hear(address, answer)
 
     def _hear(self, address: str, answer: Answer) -> None:
         node, where = answer.node, answer.bucket or "a directory of its machine"
@@ -235,8 +228,8 @@ def _add_end(known: dict[str, End], each: str, end: End) -> None:
 class Ledgers:
     """The ledgers of the jobs of all sites, beside their tables."""
 
-    def __init__(self, sites: Sequence[Site]) -> None:
-        self._sites = sites
+    def __init__(self, sites: Iterable[Site]) -> None:
+        """Read them.  Raises OSError."""
         self.holes: list[KnownHole] = []
         self.accepted: list[Accepted] = []
         self.deletions: list[Deletion] = []
@@ -247,29 +240,24 @@ class Ledgers:
         self.committed: dict[str, dict[str, Lsns]] = {}
         """The lsns that jobs have committed, by node and incarnation."""
         self.problems: list[Problem] = []
-
-    def look(self) -> None:
-        """Read them.  Raises OSError."""
-        self.holes, self.accepted, self.ends, self.problems = [], [], {}, []
-        self.records, self.committed = {}, {}
-        self.deletions = []
-        for site in with_tables(self._sites):
-            lake = site.directories.lake
+        for site in with_tables(sites):
             try:
-                # Accepted first: it goes into the ledger.
-                self.accepted += accepted(lake)
-                self.holes += known_holes(lake)
-                self.deletions += deletions(lake)
-                for node, lives in committed(lake).items():
-                    before = self.committed.get(node, {})
-                    self.committed[node] = union(before, lives)
-                for node, told in records(lake).items():
-                    self.records.setdefault(node, {}).update(told)
-                for node, found in ends(lake).items():
-                    for each, end in found.items():
-                        _add_end(self.ends.setdefault(node, {}), each, end)
+                self._read(site.directories.lake)
             except ValueError as why:
-                self.problems.append(Problem(str(lake), str(why)))
+                self.problems.append(Problem(str(site.directories.lake), str(why)))
+
+    def _read(self, lake: Path) -> None:
+        # Accepted first: it goes into the ledger.
+        self.accepted += accepted(lake)
+        self.holes += known_holes(lake)
+        self.deletions += deletions(lake)
+        for node, lives in committed(lake).items():
+            self.committed[node] = union(self.committed.get(node, {}), lives)
+        for node, told in records(lake).items():
+            self.records.setdefault(node, {}).update(told)
+        for node, found in ends(lake).items():
+            for each, end in found.items():
+                _add_end(self.ends.setdefault(node, {}), each, end)
 
 
 @dataclass(slots=True)
@@ -284,19 +272,15 @@ class Journals:
     """The journals of all sites, by node."""
 
     def __init__(self, sites: Sequence[Site]) -> None:
-        self._sites = sites
-        self._homes: dict[str, list[Home]] = {}
+        """Read them.  Raises OSError."""
         self.marked: dict[str, list[tuple[str, int]]] = {}
         """How far each node had come at least, and which incarnation of it says so."""
-
-    def look(self) -> None:
-        """Read them.  Raises OSError."""
-        self._homes, self.marked = {}, {}
-        for site in self._sites:
+        for site in sites:
             for node, one in of_nodes(site.directories.state, mark.NAME, mark.Mark):
                 said = one.incarnation, one.durable
                 self.marked.setdefault(node, []).append(said)
-        for site in self._sites:
+        self._homes: dict[str, list[Home]] = {}
+        for site in sites:
             for node, content in read_journal(site.directories.journal).items():
                 home = Home(site, content)
                 self._homes.setdefault(node, []).append(home)

@@ -118,7 +118,9 @@ def _concerned(report: Report, first: int, last: int | None, wanted: str) -> set
     (node,) = report.nodes
     unknown = {one.incarnation: one for one in report.unknown if not one.accepted}
     asked = Lsns([(first, GREATEST if last is None else last)])
-    lacking = {life.incarnation: life.holes | life.unverified for life in node.lives}
+    lacking = {
+        life.incarnation: life.holes | life.has("unverified") for life in node.lives
+    }
     for each, one in unknown.items():
         behind = Lsns([(one.last + 1, GREATEST)])
         lacking[each] = lacking.get(each, Lsns()) | behind
@@ -147,7 +149,7 @@ def _known(lacking: Iterable[str]) -> str:
 
 def _holes(node: Node, report: Report) -> str:
     """Missing lsns, in the form that the command takes."""
-    lacking = (life.holes | life.unverified for life in node.lives)
+    lacking = (life.holes | life.has("unverified") for life in node.lives)
     holes = [_shown(first, last) for lsns in lacking for first, last in lsns]
     holes += [f"{one.last + 1}-" for one in report.unknown if not one.accepted]
     if not holes:

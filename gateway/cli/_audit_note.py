@@ -83,7 +83,7 @@ def _noted(before: Audited, report: Report, begun: float) -> Audited:
         seconds=round(max(0.0, now - begun), 3),
         complete=report.complete,
         events=report.events,
-        missing=sum(life.holes.size + life.unverified.size for life in lives),
+        missing=sum(life.holes.size + life.has("unverified").size for life in lives),
         holes=sum(len(life.holes) for life in lives),
         doubled=sum(life.doubles.size for life in lives),
         unknown=sum(not one.accepted for one in report.unknown),

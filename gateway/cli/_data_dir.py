@@ -90,16 +90,12 @@ def places(args: argparse.Namespace) -> Directories:
     """The directories, at least one of which is there.  Raises `WrongUse`."""
     from gateway.store.directories import Directories
 
-    if args.data_dir is not None:
-        found, key = Directories.under(args.data_dir), f"--data-dir {args.data_dir}"
-        root = args.data_dir
+    if (config := config_of(args)) is None:
+        found, root = Directories.under(args.data_dir), args.data_dir
+        key = f"--data-dir {root}"
     else:
-        from gateway.config import load
-
-        name = args.config or default_config()
-        config = load(name)
         found, root = Directories.of(config), config.data_dir
-        key = f"{name}: data_dir: {root}"
+        key = f"{args.config or default_config()}: data_dir: {root}"
     if not root.exists():
         raise WrongUse(f"{key}: no such directory")
     if not root.is_dir():

@@ -54,11 +54,13 @@ to anybody; 2 wrong use.
 """
 
 _SHOWN = 20
-_LIFE = (
-    "incarnation", "in_lake", "in_spool", "in_journal", "holes", "doubles", "aside",
-    "expired", "deleted", "read", "accepted", "unverified",
+_NODE = (
+    "node", "first", "last", "events", "in_lake", "in_spool", "in_journal", "aside"
 )  # fmt: skip
-"""Keys of an incarnation in --json."""
+_UNKNOWN = ("node", "incarnation", "last", "successor", "accepted")
+_LIFE = ("incarnation", "in_lake", "in_spool", "in_journal", "holes", "doubles")
+_REASONS = ("aside", "expired", "deleted", "read", "accepted", "unverified")
+"""Keys of an incarnation in --json, the latter for what is in no place."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -358,9 +360,9 @@ def _show(report: Report, searched: Acknowledged | None, parts: Sequence[Part]) 
         known = (
             f" but for {aside} in spool files that were moved aside" if aside else ""
         )
-        gone = report.lost + report.expired + report.deleted + report.read
+        gone = map(report.count, ("accepted", "expired", "deleted", "read"))
         told = f"{_deleted(report)}{_lost(report)}"
-        there = report.events - gone
+        there = report.events - sum(gone)
         print(f"complete: {there} events, each exactly once{known}{told}")
     else:
         print(f"INCOMPLETE: {printable(_summary(report, searched, parts))}")
@@ -396,16 +398,16 @@ def _deleted(report: Report) -> str:
     from gateway.store.readers.deleted import expired_days
 
     told = []
-    if report.read:
-        told.append(f"{report.read:,} read by consumers, and removed")
-    if report.expired:
+    if read := report.count("read"):
+        told.append(f"{read:,} read by consumers, and removed")
+    if expired := report.count("expired"):
         days = expired_days(report.deletions)
         of_days = f"{days:,} {'day' if days == 1 else 'days'}, " if days else ""
-        told.append(f"{of_days}{many(report.expired, 'event')} expired by retention")
+        told.append(f"{of_days}{many(expired, 'event')} expired by retention")
     asked = [one for one in report.deletions if one.kind == "asked"]
-    if report.deleted:
+    if gone := report.count("deleted"):
         reasons = dict.fromkeys(one.reason for one in asked)
-        told.append(f"{report.deleted:,} deleted on purpose ({'; '.join(reasons)})")
+        told.append(f"{gone:,} deleted on purpose ({'; '.join(reasons)})")
     if begun := [one.id for one in asked if not one.done]:
         told.append(
             f"{', '.join(begun)} is not finished: gateway spark delete goes on with it"
@@ -416,20 +418,23 @@ def _deleted(report: Report) -> str:
 def _lost(report: Report) -> str:
     """The accepted losses, and why."""
     ends = [one for one in report.unknown if one.accepted]
-    if not report.lost and not ends:
+    lost = report.count("accepted")
+    if not lost and not ends:
         return ""
     concerned = {
-        node.node for node in report.nodes if any(life.accepted for life in node.lives)
+        node.node
+        for node in report.nodes
+        if any(life.has("accepted") for life in node.lives)
     }
     concerned |= {one.node for one in ends}
     reasons = dict.fromkeys(
         one.reason for one in report.accepted if one.node in concerned
     )
-    what = [f"{report.lost:,} accepted as lost"] if report.lost else []
+    what = [f"{lost:,} accepted as lost"] if lost else []
     what += [
         f"what {one.node} acknowledged behind lsn {one.last} is accepted as lost"
         for one in ends
-        if not report.lost
+        if not lost
     ]
     return printable(f"; {', '.join(what)} ({'; '.join(reasons)})")
 
@@ -453,7 +458,7 @@ def _faults(report: Report) -> Iterable[str]:
             yield f"hole: {name}{who} lsn {_range(hole.first, hole.last)}: {known}"
     for node in report.nodes:
         for life in node.lives:
-            for first, last in life.unverified:
+            for first, last in life.has("unverified"):
                 who = _whose(life.incarnation, several=several[node.node])
                 yield (
                     f"unverified: {node.node}{who} lsn {_range(first, last)}: in its"
@@ -503,7 +508,7 @@ def _summary(
     for what, found in (
         ("events missing", [(node, life.holes) for node, life in lives]),
         ("events doubled", [(node, life.doubles) for node, life in lives]),
-        ("events unverified", [(node, life.unverified) for node, life in lives]),
+        ("events unverified", [(node, life.has("unverified")) for node, life in lives]),
     ):
         if count := sum(ranges.size for _, ranges in found):
             spans = [
@@ -557,14 +562,7 @@ def _plain(
         "worded": report.worded,
         "nodes": [
             {
-                "node": node.node,
-                "first": node.first,
-                "last": node.last,
-                "events": node.events,
-                "in_lake": node.in_lake,
-                "in_spool": node.in_spool,
-                "in_journal": node.in_journal,
-                "aside": node.aside,
+                **{each: getattr(node, each) for each in _NODE},
                 "holes": list(map(asdict, report.holes.get(node.node, []))),
                 "doubles": list(map(asdict, report.doubles.get(node.node, []))),
                 "incarnations": [_life(life) for life in node.lives],
@@ -574,23 +572,19 @@ def _plain(
         "problems": list(map(asdict, report.problems)),
         "unknown": [
             {
-                "node": one.node,
-                "incarnation": one.incarnation,
-                "last": one.last,
+                **{each: getattr(one, each) for each in _UNKNOWN},
                 "why": one.why.name.lower(),
                 "heard": one.heard or None,
                 "ack": one.ack or None,
-                "successor": one.successor,
-                "accepted": one.accepted,
             }
             for one in report.unknown
         ],
         "forks": list(map(asdict, report.forks)),
-        "unverified": report.unverified,
-        "lost": report.lost,
-        "expired": report.expired,
-        "deleted": report.deleted,
-        "read": report.read,
+        "lost": report.count("accepted"),
+        **{
+            each: report.count(each)
+            for each in ("unverified", "expired", "deleted", "read")
+        },
         "deletions": to_builtins(report.deletions),
         "accepted": list(map(asdict, report.accepted)),
         "acknowledged": searched and asdict(searched),
@@ -602,6 +596,7 @@ def _plain(
 
 def _life(life: Life) -> dict[str, Any]:
     found = {each: getattr(life, each) for each in _LIFE}
+    found |= {each: life.has(each) for each in _REASONS}
     return {**found, "lsns": life.asked, "events": life.asked.size}
 
 

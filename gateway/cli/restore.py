@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,7 @@ from gateway.spoken import many
 if TYPE_CHECKING:
     from gateway.audit import Report
     from gateway.audit.sites import Site
-    from gateway.store.lsns import Lsns
-    from gateway.store.names import SpoolFile
+    from gateway.store.finder import SpoolFile
 
 HELP = """\
 Look at a data directory that was put back from a copy, a snapshot or a backup.
@@ -99,27 +98,24 @@ def _looked(site: Site, report: Report) -> _Found:
         if life.holes
     }
     found.missing = sum(lsns.size for lsns in holes.values())
-    for file in _archived(site, holes) if holes else ():
-        lsns = holes[file.node, file.incarnation]
-        whole = lsns.covers(file.first, file.last)
-        (found.fillable if whole else found.partly).append(file.name)
+    for file in _archived(site) if holes else ():
+        lsns = holes.get((file.node, file.incarnation))
+        if lsns is not None and lsns.touches(file.first, file.last):
+            whole = lsns.covers(file.first, file.last)
+            (found.fillable if whole else found.partly).append(file.name)
     return found
 
 
-def _archived(site: Site, holes: Mapping[tuple[str, str], Lsns]) -> Iterator[SpoolFile]:
+def _archived(site: Site) -> Iterator[SpoolFile]:
     from gateway.audit.bucket import BucketFiles
+    from gateway.audit.sites import joined
     from gateway.store.finder import spool_files
-    from gateway.store.names import parse_file_name
 
-    places = [spool_files(site.directories.archive)]
-    places.append(BucketFiles(site.bucket).list(archive=True))
-    names = {
-        one.path.name for place in places for files in place.values() for one in files
-    }
-    for named in filter(None, map(parse_file_name, sorted(names))):
-        lsns = holes.get((named.node, named.incarnation))
-        if lsns is not None and lsns.touches(named.first, named.last):
-            yield named
+    remote = BucketFiles(site.bucket).list(archive=True)
+    for _, files in sorted(
+        joined(spool_files(site.directories.archive), remote).items()
+    ):
+        yield from files
 
 
 def _fill(site: Site, names: Iterable[str]) -> Iterator[str]:

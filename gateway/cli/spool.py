@@ -226,13 +226,11 @@ def _from_lsn(
 ) -> Iterator[dict[str, Any]]:
     """Events of one node from *lsn* on, through spool, archive and journal."""
     from gateway.audit.files import read_journal
-    from gateway.store.finder import SpoolFile, spool_files
+    from gateway.audit.sites import joined
+    from gateway.store.finder import spool_files
 
     waiting = read_journal(places.journal)
-    files: dict[str, list[SpoolFile]] = {}
-    for directory in (places.spool, places.archive):
-        for name, more in spool_files(directory).items():
-            files.setdefault(name, []).extend(more)
+    files = joined(*map(spool_files, (places.spool, places.archive)))
     lives = {
         (name, file.incarnation)
         for name, some in files.items()
@@ -257,7 +255,7 @@ def _from_lsn(
             f"lsn {lsn} of {node} is there for incarnations {', '.join(several)}: say"
             " which FILE"
         )
-    for file in sorted(files.get(node, []), key=lambda f: (f.first, f.path.name)):
+    for file in files.get(node, []):
         if file.last >= lsn:
             moved = places.archive / file.path.name
             yield from _rows(file.path if file.path.exists() else moved, lsn)

@@ -1,9 +1,10 @@
 """What a test says of a node's incarnations, in tables, journal and ledger, and what is told."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -16,8 +17,12 @@ from gateway.cli import main
 from gateway.store.directories import Directories
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.readers.lake import INTERNAL
+from gateway_testkit.daemon import listener
 
-__all__ = ["accept", "end", "journal", "ledger", "look", "say", "table", "told"]
+__all__ = [
+    "accept", "claimed", "configured", "end", "journal", "ledger", "look", "planned",
+    "say", "table", "told",
+]  # fmt: skip
 
 Lsns = Iterable[int]
 
@@ -56,6 +61,27 @@ def ledger(data: Path, **content: Any) -> None:
     path = data / "lake" / INTERNAL / "events.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"format": 3, "committed": {}, **content}))
+
+
+def configured(file: Path, data: Path, **spool: Any) -> Path:
+    """A file with the least that names these directories."""
+    settings = {"node": "gw", "data_dir": str(data), "spool": spool}
+    settings["listeners"] = [listener("beats", "lumberjack")]
+    file.write_text(json.dumps(settings))
+    return file
+
+
+def claimed(data: Path, **sink: str) -> None:
+    """As the job leaves word of its table."""
+    path = data / "lake" / INTERNAL / "sink.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(sink))
+
+
+def planned(tasks: Callable[[], list[Any]]) -> Any:
+    """A table as pyiceberg shows it."""
+    scan = SimpleNamespace(scan=lambda: SimpleNamespace(plan_files=tasks))
+    return SimpleNamespace(from_metadata=lambda *_: scan)
 
 
 def end(acknowledged: int, *, exact: bool = False, since: int = 0) -> dict[str, Any]:

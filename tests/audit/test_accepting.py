@@ -11,7 +11,7 @@ import pytest
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.readers.lake import accepted_folder
 
-from .accounts import accept, end, journal, ledger, look, say, table, told
+from .accounts import accept, configured, end, journal, ledger, look, say, table, told
 
 
 def holed(data: Path) -> None:
@@ -42,8 +42,7 @@ def test_holes_are_accepted_as_the_page_of_operations_says(
         table(home / "data", "a", ("aaaa", rows), ("bbbb", range(1801, 1804)))
         ledger(home / "data", ends={"gw": {"aaaa": end(1800)}})
         journal(home / "data", Incarnation("bbbb", 1801, 0))
-        job = config_text(home / "data")
-        (home / "job.yaml").write_text(job)
+        configured(home / "job.yaml", home / "data")
         monkeypatch.chdir(home)
         words = shlex.split(line.replace("gw-1", "gw"), comments=True)
         assert say(capsys, "audit", "--config", "job.yaml")[0] == 1
@@ -53,22 +52,13 @@ def test_holes_are_accepted_as_the_page_of_operations_says(
         assert "complete: " in said
 
 
-def config_text(data: Path) -> str:
-    """The least that names these directories."""
-    return f"""\
-node: job
-data_dir: {data}
-listeners: [{{name: beats, protocol: lumberjack, listen: tcp:0}}]
-"""
-
-
 def test_part_of_a_hole_can_be_accepted(tmp_path, capsys):
     """The rest stays a hole; where nothing is missing, that is said."""
     holed(tmp_path)
     assert accept(capsys, tmp_path, "5-6")[0] == 0
     report = look(tmp_path)
     assert [list(node.holes) for node in report.nodes] == [[(7, 7)]]
-    assert report.lost == 2
+    assert report.count("accepted") == 2
     status, said = accept(capsys, tmp_path, "7", "--json")
     assert status == 0
     [one] = json.loads(said)
@@ -109,7 +99,7 @@ def test_where_to_look_may_stand_before_or_behind(tmp_path, capsys):
     assert say(capsys, "audit", *words)[0] == 0
     words = ["--data-dir", tmp_path, "accept", "gw", "6", "--reason", "x"]
     assert say(capsys, "audit", *words)[0] == 0
-    assert look(tmp_path).lost == 2
+    assert look(tmp_path).count("accepted") == 2
 
 
 def test_whose_lsns_are_lost_can_be_said(tmp_path, capsys):
@@ -125,7 +115,7 @@ def test_whose_lsns_are_lost_can_be_said(tmp_path, capsys):
     } == {(4, 4, "aaaa"), (3, 4, "bbbb")}
     assert accept(capsys, tmp_path, "4")[0] == 0
     assert accept(capsys, tmp_path, "3")[0] == 0
-    assert look(tmp_path).lost == 4
+    assert look(tmp_path).count("accepted") == 4
     assert look(tmp_path).complete
 
 

@@ -8,14 +8,13 @@ import pytest
 
 from catalogs import write
 from gateway.audit.acknowledged import event_id, read_ids, search
-from gateway.event import Batch, Origin, Rows, Stored
+from gateway.event import Batch, Origin, Rows
 from gateway.store.directories import Directories
 from gateway.store.journal import Log
 from gateway.store.node.incarnation import Incarnation
-from gateway.store.spool import file_name, parquet
-from gateway.store.spool.decoding import Decoder
 from gateway.store.system.disk import RealDisk
 from incarnations import A
+from spools import SpoolFolder
 
 
 def split(body: bytes) -> Rows:
@@ -29,11 +28,6 @@ def event(name: str) -> bytes:
     return b'{"event":{"id":"%s"}}' % name.encode()
 
 
-def batch(*names: str) -> Batch:
-    body = b"\n".join(map(event, names))
-    return Batch(Origin("plain", "l", "s", "p"), 1, len(names), body, len(body))
-
-
 @pytest.fixture
 def places(tmp_path) -> Directories:
     places = Directories.under(tmp_path)
@@ -44,19 +38,13 @@ def places(tmp_path) -> Directories:
 
 
 def journal(places: Directories, first: int, *names: str) -> None:
-    Log(places.journal / "gw", RealDisk(), first, A).commit([batch(*names)])
+    body = b"\n".join(map(event, names))
+    batch = Batch(Origin("plain", "l", "s", "p"), 1, len(names), body, len(body))
+    Log(places.journal / "gw", RealDisk(), first, A).commit([batch])
 
 
 def spool(places: Directories, first: int, *names: str) -> None:
-    name = file_name("gw", A, first, first + len(names) - 1)
-    with (places.spool / name).open("wb") as sink:
-        parquet.write(
-            [Stored(batch(*names), first)],
-            sink,
-            node="gw",
-            decoder=Decoder(DECODERS),
-            compression="zstd",
-        )
+    SpoolFolder(places.spool).put("gw", first, [*map(event, names)])
 
 
 def variant(name: str) -> dict[str, bytes]:

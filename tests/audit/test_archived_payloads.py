@@ -1,7 +1,6 @@
 """`--content` finds what a row was sent as, wherever the job has left its file, and whatever
 table has the row."""
 
-import json
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +21,8 @@ from gateway.store.node.incarnation import Incarnation
 from gateway.store.objects.bucket import ARCHIVE
 from lives import current, publish
 
+from .accounts import claimed, planned
+
 
 def rows(path: Path, life: str) -> pa.Table:
     """A file's, as a table has them."""
@@ -34,12 +35,6 @@ def edited(table: pa.Table, lsn: int) -> pa.Table:
     payloads = pc.if_else(pc.equal(table["lsn"], lsn), b"forged", table["payload"])
     at = table.column_names.index("payload")
     return table.set_column(at, "payload", payloads)
-
-
-def claimed(data: Path, **sink: str) -> None:
-    path = data / "lake" / ".gateway" / "sink.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(sink))
 
 
 def parquet(data: Path, table: pa.Table, _: pytest.MonkeyPatch) -> None:
@@ -64,12 +59,7 @@ def iceberg(data: Path, table: pa.Table, monkeypatch: pytest.MonkeyPatch) -> Non
     claimed(data, sink="iceberg", table="lake.e", metadata="/m.json")
     file = SimpleNamespace(file_path=f"file://{path}")
     task = SimpleNamespace(file=file, delete_files=[])
-    planned = SimpleNamespace(
-        from_metadata=lambda *_: SimpleNamespace(
-            scan=lambda: SimpleNamespace(plan_files=lambda: [task])
-        )
-    )
-    monkeypatch.setattr(module, "StaticTable", planned)
+    monkeypatch.setattr(module, "StaticTable", planned(lambda: [task]))
 
 
 @pytest.mark.parametrize("put", [parquet, delta, iceberg])

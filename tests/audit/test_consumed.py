@@ -2,7 +2,6 @@
 bucket, and what consumers have read of it.
 """
 
-import json
 from pathlib import Path
 
 import pytest
@@ -20,9 +19,10 @@ from gateway.store.readers.consumers import Marks, marks_at
 from gateway.store.readers.lake import accepted
 from gateway.store.system.disk import RealDisk
 from gateway_testkit.bucket import MemoryBucket
-from gateway_testkit.daemon import listener
 from incarnations import A, B
 from spools import SpoolFolder
+
+from .accounts import configured
 
 
 class Kept:
@@ -67,13 +67,13 @@ def test_what_is_there_and_what_was_read(kept):
     """Together it is all; what is neither there nor read is missing."""
     paths = [kept.add(first, 10) for first in (1, 11, 21)]
     report = kept.report()
-    assert (report.complete, report.events, report.read) == (True, 30, 0)
+    assert (report.complete, report.events, report.count("read")) == (True, 30, 0)
     names = [path.name for path in paths[:2]]
     kept.marks.change(lambda mark: mark.with_worked(0, names))
     for path in paths[:2]:
         kept.go(path)
     report = kept.report()
-    assert (report.complete, report.events, report.read) == (True, 30, 20)
+    assert (report.complete, report.events, report.count("read")) == (True, 30, 20)
     if kept.bucket is not None:
         kept.bucket.remove(paths[2].name)
     else:
@@ -119,7 +119,7 @@ def test_a_life_of_which_nothing_is_left_is_asked_for(kept):
 
     def check() -> None:
         report = kept.report()
-        assert report.read == 20
+        assert report.count("read") == 20
         lives = [life for one in report.nodes for life in one.lives]
         holes = {life.incarnation: list(life.holes) for life in lives if life.holes}
         assert holes == {A: [(11, 20)]}
@@ -138,10 +138,10 @@ def test_what_has_left_of_one_whose_line_was_folded(tmp_path):
     write(journal, Expired(f"gw_{B}", Lsns([(1, 10)])))
     write(journal, Incarnation(B, 11, 0, (A,), begins=(1,)))
     kept.places.state_of("gw").mkdir(parents=True)
-    assert kept.report().expired == 10
+    assert kept.report().count("expired") == 10
     # A file of it that came back has left since.
     write(journal, Expired(f"gw_{A}", Lsns([(10, 10)])))
-    assert kept.report().expired == 10
+    assert kept.report().count("expired") == 10
     kept.add(4, 1, by="z" * 10)
     assert [
         life.incarnation for life in kept.report().nodes[0].lives if life.holes
@@ -157,14 +157,8 @@ def test_what_has_left_the_archive_is_told(tmp_path, capsys):
     kept.marks.change(lambda mark: mark.with_done([second.name]))
     kept.go(first)
     kept.go(second)
-    settings = {
-        "node": "gw",
-        "data_dir": str(tmp_path),
-        "listeners": [listener("beats", "lumberjack")],
-        "spool": {"after": "keep", "consumers": ["mine"]},
-    }
-    file = tmp_path / "gateway.yaml"
-    file.write_text(json.dumps(settings))
+    yaml = tmp_path / "gateway.yaml"
+    file = configured(yaml, tmp_path, after="keep", consumers=["mine"])
     ids = tmp_path / "ids"
     ids.write_text("nowhere\n")
     assert main(["audit", "--config", str(file)]) == 0
@@ -172,8 +166,7 @@ def test_what_has_left_the_archive_is_told(tmp_path, capsys):
         "complete: 10 events, each exactly once; 10 read by consumers, and removed;"
         " 10 events expired by retention"
     ) in capsys.readouterr().out
-    settings["spool"] = {}
-    file.write_text(json.dumps(settings))
+    configured(yaml, tmp_path)
     assert main(["audit", "--config", str(file)]) == 1
 
 
@@ -186,14 +179,7 @@ def test_what_is_lost_can_be_accepted_where_there_is_no_job(tmp_path, capsys):
     (tmp_path / "job" / "lake").mkdir(parents=True)
     words = []
     for name, spool in (("data", {"after": "keep"}), ("job", {})):
-        settings = {
-            "node": "gw",
-            "data_dir": str(tmp_path / name),
-            "listeners": [listener("beats", "lumberjack")],
-            "spool": spool,
-        }
-        file = tmp_path / f"{name}.yaml"
-        file.write_text(json.dumps(settings))
+        file = configured(tmp_path / f"{name}.yaml", tmp_path / name, **spool)
         words += ["--config", str(file)]
     assert main(["audit", *words[:2]]) == 1
     accept = ["audit", "accept", "gw", "--reason"]

@@ -279,7 +279,7 @@ def test_of_a_gateway_that_is_silent_nobody_knows_more(tmp_path, capsys, bucket)
     report = look(tmp_path, bucket=bucket)
     assert not report.complete
     [life] = report.nodes[0].lives
-    assert (list(life.unverified), life.in_journal) == ([(8, 20)], 0)
+    assert (list(life.has("unverified")), life.in_journal) == ([(8, 20)], 0)
     [unknown] = report.unknown
     assert (unknown.incarnation, unknown.last) == ("aaaa", 20)
     assert unknown.why.name == "SILENT"
@@ -325,7 +325,9 @@ def test_what_a_gateway_that_was_killed_left_is_with_the_next_one(tmp_path, buck
     assert look(tmp_path, bucket=bucket).complete
     say_in(bucket, "bbbb", 20, since=21, earlier=("aaaa",), ago=SILENT)
     report = look(tmp_path, bucket=bucket)
-    lives = {life.incarnation: list(life.unverified) for life in report.nodes[0].lives}
+    lives = {
+        life.incarnation: list(life.has("unverified")) for life in report.nodes[0].lives
+    }
     assert lives == {"aaaa": [(8, 20)]}
     assert [one.incarnation for one in report.unknown] == ["bbbb"]
 
@@ -500,7 +502,7 @@ def test_unverified_events_alone_are_not_complete(tmp_path, bucket):
     path.write_text(json.dumps(one))
     report = look(tmp_path, bucket=bucket)
     assert [one.accepted for one in report.unknown] == [True]
-    assert (report.unverified, report.complete) == (12, False)
+    assert (report.count("unverified"), report.complete) == (12, False)
 
 
 def test_with_ack_spool_what_was_only_given_is_not_asked_for(tmp_path, bucket):

@@ -1,11 +1,8 @@
 """Events that a disk did not give back, or a table: the audit misses them."""
 
-import json
 import time
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from gateway.audit import audit
@@ -29,7 +26,7 @@ from gateway.store.system.disk import RealDisk
 from gateway.store.system.machine import Machine
 from incarnations import A, segment_name
 
-from .accounts import look, table
+from .accounts import ledger, look, table
 
 
 def split(body: bytes) -> Rows:
@@ -37,26 +34,20 @@ def split(body: bytes) -> Rows:
     return Rows(body.split(b";"))
 
 
-NAME = "events-gw_aaaaaaaaaa-00000000000000000001-00000000000000000004.parquet"
-
-
 def test_holes_are_told_from_the_record(tmp_path):
     """What the journal's disk did not give back is in no file, and missing until it is accepted:
     the audit says why, by the catalog, or by the gateway's word where that is all it has.
     """
-    directories = Directories.under(tmp_path)
-    journal, lake = directories.journal_of("gw"), tmp_path / "lake"
-    for folder in (journal, lake / "events", tmp_path / "arrivals"):
+    journal = tmp_path / "journal" / "gw"
+    for folder in (journal, tmp_path / "arrivals"):
         folder.mkdir(parents=True)
     catalog = Catalog(journal, RealDisk())
     catalog.put(Incarnation(A, 1, 0))
     for first, last in ((1, 3), (6, 9)):
         catalog.put(Entry(first, last, file_name("gw", A, first, last)))
     catalog.put(Holes(A, Lsns([(4, 5), (10, 12)])))
-    rows = {"node": ["gw"] * 7, "incarnation": [A] * 7}
-    rows["lsn"] = pa.array([1, 2, 3, 6, 7, 8, 9], pa.int64())
-    pq.write_table(pa.table(rows), lake / "events" / "a.parquet")
-    report = audit(directories, pause=lambda _: None)
+    table(tmp_path, "a.parquet", (A, [1, 2, 3, 6, 7, 8, 9]))
+    report = look(tmp_path)
     assert not report.complete
     assert [(one.first, one.last) for one in report.holes["gw"]] == [(4, 5), (10, 12)]
     wanted = "the disk of gw did not give them back"
@@ -67,7 +58,7 @@ def test_holes_are_told_from_the_record(tmp_path):
     )
     (journal / "catalog").unlink()
     (tmp_path / "arrivals" / f"gw_{A}").write_bytes(msgspec.json.encode(said))
-    report = audit(directories, pause=lambda _: None)
+    report = look(tmp_path)
     assert [(one.first, one.last) for one in report.holes["gw"]] == [(4, 5), (10, 12)]
     assert {one.note for one in report.holes["gw"]} == {wanted}
 
@@ -75,12 +66,8 @@ def test_holes_are_told_from_the_record(tmp_path):
 @pytest.fixture
 def hub(tmp_path):
     """A hub's directories, whose tables have lsn 1 to 3 of an edge, and what that says."""
-    lake = tmp_path / "lake"
-    for folder in (lake / "events", tmp_path / "arrivals"):
-        folder.mkdir(parents=True)
-    rows = {"node": ["gw"] * 3, "incarnation": [A] * 3}
-    rows["lsn"] = pa.array([1, 2, 3], pa.int64())
-    pq.write_table(pa.table(rows), lake / "events" / "a.parquet")
+    (tmp_path / "arrivals").mkdir()
+    table(tmp_path, "a.parquet", (A, [1, 2, 3]))
 
     def say(holes, lsn=9, ago=0.0, **more):
         at = time.time() - ago
@@ -108,7 +95,7 @@ def test_a_word_does_not_vouch_for_holes(hub, capsys, tmp_path):
     assert "the disk of gw did not give them back" in capsys.readouterr().out
     report = audit(hub(((8, 9),), ago=3600.0), pause=lambda _: None)
     [life] = report.nodes[0].lives
-    assert (list(life.unverified), list(life.holes)) == ([(4, 7)], [(8, 9)])
+    assert (list(life.has("unverified")), list(life.holes)) == ([(4, 7)], [(8, 9)])
 
 
 def test_what_waits_at_a_hub_between_is_not_missing(hub, tmp_path):
@@ -121,8 +108,7 @@ def test_what_waits_at_a_hub_between_is_not_missing(hub, tmp_path):
     for waiting, missing in ((waits, []), (waits[1:], [(4, 7)])):
         [(*_, word)] = Relay(between, disk, lambda _, all_=waiting: all_)()
         (arrivals / f"gw_{A}").write_bytes(word)
-        report = audit(Directories.under(tmp_path), pause=lambda _: None)
-        [life] = report.nodes[0].lives
+        [life] = look(tmp_path).nodes[0].lives
         assert list(life.holes) == missing
         assert list(life.places["word"]) == [(4 if not missing else 8, 9)]
 
@@ -155,14 +141,13 @@ def test_what_is_missing_beside_a_hole_has_a_reason_of_its_own(tmp_path):
     """The disk lost lsn 4 and 5, somebody the file behind them: who accepts the hole accepts no
     more.
     """
-    directories = Directories.under(tmp_path)
-    journal = directories.journal_of("gw")
+    journal = tmp_path / "journal" / "gw"
     journal.mkdir(parents=True)
     catalog = Catalog(journal, RealDisk())
     catalog.put(Incarnation(A, 1, 0))
     catalog.put(Entry(6, 9000, gone := file_name("gw", A, 6, 9000)))
     catalog.put(Holes(A, Lsns([(4, 5)])))
-    found = audit(directories, pause=lambda _: None).holes["gw"]
+    found = look(tmp_path).holes["gw"]
     published = f"the journal published {gone}, which is gone"
     assert [(one.first, one.last, one.note) for one in found[1:]] == [
         (4, 5, "the disk of gw did not give them back"),
@@ -208,24 +193,16 @@ def test_what_the_ledger_has_and_no_table(tmp_path):
     """The newest file of an incarnation is gone: what the job has committed is asked for, also
     where another incarnation has these lsns.
     """
-    lake = tmp_path / "lake"
-    (lake / "events").mkdir(parents=True)
-    rows = {
-        "node": ["gw"] * 4,
-        "incarnation": ["a" * 10] + ["b" * 10] * 3,
-        "lsn": pa.array([1, 1, 2, 3], pa.int64()),
-    }
-    pq.write_table(pa.table(rows), lake / "events" / "a.parquet")
-    (lake / ".gateway").mkdir()
+    table(tmp_path, "a.parquet", ("a" * 10, [1]), ("b" * 10, [1, 2, 3]))
     committed = {
         "gw": {"a" * 10: [[1, 2]], "b" * 10: [[1, 5]]},
         "gone": {"c" * 10: [[1, 3]]},
     }
-    ledger = {"form": 1, "committed": committed}
-    (lake / ".gateway" / "events.json").write_text(json.dumps(ledger))
-    nodes = audit(Directories.under(tmp_path), pause=lambda _: None).nodes
+    ledger(tmp_path, committed=committed)
     holes = {
-        life.incarnation[0]: list(life.holes) for one in nodes for life in one.lives
+        life.incarnation[0]: list(life.holes)
+        for one in look(tmp_path).nodes
+        for life in one.lives
     }
     assert holes == {"a": [(2, 2)], "b": [(4, 5)], "c": [(1, 3)]}
 
@@ -235,30 +212,25 @@ def test_a_place_of_lost_events_is_told_as_what_is_missing(tmp_path):
     path = tmp_path / "journal/gw" / segment_name(2)
     path.parent.mkdir(parents=True)
     path.write_bytes(segment.place_of_lost(2, 3))
-    [problem] = audit(Directories.under(tmp_path), pause=lambda _: None).problems
+    [problem] = look(tmp_path).problems
     assert problem.why == "missing from byte 36 on"
 
 
 def test_what_was_moved_aside_is_known(tmp_path, capsys):
     """A file that the Spark job could not read and wrote down is told, and is no hole;
     what it did not write down is one."""
-    lake = tmp_path / "lake"
-    (lake / "events").mkdir(parents=True)
-    lsns = pa.array([1, 2, 9], pa.int64())
-    pq.write_table(pa.table({"node": ["gw"] * 3, "lsn": lsns}), lake / "events" / NAME)
-    (lake / ".gateway").mkdir()
+    table(tmp_path, "a.parquet", (None, [1, 2, 9]), column=False)
     hole = {"node": "gw", "first": 3, "last": 7, "file": "f", "why": "cut", "at": 1.0}
-    ledger = lake / ".gateway" / "events.json"
-    ledger.write_text(json.dumps({"form": 1, "holes": [hole]}))
-    [node] = audit(Directories.under(tmp_path), pause=lambda _: None).nodes
+    ledger(tmp_path, holes=[hole])
+    [node] = look(tmp_path).nodes
     assert (list(node.aside), list(node.holes)) == ([(3, 7)], [(8, 8)])
     assert (node.in_lake, node.in_journal) == (3, 0)
 
-    ledger.write_text(json.dumps({"form": 1, "holes": [{**hole, "last": 8}]}))
+    ledger(tmp_path, holes=[{**hole, "last": 8}])
     assert main(["audit", "--data-dir", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert "moved aside: gw lsn 3-8" in said
     assert "complete: 9 events, each exactly once but for 6" in said
-    ledger.write_text("{")
-    [node] = audit(Directories.under(tmp_path), pause=lambda _: None).nodes
+    (tmp_path / "lake/.gateway/events.json").write_text("{")
+    [node] = look(tmp_path).nodes
     assert list(node.holes) == [(3, 8)]

@@ -21,6 +21,8 @@ from gateway.sinks.delta import storage_options
 from gateway.sinks.iceberg import properties
 from gateway.store.directories import Directories
 
+from .accounts import claimed, planned
+
 _Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 
 
@@ -45,13 +47,6 @@ def vector(row: int) -> dict[str, Any]:
     }
 
 
-def claimed(data: Path, sink: dict[str, str]) -> None:
-    """As the job leaves word of its table."""
-    path = data / "lake" / ".gateway" / "sink.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(sink))
-
-
 @pytest.mark.parametrize("name", ["gate#1", "a%41", "what?", "two words"])
 def test_a_directory_may_have_a_name_that_is_no_url(tmp_path, name):
     """Folders of Parquet are found by their paths, whatever is in those."""
@@ -72,7 +67,7 @@ def test_a_table_of_delta_may_have_such_a_name(tmp_path, name):
     place = tmp_path / name / "events"
     rows = pa.table({"node": ["gw"], "lsn": pa.array([1], pa.int64()), "by": [": a%"]})
     deltalake.write_deltalake(str(place), rows, partition_by=["by"])
-    claimed(tmp_path, {"sink": "delta", "table": f"file://{place}"})
+    claimed(tmp_path, sink="delta", table=f"file://{place}")
     assert [path for path, _ in table_files(tmp_path / "lake")] == [
         *place.rglob("*.parquet")
     ]
@@ -86,7 +81,7 @@ def test_rows_that_a_deletion_vector_hides_are_said(tmp_path):
     place = tmp_path / "lake" / "delta" / "events"
     rows = pa.table({"node": ["gw"] * 3, "lsn": pa.array([1, 2, 3], pa.int64())})
     deltalake.write_deltalake(str(place), rows)
-    claimed(tmp_path, {"sink": "delta", "table": f"file://{place}"})
+    claimed(tmp_path, sink="delta", table=f"file://{place}")
     assert audit(Directories.under(tmp_path)).complete
 
     log = place / "_delta_log"
@@ -119,24 +114,6 @@ def test_rows_that_a_deletion_vector_hides_are_said(tmp_path):
     assert "REORG TABLE" in problem.why
 
 
-class Planned:
-    """A table as pyiceberg shows it."""
-
-    def __init__(self, tasks: list[Any], why: Exception | None = None) -> None:
-        self._tasks, self._why = tasks, why
-
-    def from_metadata(self, _place: str, _how: Any = None) -> Planned:
-        return self
-
-    def scan(self) -> Planned:
-        return self
-
-    def plan_files(self) -> list[Any]:
-        if self._why is not None:
-            raise self._why
-        return self._tasks
-
-
 def test_a_table_of_iceberg_has_names_as_they_are(tmp_path, monkeypatch):
     """Values of its partitions are encoded in them, and are not to be decoded."""
     table = pytest.importorskip("pyiceberg.table")
@@ -144,35 +121,35 @@ def test_a_table_of_iceberg_has_names_as_they_are(tmp_path, monkeypatch):
     place.parent.mkdir()
     rows = pa.table({"node": ["gw"], "lsn": pa.array([1], pa.int64())})
     pq.write_table(rows, place)
-    claimed(tmp_path, {"sink": "iceberg", "table": "lake.e", "metadata": "/m.json"})
+    claimed(tmp_path, sink="iceberg", table="lake.e", metadata="/m.json")
     file = SimpleNamespace(file_path=f"file:{place}")
     task = SimpleNamespace(file=file, delete_files=[])
-    monkeypatch.setattr(table, "StaticTable", Planned([task]))
+    monkeypatch.setattr(table, "StaticTable", planned(lambda: [task]))
     assert [path for path, _ in table_files(tmp_path / "lake")] == [place]
 
 
 def test_rows_that_a_delete_file_hides_are_said(tmp_path, monkeypatch):
     """Positions are said of their file; where only values are named, nothing is judged."""
     table = pytest.importorskip("pyiceberg.table")
-    import pyarrow.parquet as pq
-
     rows = pa.table({"node": ["gw"] * 3, "lsn": pa.array([1, 2, 3], pa.int64())})
     pq.write_table(rows, tmp_path / "a.parquet")
-    claimed(tmp_path, {"sink": "iceberg", "table": "lake.e", "metadata": "/m.json"})
+    claimed(tmp_path, sink="iceberg", table="lake.e", metadata="/m.json")
     deletes = [SimpleNamespace(file_path="/d/00-deletes.parquet")]
     task = SimpleNamespace(
         file=SimpleNamespace(file_path=f"file://{tmp_path}/a.parquet"), delete_files=[]
     )
-    monkeypatch.setattr(table, "StaticTable", Planned([task]))
+    monkeypatch.setattr(table, "StaticTable", planned(lambda: [task]))
     assert audit(Directories.under(tmp_path)).complete
     task.delete_files = deletes
     report = audit(Directories.under(tmp_path))
     assert not report.complete
     (problem,) = report.problems
     assert "by /d/00-deletes.parquet. CALL system.rewrite_data_files" in problem.why
-    monkeypatch.setattr(
-        table, "StaticTable", Planned([], ValueError("no equality deletes yet"))
-    )
+
+    def equality() -> list[Any]:
+        raise ValueError("no equality deletes yet")
+
+    monkeypatch.setattr(table, "StaticTable", planned(equality))
     with pytest.raises(
         OSError, match=r"lake\.e can not be read: rows are deleted .*no equality"
     ):

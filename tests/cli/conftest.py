@@ -18,7 +18,7 @@ from twisted.internet.task import Clock
 from daemons import spawn
 from deadlines import eventually, finish
 from gateway import cli
-from gateway.event import Batch, Origin, Rows, Stored
+from gateway.event import Batch, Origin, Rows
 from gateway.plugins import installed
 from gateway.sdk.protocol import Context
 from gateway.store.directories import Directories
@@ -26,14 +26,14 @@ from gateway.store.finder import Finder
 from gateway.store.hub.arrivals import Arrivals
 from gateway.store.journal import Segment
 from gateway.store.opening import Start, open_node
-from gateway.store.spool import file_name, parquet
-from gateway.store.spool.decoding import Decoder
+from gateway.store.spool import file_name
 from gateway.store.system.disk import RealDisk
 from gateway.store.system.machine import Machine
 from gateway.testing import FakeConnection, ManualJournal
 from gateway_testkit.settings import settings
 from incarnations import A, rows_of
 from making import Make
+from spools import spool_file
 
 
 def split(body: bytes) -> Rows:
@@ -125,19 +125,8 @@ class System:
         """A spool file with these lsns, whoever else has them; *name* may lie."""
         path = self.root / directory / (name or file_name(node, A, first, last))
         path.parent.mkdir(parents=True, exist_ok=True)
-        count = last - first + 1
-        body = b"\x1f".join(b'{"n":%d}' % n for n in range(count))
-        batch = Batch(
-            Origin("plain", "beats", "s-1", "127.0.0.1:9"), 5, count, body, len(body)
-        )
-        with path.open("wb") as sink:
-            parquet.write(
-                [Stored(batch, first)],
-                sink,
-                node=node,
-                decoder=Decoder({"plain": split}),
-                compression="zstd",
-            )
+        payloads = [b'{"n":%d}' % n for n in range(last - first + 1)]
+        path.write_bytes(spool_file(node, first, [Rows(payloads)]))
         return path
 
     def lake(

@@ -774,7 +774,7 @@ class _World:
             for life in node.lives:
                 if len(life.holes):
                     unknown.setdefault(life.incarnation, "holes")
-                if len(life.unverified):
+                if life.has("unverified"):
                     unknown.setdefault(life.incarnation, "unverified")
         ledger = self.job.sink.ledger
         of = {life.incarnation: one.of for life, one in ledger.records.items()}
