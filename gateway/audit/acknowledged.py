@@ -24,16 +24,15 @@ import pyarrow.parquet as pq
 
 from gateway.audit.counts import Counts, Ints
 from gateway.audit.lake import Problem, Unusable, by_life, reading
-from gateway.audit.remote import Access, Place, opened
+from gateway.audit.remote import Place, opened
 from gateway.audit.sinks import table_files
-from gateway.audit.sites import Site, Spools, distinct
+from gateway.audit.sites import Site, Spools, distinct, site_of
 from gateway.audit.variant import look_up
 from gateway.event import Decode
 from gateway.store.directories import Directories
 from gateway.store.finder import scans, spool_files
 from gateway.store.journal import segment
 from gateway.store.names import parse_file_name
-from gateway.store.objects.bucket import Bucket
 from gateway.store.spool.decoding import Decoder
 
 _BATCH_ROWS = 1 << 14
@@ -82,24 +81,17 @@ def event_id(payload: bytes) -> str | None:
 
 
 def search(
-    directories: Directories,
+    place: Site | Directories,
     acknowledged: Iterable[str],
     decoders: Mapping[str, Decode],
-    bucket: Bucket | None = None,
-    access: Access | None = None,
     others: Iterable[Site] = (),
-    *,
-    keeps: bool = False,
 ) -> Acknowledged:
-    """Look for the ids in all places; *decoders* by protocol.  Raises OSError.
-
-    *bucket* is where files of the spool go, if it has one; *access* how to reach tables in
-    object storage; *keeps* and *others* as for `audit`.
+    """Look for the ids there and in *others*; *decoders* by protocol.  Raises OSError.
 
     Files that can not be read are passed over; `audit` reports them.
     """
     times = dict.fromkeys(acknowledged, 0)
-    sites = distinct([Site(directories, None, bucket, access, keeps), *others])
+    sites = distinct([site_of(place), *others])
     search = _Search(sites, decoders, times)
     search.run()
     return Acknowledged(

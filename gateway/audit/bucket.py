@@ -1,7 +1,6 @@
-"""The spool's files in a bucket, and what the bucket says of nodes, for the audit.
+"""The spool's files in a bucket, for the audit.
 
-A file is read as a copy that is removed again, one at a time; what is said of nodes is in
-their node records (`gateway.store.objects.node_record`).
+A file is read as a copy that is removed again, one at a time.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ from pathlib import Path
 
 from gateway.store.finder import SpoolFile
 from gateway.store.names import parse_file_name
-from gateway.store.objects import node_record
-from gateway.store.objects.bucket import ARCHIVE, Bucket, NotThere, StoredObject
+from gateway.store.objects.bucket import ARCHIVE, Bucket, NotThere
 
 
 class BucketFiles:
@@ -43,17 +41,6 @@ class BucketFiles:
         for files in found.values():
             files.sort(key=lambda file: (file.first, file.last))
         return dict(found)
-
-    def node_records(self, wanted: str | None) -> Iterator[tuple[str, StoredObject]]:
-        """Where it says something of each node's incarnations, or of one node's."""
-        if self._bucket is not None:
-            for one in node_record.listed(self._bucket, wanted):
-                yield self._bucket.url, one
-
-    def record(self, one: StoredObject) -> node_record.Heard:
-        """The node record in an object."""
-        assert self._bucket is not None
-        return node_record.read(self._bucket, one)
 
     def has(self, file: SpoolFile) -> bool:
         places = self._folder, self._folder / ARCHIVE

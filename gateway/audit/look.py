@@ -7,6 +7,7 @@ least once (`gateway.audit.proof` says why that suffices).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 
 from gateway.audit.consumed import Consumed
 from gateway.audit.files import JournalContent, runs_in
@@ -50,7 +51,7 @@ class Files:
 class View:
     """All places of all nodes, as the last look found them.
 
-    16 attributes: a place each, and what the last look made of all.
+    15 attributes: a place each, and what the last look made of all.
     """
 
     def __init__(
@@ -69,9 +70,8 @@ class View:
         """Whether files are for others than a job of ours."""
         self._spools = Spools(sites)
         self.lake = Lakes(sites, node=node, first=first)
-        self.node_records = NodeRecords(sites, self._spools.buckets, node, silent_after)
-        self._in_buckets: dict[str, list[SpoolFile]] | None = None
-        """The archives in buckets; None before they were listed."""
+        buckets = [*self._spools.stores.values()]
+        self.node_records = NodeRecords(sites, buckets, node, silent_after)
         self._runs: dict[SpoolFile, list[tuple[int, int]]] = {}
         self.until: dict[tuple[str, str], int] = {}
         """The last lsn of each incarnation of a node, at the first look."""
@@ -79,7 +79,7 @@ class View:
     def look(self) -> None:
         """Go through all places, in the order in which events move."""
         # First of all, so that what they speak of can be found in a place read later.
-        self.asked = Asked(self._gateways, self._spools.urls)
+        self.asked = Asked(self._gateways, self._spools.stores)
         self.node_records.look()
         self.journals = Journals(self._sites)
         spool = self._spools.list()
@@ -185,6 +185,8 @@ class View:
 
     def archived(self, name: str) -> list[SpoolFile]:
         """A node's files in the archives of buckets, which are listed for what is missing alone."""
-        if self._in_buckets is None:
-            self._in_buckets = self._spools.archives()
         return self._in_buckets.get(name, [])
+
+    @cached_property
+    def _in_buckets(self) -> dict[str, list[SpoolFile]]:
+        return self._spools.archives()

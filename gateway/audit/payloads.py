@@ -36,6 +36,7 @@ from gateway.audit.files import runs_in
 from gateway.audit.lake import Problem, Unusable, check_columns, reading
 from gateway.audit.remote import Access, Place, opened
 from gateway.audit.sinks import table_files
+from gateway.audit.sites import Site, site_of
 from gateway.sdk.arrow import bounds_of
 from gateway.store import digests
 from gateway.store.directories import Directories
@@ -44,7 +45,6 @@ from gateway.store.lsns import Lsns, spelled
 from gateway.store.names import SpoolFile as SpoolName
 from gateway.store.names import parse_file_name
 from gateway.store.node.catalog import catalogs_in
-from gateway.store.objects.bucket import Bucket
 from gateway.store.spool.mending import Entry
 
 _CACHE_BYTES = 256 * 2**20
@@ -73,19 +73,10 @@ class Payloads:
     problems: list[Problem] = field(default_factory=list)
 
 
-def compare_payloads(
-    directories: Directories,
-    *,
-    node: str | None = None,
-    access: Access | None = None,
-    bucket: Bucket | None = None,
-) -> Payloads:
-    """Compare the payloads of all nodes, or of one.
-
-    *access* is how to reach tables in object storage, *bucket* where files of the spool go, if
-    it has one.  Raises OSError.
-    """
-    found = Payloads()
+def compare_payloads(place: Site | Directories, *, node: str | None = None) -> Payloads:
+    """Compare the payloads of all nodes, or of one.  Raises OSError."""
+    found, site = Payloads(), site_of(place)
+    directories = site.directories
     catalogs = catalogs_in(directories.journal).values()
     entries = {one.name: one for lines in catalogs for one in lines.all(Entry)}
     known: dict[SpoolName, str] = {
@@ -93,7 +84,7 @@ def compare_payloads(
         for entry in entries.values()
         if entry.events and (parsed := parse_file_name(entry.name))
     }
-    remote = BucketFiles(bucket)
+    remote = BucketFiles(site.bucket)
     archives = spool_files(directories.archive), remote.list(archive=True)
     for file in _all(node, *archives):
         # Retention may be quicker.
@@ -105,7 +96,7 @@ def compare_payloads(
         with contextlib.suppress(FileNotFoundError), remote.local(file) as there:
             known.setdefault(_name(file), _said(there.path))
             files[_name(file)] = file
-    tables = _Tables(directories.lake, access)
+    tables = _Tables(directories.lake, site.access)
     all_of_them, compared = tables.count(node), 0
     for name, digest in sorted(known.items()):
         if node in (None, name.node):

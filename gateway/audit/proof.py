@@ -28,12 +28,10 @@ from pathlib import Path
 
 from gateway.audit.judge import judge
 from gateway.audit.look import View
-from gateway.audit.remote import Access
 from gateway.audit.report import Double, Hole, Report
-from gateway.audit.sites import Ask, Site, distinct
+from gateway.audit.sites import Ask, Site, distinct, site_of
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile
-from gateway.store.objects.bucket import Bucket
 from gateway.store.objects.node_record import SILENT_SECONDS
 
 _LOOKS = 4
@@ -43,14 +41,10 @@ _MOST_EXPLAINED = 20
 
 
 def audit(
-    directories: Directories,
+    place: Site | Directories,
     *,
     node: str | None = None,
     first: int = 1,
-    served: str | None = None,
-    bucket: Bucket | None = None,
-    access: Access | None = None,
-    keeps: bool = False,
     others: Iterable[Site] = (),
     gateways: Iterable[tuple[str, Ask]] = (),
     silent_after: float = SILENT_SECONDS,
@@ -58,21 +52,15 @@ def audit(
 ) -> Report:
     """Check all nodes, or one; from lsn *first* on.  Raises OSError.
 
-    *others* are more directories, of gateways that write for one job; *gateways* those that
-    are asked, because their directories are on other machines: addresses, for people, and
-    how to ask.
-
-    *bucket* is where files of the spool go, if it has one; *access* how to reach tables in
-    object storage.  It *keeps* what is published, where no job takes it.
-
-    *served* is the node of the configuration: events in the journal of another one wait in
-    vain, unless a daemon has it locked.
+    *others* are more places, of gateways that write for one job; *gateways* those that are
+    asked, because their directories are on other machines: addresses, for people, and how to
+    ask.
 
     Events for which there is only a word older than *silent_after* seconds are not verified.
 
     *pause* is called between two looks, with the seconds to wait.
     """
-    sites = distinct([Site(directories, served, bucket, access, keeps), *others])
+    sites = distinct([site_of(place), *others])
     view = View(sites, node, first, gateways, silent_after)
     report = _looked(view)
     while not report.complete and report.looks < _LOOKS:

@@ -69,6 +69,11 @@ class Site:
     """Files go to a hub."""
 
 
+def site_of(place: Site | Directories) -> Site:
+    """The place; directories alone are one without a configuration."""
+    return place if isinstance(place, Site) else Site(place)
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The answer of a running gateway about itself."""
@@ -156,7 +161,7 @@ class NodeRecords:
     def __init__(
         self,
         sites: Sequence[Site],
-        buckets: Sequence[BucketFiles],
+        buckets: Sequence[Bucket],
         node: str | None,
         silent_after: float,
     ) -> None:
@@ -200,11 +205,11 @@ class NodeRecords:
         """The node records in buckets; those that were not written again are not read again."""
         before, self._read = self._read, {}
         for bucket in self._buckets:
-            for url, one in bucket.node_records(self._node):
-                key = url, one.name
+            for one in node_record.listed(bucket, self._node):
+                key = bucket.url, one.name
                 known = before.get(key)
                 if known is None or known.modified != one.modified:
-                    known = bucket.record(one)
+                    known = node_record.read(bucket, one)
                 self._read[key] = known
                 yield known
 
@@ -357,9 +362,9 @@ class Spools:
 
     def __init__(self, sites: Sequence[Site]) -> None:
         self._sites = sites
-        buckets = {site.bucket.url: site.bucket for site in sites if site.bucket}
-        self.buckets = [BucketFiles(one) for one in buckets.values()]
-        self.urls = list(buckets)
+        self.stores = {site.bucket.url: site.bucket for site in sites if site.bucket}
+        """Buckets by their URLs."""
+        self.buckets = [BucketFiles(one) for one in self.stores.values()]
 
     def archives(self) -> dict[str, list[SpoolFile]]:
         """Files that the job has committed, by node, where those are kept in a bucket.

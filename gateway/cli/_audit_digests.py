@@ -89,9 +89,7 @@ def content(site: Site, node: str | None) -> Part:
 
 def payloads(site: Site, node: str | None) -> Part:
     """Whether archive and tables have the payloads that were published."""
-    found = compare_payloads(
-        site.directories, node=node, access=site.access, bucket=site.bucket
-    )
+    found = compare_payloads(site, node=node)
     told = (
         f"payloads: {many(found.archived, 'file')} of the archive read; the tables have the"
         f" {many(found.events, 'payload')} of {many(found.in_tables, 'file')} as published"

@@ -165,16 +165,13 @@ def report_of(
 
     look = partial(
         audit,
-        site.directories,
-        bucket=site.bucket,
-        access=site.access,
-        keeps=site.keeps,
+        site,
         others=others,
         gateways=gateways,
         silent_after=_silent_after(args),
     )
     with working("comparing tables, spool and journal"):
-        report = look(node=node, first=first, served=site.served)
+        report = look(node=node, first=first)
     if node is not None and not report.nodes:
         everything = look(pause=lambda _: None)
         known = [node.node for node in everything.nodes]
@@ -206,7 +203,6 @@ def _run(
         raise WrongUse("--content and --chain look at one directory: name one")
     place, *others = _data_dir.sites(args)
     ids = _ids(args.acknowledged)
-    places, bucket, access = place.directories, place.bucket, place.access
     asked, first = _gateways(args), args.first
     report = report_of(args, place, others, node=args.node, first=first, gateways=asked)
     heard(report)
@@ -221,9 +217,7 @@ def _run(
         from gateway.plugins import decoders
 
         with working("looking for the acknowledged ids"):
-            searched = search(
-                places, ids, decoders(), bucket, access, others, keeps=place.keeps
-            )
+            searched = search(place, ids, decoders(), others)
     with working("reading payloads and digests"):
         parts = _parts(args, one, place)
     if args.json:

@@ -13,9 +13,11 @@ import pytest
 
 from catalogs import write
 from gateway.audit import Report, audit
+from gateway.audit.sites import Site
 from gateway.cli import main
 from gateway.store.directories import Directories
 from gateway.store.node.incarnation import Incarnation
+from gateway.store.objects.bucket import Bucket
 from gateway.store.readers.lake import INTERNAL
 from gateway_testkit.daemon import listener
 
@@ -89,8 +91,11 @@ def end(acknowledged: int, *, exact: bool = False, since: int = 0) -> dict[str, 
     return {**found, "ack": "journal", "exact": exact, "since": since}
 
 
-def look(data: Path, **how: Any) -> Report:
-    return audit(Directories.under(data), pause=lambda _: None, **how)
+def look(
+    data: Path, bucket: Bucket | None = None, *, keeps: bool = False, **how: Any
+) -> Report:
+    place = Site(Directories.under(data), bucket=bucket, keeps=keeps)
+    return audit(place, pause=lambda _: None, **how)
 
 
 def say(capsys: pytest.CaptureFixture[str], *argv: object) -> tuple[int, str]:

@@ -11,17 +11,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalogs import write
-from gateway.audit import audit
 from gateway.audit.chain import verify_chains
 from gateway.audit.content import find_resent
 from gateway.audit.payloads import compare_payloads
+from gateway.audit.sites import Site
 from gateway.store.directories import Directories
-from gateway.store.node.catalog import look
+from gateway.store.node import catalog
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.objects.bucket import ARCHIVE
 from lives import current, publish
 
-from .accounts import claimed, planned
+from .accounts import claimed, look, planned
 
 
 def rows(path: Path, life: str) -> pa.Table:
@@ -73,14 +73,14 @@ def test_an_edited_row_is_found_by_the_archive_in_the_bucket(
     for path in found:
         bucket.objects[f"{ARCHIVE}/{path.name}"] = path.read_bytes()
     table = pa.concat_tables(rows(path, current(gateway)) for path in found)
-    places = Directories.under(data)
+    place = Site(Directories.under(data), bucket=bucket)
     put(data, table, monkeypatch)
-    fine = compare_payloads(places, bucket=bucket)
+    fine = compare_payloads(place)
     assert (fine.archived, fine.in_tables, fine.events) == (2, 2, 5)
     assert (fine.uncompared, fine.problems) == (0, [])
     put(data, edited(table, 5), monkeypatch)
-    assert audit(places, bucket=bucket, pause=lambda _: None).complete
-    changed = compare_payloads(places, bucket=bucket)
+    assert look(data, bucket).complete
+    changed = compare_payloads(place)
     [problem] = changed.problems
     assert (
         "the events of gw lsn 4 to 5 are not those of their spool file" in problem.why
@@ -93,7 +93,8 @@ def test_a_damaged_object_of_the_archive_is_found(tmp_path, bucket):
     [path] = publish(tmp_path / "gateway", b"a,b,c" * 1000)
     name = f"{ARCHIVE}/{path.name}"
     bucket.objects[name] = path.read_bytes()[:-9]
-    found = compare_payloads(Directories.under(tmp_path / "job"), bucket=bucket)
+    place = Site(Directories.under(tmp_path / "job"), bucket=bucket)
+    found = compare_payloads(place)
     [problem] = found.problems
     assert problem.file.endswith(f"/prefix/{name}")
     assert bucket.objects[name] == path.read_bytes()[:-9]
@@ -107,7 +108,7 @@ def test_a_hole_is_looked_for_in_the_archive_of_the_bucket(
     one, two = publish(gateway, b"a,b,c", b"d,e")
     bucket.objects[f"{ARCHIVE}/{one.name}"] = one.read_bytes()
     parquet(data, rows(two, current(gateway)), monkeypatch)
-    report = audit(Directories.under(data), bucket=bucket, pause=lambda _: None)
+    report = look(data, bucket)
     [hole] = report.holes["gw"]
     assert (hole.first, hole.last) == (1, 3)
     [archived] = hole.archive
@@ -122,12 +123,13 @@ def test_payloads_of_two_incarnations_are_not_mixed_up(tmp_path, monkeypatch, bu
     bucket.objects[after.name] = after.read_bytes()
     table = rows(before, current(old))
     parquet(data, table, monkeypatch)
-    found = compare_payloads(Directories.under(data), bucket=bucket)
+    place = Site(Directories.under(data), bucket=bucket)
+    found = compare_payloads(place)
     assert found.problems == []
     assert (found.in_tables, found.uncompared) == (1, 0)
     both = pa.concat_tables([table, rows(after, current(new))])
     parquet(data, both, monkeypatch)
-    found = compare_payloads(Directories.under(data), bucket=bucket)
+    found = compare_payloads(place)
     assert found.problems == []
     assert (found.in_tables, found.uncompared) == (2, 0)
 
@@ -181,7 +183,7 @@ def test_a_new_disk_is_no_removed_chain(tmp_path):
     """It went on behind what a bucket has: files before that were never here."""
     publish(tmp_path, b"a", b"b", b"c")
     journal = tmp_path / "journal" / "gw"
-    this = look(journal).newest(Incarnation)
+    this = catalog.look(journal).newest(Incarnation)
     assert this is not None
     shutil.rmtree(tmp_path / "state")
     (journal / "catalog").unlink()

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from catalogs import expire, write
-from gateway.audit import audit
 from gateway.audit.report import Report
 from gateway.cli import main
 from gateway.store.directories import Directories
@@ -22,7 +21,7 @@ from gateway_testkit.bucket import MemoryBucket
 from incarnations import A, B
 from spools import SpoolFolder
 
-from .accounts import configured
+from .accounts import configured, look
 
 
 class Kept:
@@ -55,7 +54,7 @@ class Kept:
         return marks_at(self.bucket, self.places.consumers, RealDisk(), "mine")
 
     def report(self) -> Report:
-        return audit(self.places, bucket=self.bucket, keeps=True, pause=lambda _: None)
+        return look(self.places.root, self.bucket, keeps=True)
 
 
 @pytest.fixture(params=["archive", "bucket"])

@@ -17,6 +17,7 @@ from catalogs import expire
 from deadlines import run
 from gateway.audit import audit
 from gateway.audit.lake import Lake
+from gateway.audit.sites import Site
 from gateway.cli import _audit_note
 from gateway.sdk.command import WrongUse
 from gateway.store.directories import Directories
@@ -196,8 +197,8 @@ def test_files_that_meet_are_doubles_where_no_job_compares_them(system, verdict,
     two = system.spooled(8, 20, directory=other)
     system.lake(range(1, 21), "a.parquet")
     assert verdict()["complete"]
-    places = Directories.under(system.root)
-    [double] = audit(places, keeps=True, pause=lambda _: None).doubles["gw-1"]
+    place = Site(Directories.under(system.root), keeps=True)
+    [double] = audit(place, pause=lambda _: None).doubles["gw-1"]
     assert (double.first, double.last) == (8, 10)
     assert {*double.files} > {str(one), str(two)}
 

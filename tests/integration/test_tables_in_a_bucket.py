@@ -12,6 +12,7 @@ from gateway.audit import Report, audit
 from gateway.audit.acknowledged import search
 from gateway.audit.payloads import compare_payloads
 from gateway.audit.remote import Access
+from gateway.audit.sites import Site
 from gateway.sinks.delta import storage_options
 from gateway.store.directories import Directories
 from gateway_testkit.seaweed import NAMESPACE, Seaweed
@@ -84,8 +85,10 @@ def delta(places: Directories, seaweed: Seaweed, access: Access) -> Append:
 def test_a_table_in_a_bucket_is_read_where_it_is(table, places, seaweed, access):
     """Every event once, holes and doubles by lsn, acknowledged ids, payloads."""
 
+    place = Site(places, access=access)
+
     def look() -> Report:
-        return audit(places, access=access, pause=lambda _: None)
+        return audit(place, pause=lambda _: None)
 
     append = table(places, seaweed, access)
     append(events(1, 50))
@@ -97,8 +100,8 @@ def test_a_table_in_a_bucket_is_read_where_it_is(table, places, seaweed, access)
     assert report.complete
     assert report.events == 80
     ids = [f"e{n}" for n in range(1, 82)]
-    assert search(places, ids, {}, access=access).missing == ["e81"]
-    assert compare_payloads(places, access=access).uncompared == 80
+    assert search(place, ids, {}).missing == ["e81"]
+    assert compare_payloads(place).uncompared == 80
     append(events(80, 80))
     report = look()
     [double] = report.doubles["gw-1"]
@@ -111,4 +114,4 @@ def test_who_may_not_read_a_table_gets_a_sentence(places, seaweed, access):
     delta(places, seaweed, access)(events(1, 5))
     stranger: Any = {**settings_of(seaweed.url), "access_key_id": "nobody"}
     with pytest.raises(OSError, match=f"s3://{BUCKET}/lake/events can not be read"):
-        audit(places, access=Access(**stranger), pause=lambda _: None)
+        audit(Site(places, access=Access(**stranger)), pause=lambda _: None)

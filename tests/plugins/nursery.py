@@ -47,9 +47,12 @@ def _serve(channel: socket.socket) -> list[str]:
         order = json.loads(said)
         reading, writing = os.pipe()
         if not (between := os.fork()):
-            # Its parent ends at once, and so who asked becomes its parent.
+            # Its parent ends at once, and so who asked becomes its parent; it sees no other.
+            parent = os.getpid()
             if os.fork():
                 os._exit(0)
+            while os.getppid() == parent:
+                os.sched_yield()
             if order["session"]:
                 os.setsid()
             os.write(writing, str(os.getpid()).encode())

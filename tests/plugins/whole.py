@@ -30,6 +30,7 @@ from daemons import Daemon, listener, spawn
 from gateway import config
 from gateway.audit import audit
 from gateway.audit.payloads import compare_payloads
+from gateway.audit.sites import Site
 from gateway.daemon.opened import OpenedDaemon
 from gateway.daemon.running import Running
 from gateway.daemon.service import Gateway
@@ -158,7 +159,7 @@ class Place:
     def complete(self, *, content: bool = False) -> bool:
         """What the audit says, with `--content` too; what can not be read is not."""
         try:
-            report = audit(self.directories, served="gw-1", pause=lambda _: None)
+            report = audit(Site(self.directories, "gw-1"), pause=lambda _: None)
             changed = content and compare_payloads(self.directories).problems
         except OSError:
             return False

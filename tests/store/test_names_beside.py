@@ -7,6 +7,7 @@ import pytest
 
 from forwarded import Sent
 from gateway.audit import audit
+from gateway.audit.sites import Site
 from gateway.spark.bucket import listing as module
 from gateway.spark.bucket.listing import Listing
 from gateway.store.directories import Directories
@@ -74,7 +75,8 @@ def test_in_a_bucket(tmp_path):
         assert named is not None
         assert named.node == node
     (tmp_path / "lake").mkdir()
-    report = audit(Directories.under(tmp_path), bucket=bucket, pause=lambda _: None)
+    place = Site(Directories.under(tmp_path), bucket=bucket)
+    report = audit(place, pause=lambda _: None)
     assert (report.complete, counted(report)) == (True, COUNTS)
 
 

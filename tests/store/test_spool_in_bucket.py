@@ -13,6 +13,7 @@ from bucket_node import Node, events, named, words
 from checkpoints import Words
 from gateway.audit import audit
 from gateway.audit.acknowledged import search
+from gateway.audit.sites import Site
 from gateway.config import model
 from gateway.config.bucket import BucketUrl
 from gateway.event import Batch, Origin
@@ -64,7 +65,7 @@ def test_a_new_disk_begins_anew_under_another_name(tmp_path, bucket):
     again.start().sent(b"c").stop()
     assert again.acknowledged == [1]
     assert [*named(bucket).values()] == [b"a", b"b", b"c"]
-    assert audit(Directories.under(tmp_path / "two"), bucket=bucket).complete
+    assert audit(Site(Directories.under(tmp_path / "two"), bucket=bucket)).complete
 
 
 def test_what_each_incarnation_says_of_itself(tmp_path, bucket):
@@ -106,7 +107,7 @@ def test_a_disk_that_is_lost_leaves_no_holes(tmp_path, bucket):
     Node(tmp_path / "two", bucket).start().sent(b"e").stop()
     assert [*named(bucket).values()] == [b"a", b"e"]
     assert node.acknowledged == [1]
-    assert audit(Directories.under(tmp_path / "two"), bucket=bucket).complete
+    assert audit(Site(Directories.under(tmp_path / "two"), bucket=bucket)).complete
 
 
 def test_a_new_disk_does_not_start_while_the_bucket_is_away(tmp_path, bucket):
@@ -318,7 +319,7 @@ def test_a_storm_of_faults_loses_and_doubles_nothing(tmp_path, monkeypatch):
                 node.reactor.run(lambda: len(node.acknowledged) == 21)
             node.sent(payload)
         node.stop()
-        report = audit(Directories.under(tmp_path), bucket=bucket)
+        report = audit(Site(Directories.under(tmp_path), bucket=bucket))
         stored = MemoryBucket()
         stored.objects = {
             name.removeprefix("bucket/prefix/"): data
@@ -359,16 +360,17 @@ def test_the_audit_counts_what_is_in_the_bucket(tmp_path, bucket):
     directories = Directories.under(tmp_path)
     # a kill between the PUT and the move
     (directories.spool / names[1]).write_bytes(bucket.objects[names[1]])
-    report = audit(directories, bucket=bucket, pause=lambda _: None)
+    place = Site(directories, bucket=bucket)
+    report = audit(place, pause=lambda _: None)
     assert report.complete
     assert [(node.node, node.last, node.in_spool) for node in report.nodes] == [
         ("gw", 2, 2)
     ]
     data = bucket.objects.pop(names[0])
-    report = audit(directories, bucket=bucket, pause=lambda _: None)
+    report = audit(place, pause=lambda _: None)
     assert [(one.first, one.last) for one in report.holes["gw"]] == [(1, 1)]
     bucket.objects[names[0]] = data[:-9] + bytes(9)
-    report = audit(directories, bucket=bucket, pause=lambda _: None)
+    report = audit(place, pause=lambda _: None)
     assert not report.complete
     [problem] = report.problems
     assert problem.file == f"s3:/bucket/prefix/{names[0]}"
@@ -378,5 +380,6 @@ def test_the_audit_finds_acknowledged_ids_in_the_bucket(tmp_path, bucket):
     """What senders count on."""
     payload = b'{"event": {"id": "e-1"}}'
     Node(tmp_path, bucket).start().sent(payload).stop()
-    found = search(Directories.under(tmp_path), ["e-1", "e-2"], {}, bucket)
+    place = Site(Directories.under(tmp_path), bucket=bucket)
+    found = search(place, ["e-1", "e-2"], {})
     assert found.missing == ["e-2"]

@@ -35,6 +35,7 @@ import pyarrow as pa
 
 from gateway.audit import audit, sites
 from gateway.audit.report import Report
+from gateway.audit.sites import Site
 from gateway.forward import hub
 from gateway.sdk import backoff
 from gateway.spark.bucket import endings
@@ -806,11 +807,8 @@ class _World:
         }
 
     def _audit(self) -> Report:
-        return audit(
-            Directories.under(self.job.data),
-            bucket=self.bucket,
-            pause=lambda _: None,
-        )
+        place = Site(Directories.under(self.job.data), bucket=self.bucket)
+        return audit(place, pause=lambda _: None)
 
 
 def rebuild(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.audit import audit
+from gateway.audit.sites import Site
 from gateway.config import model
 from gateway.config.bucket import BucketUrl
 from gateway.spark.bucket.copies import Copies
@@ -95,7 +96,7 @@ def test_nodes_whose_clocks_are_a_day_off(
     folders = {path.name for path in (data / "lake" / "events").glob("*/date=*")}
     assert len(folders) == 2
     bucket = S3(in_bucket.spool.bucket, in_bucket.spool.s3)
-    report = audit(Directories.under(data), bucket=bucket)
+    report = audit(Site(Directories.under(data), bucket=bucket))
     assert report.complete
     assert {one.node: one.in_lake for one in report.nodes} == dict.fromkeys(times, 20)
 

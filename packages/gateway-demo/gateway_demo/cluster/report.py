@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gateway.audit import audit
 from gateway.audit.acknowledged import search
 from gateway.audit.remote import access_of
+from gateway.audit.sites import Site
 from gateway.config import load
 from gateway.plugins import decoders
 from gateway.store.directories import Directories
@@ -72,11 +73,11 @@ def _prove(
     processes: Processes, acknowledged: int, rows: int, console: Console
 ) -> bool:
     config = load(processes.setup.job)
-    places, access = Directories.of(config), access_of(config)
-    audited = audit(places, bucket=processes.bucket, access=access)
-    found = search(
-        places, processes.acknowledged_ids(), decoders(), processes.bucket, access
+    place = Site(
+        Directories.of(config), bucket=processes.bucket, access=access_of(config)
     )
+    audited = audit(place)
+    found = search(place, processes.acknowledged_ids(), decoders())
     console.rule("[bold]the proof")
     for node in audited.nodes:
         console.print(
