@@ -87,9 +87,11 @@ def test_rows_may_be_there_under_a_derived_incarnation():
 
 @pytest.mark.parametrize("together", [True, False])
 def test_the_same_past_with_other_bounds_is_there_once(
-    run_once, put, told, spool, together
+    run_once, put, told, spool, config, together
 ):
-    """A copy of a directory publishes it again; in one batch, or after the other."""
+    """A copy of a directory publishes it again; in one batch, or after the other.  The audit
+    calls nothing doubled, though the archive has it in several files.
+    """
     events = past("a", 1, 20)
     put(1, events[:10])
     if not together:
@@ -100,6 +102,7 @@ def test_the_same_past_with_other_bounds_is_there_once(
     assert told().has_once(events)
     assert {by for by, _ in told().by_name} == {A}
     assert spool.names() == []
+    assert audit(Directories.under(config.data_dir), pause=lambda _: None).complete
 
 
 @pytest.mark.parametrize("together", [True, False])
