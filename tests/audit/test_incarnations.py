@@ -19,7 +19,7 @@ from gateway.store.readers.lake import INTERNAL, accepted_folder
 from gateway_testkit.bucket import MemoryBucket
 from lives import current, publish
 
-from .accounts import accept, end, journal, ledger, look, table, told
+from .accounts import accept, claimed, end, journal, ledger, look, table, told
 
 # -- what each has to account for -------------------------------------------------------
 
@@ -403,8 +403,7 @@ def test_a_ledger_that_is_not_understood_is_a_problem(tmp_path, content):
 def test_a_ledger_that_is_believed_knows_incarnations(tmp_path):
     """A function of a user has the rows: holes are by incarnation all the same."""
     ledger(tmp_path, committed={"gw": {"aaaa": [[1, 2], [5, 5]], "bbbb": [[1, 9]]}})
-    path = tmp_path / "lake" / INTERNAL / "sink.json"
-    path.write_text(json.dumps({"sink": "function"}))
+    claimed(tmp_path, sink="function")
     report = look(tmp_path)
     assert report.told
     assert [(one.first, one.incarnation) for one in report.holes["gw"]] == [(3, "aaaa")]

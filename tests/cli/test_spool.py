@@ -345,21 +345,30 @@ spool: {{after: keep, consumers: [mine]}}
     return path
 
 
+def query(folder: Path, *batches: list[str]) -> Path:
+    """The checkpoint of a query of Spark's over these files, which has committed one batch."""
+    for name in ("offsets", "commits", "sources/0"):
+        (folder / name).mkdir(parents=True)
+    for batch, paths in enumerate(batches):
+        entries = [
+            json.dumps({"path": path, "timestamp": 1, "batchId": batch})
+            for path in paths
+        ]
+        (folder / "sources/0" / str(batch)).write_text("\n".join(["v1", *entries]))
+        offset = json.dumps({"logOffset": batch})
+        (folder / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{offset}")
+    (folder / "commits/0").write_text("v1\n{}")
+    return folder
+
+
 def test_a_consumer_says_what_it_has_read(configured, capsys, monkeypatch):
     """By names, paths, lines of its input, and what its query has committed."""
     archive = SpoolFolder(configured.parent / "data" / "archive")
     made = [archive.events("gw-1", lsn, 1) for lsn in range(1, 6)]
     names = [path.name for path in made]
     made[1].unlink()
-    checkpoint = configured.parent / "checkpoint"
-    for folder in ("offsets", "commits", "sources/0"):
-        (checkpoint / folder).mkdir(parents=True)
-    for batch, name in enumerate(names[3:]):
-        entry = {"path": f"file:///archive/{name}", "timestamp": 1, "batchId": batch}
-        (checkpoint / "sources/0" / str(batch)).write_text(f"v1\n{json.dumps(entry)}")
-        offset = json.dumps({"logOffset": batch})
-        (checkpoint / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{offset}")
-    (checkpoint / "commits/0").write_text("v1\n{}")
+    batches = ([f"file:///archive/{name}"] for name in names[3:])
+    checkpoint = query(configured.parent / "checkpoint", *batches)
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{names[2]}\n\n"))
     said = ["spool", "done", "--config", str(configured), "mine"]
     assert cli.main([*said, names[0], f"/elsewhere/{names[1]}", "-"]) == 0
@@ -378,16 +387,8 @@ def test_a_consumer_says_what_it_has_read(configured, capsys, monkeypatch):
 def test_a_checkpoint_of_thousands_costs_two_requests(configured, capsys, monkeypatch):
     """Names say whose lsns files have: no object is read of those that a query has committed."""
     names = [file_name("gw-1", A, lsn, lsn) for lsn in range(1, 2001)]
-    checkpoint = configured.parent / "checkpoint"
-    for folder in ("offsets", "commits", "sources/0"):
-        (checkpoint / folder).mkdir(parents=True)
-    entries = [
-        json.dumps({"path": f"s3a://b/p/{each}", "timestamp": 1, "batchId": 0})
-        for each in names
-    ]
-    (checkpoint / "sources/0/0").write_text("\n".join(["v1", *entries]))
-    (checkpoint / "offsets/0").write_text('v1\n{}\n{"logOffset":0}')
-    (checkpoint / "commits/0").write_text("v1\n{}")
+    paths = [f"s3a://b/p/{each}" for each in names]
+    checkpoint = query(configured.parent / "checkpoint", paths)
     bucket = MemoryBucket()
     monkeypatch.setattr(consumers, "bucket_of", lambda spool, seconds=None: bucket)
     said = ["spool", "done", "--config", str(configured), "mine"]
