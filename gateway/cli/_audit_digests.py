@@ -43,6 +43,11 @@ def chain(
         places, node=node, first=first, links=links, deleting=deleting
     )
     lines = [line for one in found.chains for line in _lines(one)]
+    if not found.chains:
+        lines.append(
+            "note: no chain was verified: neither spool files nor a journal are here;"
+            " run it at each gateway"
+        )
     lines += [f"problem: link {link} is in no chain" for link in found.unknown]
     broken = [one.node for one in found.chains if one.problems]
     faults = [f"the chain of {', '.join(broken)} is broken"] if broken else []
