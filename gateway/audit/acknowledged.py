@@ -30,7 +30,7 @@ from gateway.audit.sites import Site, Spools, distinct, site_of
 from gateway.audit.variant import look_up
 from gateway.event import Decode
 from gateway.store.directories import Directories
-from gateway.store.finder import scans, spool_files
+from gateway.store.finder import journals_in, scans, spool_files
 from gateway.store.journal import segment
 from gateway.store.names import parse_file_name
 from gateway.store.spool.decoding import Decoder
@@ -113,10 +113,8 @@ class _Search:
 
     def run(self) -> None:
         for site in self.sites:
-            with contextlib.suppress(FileNotFoundError):
-                for directory in sorted(site.directories.journal.iterdir()):
-                    if directory.is_dir():
-                        self._journal(directory)
+            for directory in journals_in(site.directories.journal):
+                self._journal(directory)
         for site in self.sites:
             places = site.directories
             for folder in (places.spool, *([places.archive] if site.keeps else [])):

@@ -16,7 +16,7 @@ import numpy as np
 from gateway.audit.lake import Problem, Unusable, columns
 from gateway.event import Stored
 from gateway.store import digests
-from gateway.store.finder import SpoolFile, scans
+from gateway.store.finder import SpoolFile, journals_in, list_names, scans
 from gateway.store.journal import segment
 from gateway.store.journal.recovery import DAMAGED
 from gateway.store.lsns import Lsns
@@ -44,9 +44,7 @@ class JournalContent:
 
 def read_journal(directory: Path) -> dict[str, JournalContent]:
     """Each node's journal.  Raises OSError."""
-    return {
-        path.name: _read_node(path) for path in _entries(directory) if path.is_dir()
-    }
+    return {path.name: _read_node(path) for path in journals_in(directory)}
 
 
 def runs_in(file: SpoolFile, entry: Entry | None = None) -> list[tuple[int, int]]:
@@ -101,10 +99,10 @@ def _read_node(directory: Path) -> JournalContent:
         pairs.setdefault(segment.incarnation_of(path.name), []).extend(_runs(scan))
         seen.problems += [Problem(str(path), str(damage)) for damage in scan.damage]
     seen.events = {each: Lsns(runs) for each, runs in pairs.items()}
-    for path in _entries(directory):
-        parsed = segment.parse_name(path.name.removesuffix(DAMAGED))
-        if parsed and path.suffix == DAMAGED:
-            first = parsed.first_lsn
+    for name in sorted(list_names(directory)):
+        parsed = segment.parse_name(name.removesuffix(DAMAGED))
+        if parsed and name.endswith(DAMAGED):
+            first, path = parsed.first_lsn, directory / name
             seen.damaged.append((first, first + path.stat().st_size - 1, path))
     return seen
 
@@ -119,10 +117,3 @@ def _runs(stored: Iterable[Stored]) -> list[tuple[int, int]]:
         else:
             runs.append((one.lsn, last))
     return runs
-
-
-def _entries(directory: Path) -> list[Path]:
-    try:
-        return sorted(directory.iterdir())
-    except FileNotFoundError:
-        return []

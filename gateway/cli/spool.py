@@ -169,12 +169,9 @@ def _spooled(directory: Path, where: str) -> Iterator[_Entry]:
 
 def _waiting(journal: Path) -> Iterator[_Entry]:
     """The journal's segments: events that are acknowledged and not yet in the spool."""
-    from gateway.store.finder import waiting
+    from gateway.store.finder import journals_in, waiting
 
-    directories = sorted(journal.iterdir()) if journal.is_dir() else []
-    for directory in directories:
-        if not directory.is_dir():
-            continue
+    for directory in journals_in(journal):
         for path, scan, first, count in waiting(directory):
             with suppress(FileNotFoundError):
                 entry = _entry("journal", directory.name, first, count, path)

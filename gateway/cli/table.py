@@ -186,7 +186,7 @@ def _check_job(args: argparse.Namespace, folder: Path) -> None:
 
 def _on_their_way(places: Directories) -> int:
     """How many acknowledged events are in journal and spool, and in no table yet."""
-    from gateway.store.finder import list_names, spool_files, waiting
+    from gateway.store.finder import journals_in, spool_files, waiting
     from gateway.store.lsns import Lsns
     from gateway.store.readers.lake import committed
 
@@ -199,8 +199,8 @@ def _on_their_way(places: Directories) -> int:
         )
         in_journals = sum(
             count
-            for node in list_names(places.journal)
-            for *_, count in waiting(places.journal / node)
+            for journal in journals_in(places.journal)
+            for *_, count in waiting(journal)
         )
     except (OSError, ValueError):  # of what is damaged others tell
         return 0

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from gateway.sdk.files import PublishedFile
 from gateway.store.directories import Directories
 from gateway.store.journal import segment
-from gateway.store.names import parse_file_name, parse_kept_name
+from gateway.store.names import is_node_name, parse_file_name, parse_kept_name
 from gateway.store.node.catalog import look
 from gateway.store.spool.published import behind, settled_in
 
@@ -115,6 +115,12 @@ class SpoolFile:
     def overlaps(self, first: int, last: int) -> bool:
         """Whether it holds events of this range."""
         return self.first <= last and first <= self.last
+
+
+def journals_in(directory: Path) -> list[Path]:
+    """The journals of nodes, by name; a file system that is mounted there may have `lost+found`."""
+    paths = [directory / name for name in sorted(list_names(directory))]
+    return [path for path in paths if is_node_name(path.name) and path.is_dir()]
 
 
 def segment_files(directory: Path) -> list[SegmentFile]:
