@@ -191,7 +191,8 @@ class NodeRecords:
             if one.record is None:
                 self.problems.append(Problem(f"node {one.node}", one.why))
                 continue
-            lately = now - one.modified <= self._silent_after
+            # One from the future was said by a wrong clock, who knows when.
+            lately = abs(now - one.modified) <= self._silent_after
             heard = Heard(one.record, one.modified, lately)
             self.heard.setdefault(one.node, []).append(heard)
         for node, node_records in self.heard.items():

@@ -274,6 +274,8 @@ def test_of_a_gateway_that_is_silent_nobody_knows_more(tmp_path, capsys, bucket)
     table(tmp_path, "a", ("aaaa", range(1, 8)))
     say_in(bucket, "aaaa", 20)
     assert look(tmp_path, bucket=bucket).complete
+    say_in(bucket, "aaaa", 20, ago=-SILENT)
+    assert not look(tmp_path, bucket=bucket).complete, "a clock was wrong"
     say_in(bucket, "aaaa", 20, ago=SILENT)
     assert look(tmp_path, bucket=bucket, silent_after=SILENT + 60).complete
     report = look(tmp_path, bucket=bucket)
