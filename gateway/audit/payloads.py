@@ -18,7 +18,7 @@ retention has removed, are compared with nothing; they are counted.
 from __future__ import annotations
 
 import contextlib
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -42,8 +42,8 @@ from gateway.store import digests
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.lsns import Lsns, spelled
+from gateway.store.names import Life, parse_file_name
 from gateway.store.names import SpoolFile as SpoolName
-from gateway.store.names import parse_file_name
 from gateway.store.node.catalog import catalogs_in
 from gateway.store.spool.mending import Entry
 
@@ -97,12 +97,19 @@ def compare_payloads(place: Site | Directories, *, node: str | None = None) -> P
             known.setdefault(_name(file), _said(there.path))
             files[_name(file)] = file
     tables = _Tables(directories.lake, site.access)
-    all_of_them, compared = tables.count(node), 0
+    found.uncompared = tables.count(node)
+    compared: dict[Life, Lsns] = defaultdict(Lsns)
     for name, digest in sorted(known.items()):
         if node in (None, name.node):
-            whole = partial(_payloads_in, remote, files.get(name))
-            compared += _compare_rows(tables.rows(name), name, digest, whole, found)
-    found.uncompared = all_of_them - compared
+            whole, rows = (
+                partial(_payloads_in, remote, files.get(name)),
+                tables.rows(name),
+            )
+            if _compare_rows(rows, name, digest, whole, found):
+                # Copies of a directory publish the same events in files with other bounds.
+                new = Lsns([(name.first, name.last)]) - compared[name.life]
+                found.uncompared -= sum(rows.between(*span) for span in new)
+                compared[name.life].update(new)
     found.vanished = len(tables.vanished)
     found.problems += tables.problems
     return found
@@ -161,13 +168,13 @@ def _payloads_in(
     return None
 
 
-def _compare_some(rows: _Rows, file: SpoolName, whole: _Whole, found: Payloads) -> int:
-    """Compare a file of which the tables do not have each row once; the number of its rows."""
+def _compare_some(rows: _Rows, file: SpoolName, whole: _Whole, found: Payloads) -> bool:
+    """Compare a file of which the tables do not have each row once, if that can be."""
     found.partial += 1
     wanted, payloads = whole(), rows.table["payload"]
     if wanted is None or payloads.null_count:
         found.passed_over += 1
-        return 0
+        return False
     lsns = rows.lsns.tolist()
     there = zip(lsns, payloads.to_pylist(), strict=True)
     others = Lsns((lsn, lsn) for lsn, payload in there if wanted.get(lsn) != payload)
@@ -176,22 +183,22 @@ def _compare_some(rows: _Rows, file: SpoolName, whole: _Whole, found: Payloads) 
         why = f"the payloads of {file.node} {which} are not those of their spool file"
         found.problems.append(Problem(", ".join(rows.paths), why))
     found.events += len(lsns) - others.size
-    return len(lsns)
+    return True
 
 
 def _compare_rows(
     rows: _Rows, file: SpoolName, wanted: str, whole: _Whole, found: Payloads
-) -> int:
-    """How many rows were compared."""
+) -> bool:
+    """Whether they were compared."""
     lsns = rows.lsns
     if not len(lsns):
-        return 0  # not there yet, or any longer: the audit's other half says so
+        return False  # not there yet, or any longer: the audit's other half says so
     if not np.array_equal(lsns, np.arange(file.first, file.last + 1)):
         return _compare_some(rows, file, whole, found)
     payloads, times = rows.table["payload"], rows.table["time"]
     if payloads.null_count or times.null_count or not wanted:
         found.unknown += 1
-        return 0
+        return False
     digest = digests.EventsDigest(file.first)
     digest.add(payloads, times)
     if digest.hexdigest() == wanted:
@@ -203,7 +210,7 @@ def _compare_rows(
             f" their spool file: BLAKE3 {digest.hexdigest()}, not {wanted}"
         )
         found.problems.append(Problem(", ".join(rows.paths), why))
-    return len(payloads)
+    return True
 
 
 @dataclass(slots=True)
@@ -236,6 +243,11 @@ class _Rows(NamedTuple):
 
     table: pa.Table
     paths: list[str]
+
+    def between(self, first: int, last: int) -> int:
+        """How many have these lsns."""
+        begin, end = np.searchsorted(self.lsns, (first, last + 1))
+        return int(end - begin)
 
     @property
     def lsns(self) -> Ints:

@@ -19,7 +19,9 @@ from gateway.store.directories import Directories
 from gateway.store.node import catalog
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.objects.bucket import ARCHIVE
+from incarnations import A, B
 from lives import current, publish
+from spools import SpoolFolder
 
 from .accounts import claimed, look, planned
 
@@ -132,6 +134,20 @@ def test_payloads_of_two_incarnations_are_not_mixed_up(tmp_path, monkeypatch, bu
     found = compare_payloads(place)
     assert found.problems == []
     assert (found.in_tables, found.uncompared) == (2, 0)
+
+
+def test_rows_that_two_files_have_are_compared_once(tmp_path, monkeypatch):
+    """Copies of a directory publish their past with bounds of their own."""
+    archive = SpoolFolder(tmp_path / "archive")
+    payloads = [b"%d" % n for n in range(1, 16)]
+    one, two = (
+        archive.put("gw", first, payloads[first - 1 : last], received_at=5)
+        for first, last in ((1, 10), (6, 15))
+    )
+    table = pa.concat_tables([rows(one, A), rows(two, A).slice(5)])
+    parquet(tmp_path, pa.concat_tables([table, rows(one, B)]), monkeypatch)
+    found = compare_payloads(Directories.under(tmp_path))
+    assert (found.in_tables, found.uncompared, found.problems) == (2, 10, [])
 
 
 @pytest.mark.parametrize("put", [parquet, delta, iceberg])
