@@ -67,7 +67,11 @@ def checked_uid(given: Any) -> str | None:
     if given is None or isinstance(given, bool):
         return None
     uid = str(given) if isinstance(given, (str, int)) else ""
-    if not uid or len(uid.encode()) > _MOST_UID_BYTES:
+    try:
+        size = len(uid.encode())
+    except UnicodeEncodeError:  # half of a surrogate pair, as a JWT may have it
+        size = 0
+    if not 0 < size <= _MOST_UID_BYTES:
         raise Denied(f"uid must be a string of 1 to {_MOST_UID_BYTES} bytes")
     return uid
 
@@ -106,7 +110,7 @@ def _verifier(about: Jwt) -> Callable[[str], tuple[str, float]]:
                 leeway=about.leeway,
                 options={"require": ["exp", about.claim]},
             )
-        except (jwt.PyJWTError, ValueError) as why:
+        except (jwt.PyJWTError, RecursionError, ValueError) as why:
             raise Denied(f"token: {why}") from None
         subject = checked_uid(claims[about.claim])
         if subject is None:

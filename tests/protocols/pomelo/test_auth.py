@@ -1,5 +1,6 @@
 """Admission: who may connect, and as whom."""
 
+import base64
 import sys
 import time
 from typing import Any
@@ -62,11 +63,13 @@ def test_jwt():
         jwt.encode({"exp": time.time() + 60}, _KEY),
         jwt.encode({"sub": "alice"}, _KEY),
         jwt.encode({"sub": "alice", "exp": time.time() + 60}, None, algorithm="none"),
+        _token(sub="a name that was cut inside an emoji: \ud83d"),
+        base64.b64encode(b"[" * 30_000).decode() + ".e30.eA",  # PyJWT 2.10 raises
     ],
-    ids=range(9),
+    ids=range(11),
 )
 def test_bad_jwts(token):
-    """Forged, expired, unsigned, without an end, without a subject."""
+    """Forged, expired, unsigned, without an end, without a subject; of no use at all."""
     with pytest.raises(Denied):
         admission(None, Jwt(key=_KEY))({"token": token})
 
