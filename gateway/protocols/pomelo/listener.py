@@ -26,7 +26,7 @@ from gateway.protocols.pomelo.registry import Client, Registry
 from gateway.protocols.pomelo.server import PomeloServer
 from gateway.protocols.pomelo.session import TICKS
 from gateway.protocols.pomelo.sessions import SessionEvents
-from gateway.protocols.pomelo.standing import Standing, standing
+from gateway.protocols.pomelo.standing import standing
 from gateway.sdk.costs import Turn
 from gateway.sdk.http_client import Backend
 from gateway.sdk.interfaces import Connection, Journal, Refusal
@@ -90,9 +90,15 @@ class Pomelo:
         self.turn = Turn()
         """The turn of the connection that is being served."""
         self.options = options
+        definitions = options.routes, options.client_protos, options.server_protos
+        self._loads = (
+            (routes.Watched(*definitions), self._load_definitions),
+            (routes.Watched(options.groups), self._load_groups),
+        )
+        """What is read of files, and again when they change."""
         self.handshaker = _handshaker(options, self._load())
         self.standing = standing(options.groups)
-        """Groups that users are in from the start."""
+        """Groups that users are in from the start, by uid."""
         nobody = cast(Client, None)
         self._no_questions = Questions(nobody, journal, {}, {}, lambda _: None)
         self.services: dict[str, Answering] = {}
@@ -148,9 +154,11 @@ class Pomelo:
         for name in now:
             groups.join(server, name)
 
-    def _standing_of(self, server: PomeloServer, where: Standing) -> Sequence[str]:
+    def _standing_of(
+        self, server: PomeloServer, where: Mapping[str, Sequence[str]]
+    ) -> Sequence[str]:
         uid = server.uid if server.reachable else None
-        return () if uid is None else where.of.get(uid, ())
+        return () if uid is None else where.get(uid, ())
 
     def turn_away(self, origin: Origin) -> Refusal | None:
         """Why its address may begin no more sessions now; None: it begins one."""
@@ -182,14 +190,19 @@ class Pomelo:
 
         If they have errors, those are logged and the old ones stay; returns them.
         """
-        problems = []
-        for load in (self._load_definitions, self._load_groups):
-            try:
-                load()
-            except Unusable as why:
-                self._log.error("not reloaded: {why}", why=str(why))
-                problems.append(str(why))
-        return "; ".join(problems) or None
+        problems = (self._read_again(*each) for each in self._loads)
+        return "; ".join(why for why in problems if why) or None
+
+    def _read_again(
+        self, files: routes.Watched, load: Callable[[], None]
+    ) -> str | None:
+        files.note()
+        try:
+            load()
+        except Unusable as why:
+            self._log.error("not reloaded: {why}", why=str(why))
+            return str(why)
+        return None
 
     def _load_definitions(self) -> None:
         self.handshaker.definitions = self._load()
@@ -205,12 +218,13 @@ class Pomelo:
         return routes.load(options.routes, options.client_protos, options.server_protos)
 
     def _reload_if_changed(self) -> None:
-        """Reload if a file changed.  Also called when the timer starts again."""
+        """Read again what has changed.  Also called when the timer starts again."""
         interval, now = self.options.reload_interval, self.clock.seconds()
         if interval and now - self._looked >= interval:
             self._looked = now
-            if self.handshaker.definitions.stale or self.standing.stale:
-                self.reload()
+            for files, load in self._loads:
+                if files.changed:
+                    self._read_again(files, load)
 
     def _tick(self) -> None:
         """Look at all connections, and let others have their turn in between."""

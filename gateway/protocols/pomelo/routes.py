@@ -13,7 +13,7 @@ import hashlib
 import json
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -69,24 +69,36 @@ class Definitions:
 
     dictionary: Dictionary | None = None
     protos: Protos | None = None
-    files: Mapping[Path, int] = field(default_factory=dict)
-    """The files that it was read from, and their modification times in nanoseconds."""
+
+
+class Watched:
+    """The files that some options name, and when each was written as it was read last."""
+
+    def __init__(self, *options: Any) -> None:
+        self._files = [Path(one) for one in options if isinstance(one, (str, Path))]
+        self.note()
+
+    def note(self) -> None:
+        """They are about to be read."""
+        self._written = [_written(path) for path in self._files]
 
     @property
-    def stale(self) -> bool:
-        """One of the files has changed; one that is missing does not count."""
-        return changed(self.files)
+    def changed(self) -> bool:
+        """One was written since; one that is missing does not count."""
+        return any(
+            _written(path) not in (before, 0)
+            for path, before in zip(self._files, self._written, strict=True)
+        )
 
 
 def load(
     routes: Any = None, client_protos: Any = None, server_protos: Any = None
 ) -> Definitions:
     """Definitions from options: values or paths of JSON files.  Raises `Unusable`, which names them."""
-    files: dict[Path, int] = {}
-    listed = value_of(routes, "routes", files)
+    listed = value_of(routes, "routes")
     dictionary = _dictionary(listed, where("routes", routes))
-    client = value_of(client_protos, "client_protos", files)
-    server = value_of(server_protos, "server_protos", files)
+    client = value_of(client_protos, "client_protos")
+    server = value_of(server_protos, "server_protos")
     protos = None
     if client is not None or server is not None:
         protos = _protos(
@@ -95,7 +107,7 @@ def load(
             where("client_protos", client_protos),
             where("server_protos", server_protos),
         )
-    return Definitions(dictionary, protos, files)
+    return Definitions(dictionary, protos)
 
 
 def carries_code(answers: Schema, route: str) -> bool:
@@ -143,23 +155,24 @@ def _written(path: Path) -> int:
         return 0
 
 
-def changed(files: Mapping[Path, int]) -> bool:
-    """Whether one was written since; one that is missing does not count."""
-    return any(_written(path) not in (when, 0) for path, when in files.items())
-
-
-def value_of(option: Any, name: str, files: dict[Path, int]) -> Any:
-    """The value of an option, or of its JSON file, noted in *files*.  Raises `Unusable`."""
+def value_of(option: Any, name: str) -> Any:
+    """The value of an option, or of its JSON file.  Raises `Unusable`, which names both."""
     if not isinstance(option, (str, Path)):
         return option
-    path = Path(option)
-    files[path] = _written(path)
     try:
-        return json.loads(path.read_bytes())  # in UTF-8, with its mark or without
+        # In UTF-8, with its mark or without.
+        found = json.loads(Path(option).read_bytes())
+        json.dumps(found, ensure_ascii=False).encode()
     except OSError as why:
         raise Unusable(f"options.{name}: {why}") from None
-    except ValueError as why:
-        raise Unusable(f"options.{name}: {path}: {why}") from None
+    except UnicodeEncodeError as why:
+        before = why.object[max(0, why.start - 20) : why.start]
+        raise Unusable(
+            f"options.{name}: {option}: half of a surrogate pair behind {before!r}"
+        ) from None
+    except (ValueError, RecursionError) as why:
+        raise Unusable(f"options.{name}: {option}: {why}") from None
+    return found
 
 
 def where(name: str, option: Any) -> str:

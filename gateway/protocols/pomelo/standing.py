@@ -9,41 +9,23 @@ and on each gateway that has the same file.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from gateway.protocols.pomelo.auth import Denied, checked_uid
 from gateway.protocols.pomelo.groups import MOST_OF_ONE, checked_name
 from gateway.protocols.pomelo.protobuf import Unusable
-from gateway.protocols.pomelo.routes import changed, value_of, where
+from gateway.protocols.pomelo.routes import value_of, where
 
 
-@dataclass(slots=True, frozen=True, eq=False)
-class Standing:
-    """The standing groups of each user."""
-
-    of: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Groups by uid, in the order of the file."""
-    files: Mapping[Path, int] = field(default_factory=dict)
-    """Files, and when they were written, as in `routes.Definitions`."""
-
-    @property
-    def stale(self) -> bool:
-        """The file has changed; one that is missing does not count."""
-        return changed(self.files)
-
-
-def standing(option: Any) -> Standing:
-    """The groups of `options.groups`, a value or the path of a JSON file.
+def standing(option: Any) -> Mapping[str, Sequence[str]]:
+    """Groups by uid of `options.groups`, a value or the path of a JSON file, in its order.
 
     Raises `Unusable`, which names the option, and the file if there is one.
     """
-    files: dict[Path, int] = {}
-    groups = value_of(option, "groups", files)
+    groups = value_of(option, "groups")
     place = where("groups", option)
     if groups is None:
-        return Standing(files=files)
+        return {}
     if not isinstance(groups, Mapping):
         raise Unusable(f"{place}: must be groups, each with a list of uids")
     found: dict[str, list[str]] = {}
@@ -61,7 +43,7 @@ def standing(option: Any) -> Standing:
     for uid, names in found.items():
         if len(names) > MOST_OF_ONE:
             raise Unusable(f"{place}: {uid!r} is in {len(names)}, limit {MOST_OF_ONE}")
-    return Standing(found, files)
+    return found
 
 
 def _uid(given: Any, name: str, place: str) -> str:

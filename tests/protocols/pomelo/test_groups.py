@@ -317,17 +317,29 @@ def test_a_file_that_changes(guilds):
     }
 
 
-def test_a_file_that_breaks(guilds):
-    """It is told, what was read stays, and definitions are read all the same."""
+@pytest.mark.parametrize(
+    ("groups", "why"),
+    [
+        ({"reds": "bob"}, "'reds': must be a list of uids, not 'bob'"),
+        ({"reds": ["bob\ud83d"]}, "half of a surrogate pair behind"),
+    ],
+)
+def test_a_file_that_breaks(guilds, logged, groups, why):
+    """It is told once, and what was read stays.  Definitions are read again when they are
+    told to, and not with the groups: each time they are others, for each client that comes.
+    """
     guilds.come("bob")
     listener = guilds.reader.listener
     definitions = listener.handshaker.definitions
-    guilds.write({"reds": "bob"})
-    why = listener.reload()
-    assert why is not None
-    assert why.startswith("options.groups: ")
-    assert "'reds': must be a list of uids, not 'bob'" in why
+    guilds.write(groups)
+    guilds.reader.wait(30)
+    told = [event["why"] for event in logged if event["log_format"].startswith("not")]
+    assert len(told) == 1
+    assert told[0].startswith("options.groups: ")
+    assert why in told[0]
     assert guilds.members() == {"reds": ["bob"]}
+    assert listener.handshaker.definitions is definitions
+    assert listener.reload() == told[0]
     assert listener.handshaker.definitions is not definitions
 
 

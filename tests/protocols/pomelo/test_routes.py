@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from gateway.protocols.pomelo.routes import Unusable, js_json, load
+from gateway.protocols.pomelo.routes import Unusable, Watched, js_json, load
 
 
 def test_versions(vectors):
@@ -39,7 +39,7 @@ def test_codes():
 def test_nothing():
     """Without options nobody is told anything."""
     found = load(None, None, None)
-    assert (found.dictionary, found.protos, found.stale) == (None, None, False)
+    assert (found.dictionary, found.protos) == (None, None)
     assert load([]).dictionary is None
 
 
@@ -74,17 +74,22 @@ def test_unusable_dictionaries(routes, why):
 
 
 def test_files(tmp_path):
-    """Each option may be the path of a JSON file; a change of it is noticed."""
+    """Each option may be the path of a JSON file; a change of it is noticed, and while an
+    editor replaces it, what was read stays good.
+    """
     routes, protos = tmp_path / "dictionary.json", tmp_path / "serverProtos.json"
     routes.write_text('["a"]')
     protos.write_text(json.dumps({"onX": {"optional uInt32 x": 1}}))
+    files = Watched(routes, None, str(protos))
     found = load(routes, None, str(protos))
     assert found.dictionary is not None
     assert found.dictionary.codes == {"a": 1}
     assert found.protos is not None
-    assert not found.stale
+    assert not files.changed
     os.utime(protos, ns=(1, 1))
-    assert found.stale
+    assert files.changed
+    protos.unlink()
+    assert not files.changed
 
 
 def test_a_file_with_a_byte_order_mark(tmp_path):
@@ -96,18 +101,9 @@ def test_a_file_with_a_byte_order_mark(tmp_path):
     assert loaded.dictionary.codes == {"游戏.房间.进入": 1}
 
 
-def test_a_file_that_is_gone_is_not_stale(tmp_path):
-    """While an editor replaces it, what was read stays good."""
-    routes = tmp_path / "dictionary.json"
-    routes.write_text('["a"]')
-    found = load(routes)
-    routes.unlink()
-    assert not found.stale
-
-
-@pytest.mark.parametrize("text", [None, "{", '{"a": "x"}'])
+@pytest.mark.parametrize("text", [None, "{", '{"a": "x"}', '["\\ud83d"]', "[" * 9999])
 def test_unusable_files(tmp_path, text):
-    """Missing, no JSON, no dictionary: the error names the option."""
+    """Missing, no JSON, no dictionary, half a character: the error names the option."""
     routes = tmp_path / "dictionary.json"
     if text is not None:
         routes.write_text(text)
