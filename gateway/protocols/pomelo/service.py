@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from twisted.internet.defer import gatherResults
+
 from gateway.protocols.pomelo.admin import PAGES, everywhere
 from gateway.protocols.pomelo.auth import Unavailable
 from gateway.protocols.pomelo.listener import Pomelo
@@ -116,9 +118,8 @@ class PomeloService(Service):
             outbox.start()
 
     async def stop(self) -> None:
-        """Finish the files that are being pushed."""
-        for outbox in self._outboxes:
-            await outbox.stop()
+        """Finish the files that are being pushed, of all outboxes at once."""
+        await gatherResults([outbox.stop() for outbox in self._outboxes])
 
     def retired(self, port: Port) -> None:
         """End a server whose last client is gone; its figures stay."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from twisted.internet.defer import Deferred
 
 from gateway.protocols.pomelo import protocol
 from gateway.protocols.pomelo.options import Lobby, Options
@@ -47,6 +48,16 @@ def test_an_outbox_inside_another(tmp_path, inside):
     for first, second in (("outbox", inside), (inside, "outbox")):
         with pytest.raises(Unusable, match=r"overlaps with .*: files would be taken"):
             service(tmp_path, {"directory": first}, {"directory": second})
+
+
+def test_a_stop_ends_all_outboxes_at_once(tmp_path):
+    """Each has its seconds from the same moment, and takes no other file."""
+    found = service(tmp_path, {"directory": "one"}, {"directory": "other"})
+    for outbox in found._outboxes:
+        outbox._stopped = Deferred()
+    stopped = Deferred.fromCoroutine(found.stop())
+    assert not stopped.called
+    assert None not in [outbox._stop_by for outbox in found._outboxes]
 
 
 def test_what_is_wrong_is_told(tmp_path):
