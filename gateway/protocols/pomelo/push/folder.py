@@ -129,11 +129,12 @@ class Folder:
         self._stuck = {key for key in self._stuck if os.path.lexists(key[0])}
 
     def sweep(self) -> None:
-        """Remove the files that were taken longer than `retention` ago."""
-        oldest = time.time() - self.retention
+        """Remove the files that were taken longer than `retention` ago, by their names."""
+        oldest = time.time_ns() - int(self.retention * 1e9)
         for entry in list(os.scandir(self._done)):
-            with contextlib.suppress(OSError):
-                if entry.stat(follow_symlinks=False).st_mtime <= oldest:
+            taken_at = entry.name.partition("-")[0]
+            if taken_at.isdecimal() and int(taken_at) <= oldest:
+                with contextlib.suppress(OSError):
                     Path(entry.path).unlink()
 
     def prepare(self) -> None:
@@ -230,7 +231,6 @@ class Folder:
         inside = path.relative_to(self._path)
         name = identity(inside)
         file = self._open(path)
-        written_at = os.fstat(file.fileno()).st_mtime  # `_finish` changes it
         try:
             if (ago := self._pushed.ago(name)) is not None:
                 self._pass_over(path, ago)
@@ -244,6 +244,7 @@ class Folder:
             file.close()
             raise
         rows = read(file, path.name, self._file_bytes)
+        written_at = os.fstat(file.fileno()).st_mtime
         return File(_shown(str(inside)), file, rows, written_at)
 
     def _pass_over(self, path: Path, ago: float) -> None:
@@ -304,12 +305,10 @@ class Folder:
 
     def _remove(self, path: Path, kept: Path) -> None:
         """Remove a file that is in `.done`, where it stays for `retention`."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # it is taken all the same, and swept later
+            if not self.retention:
+                kept.unlink()
             path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-        if self.retention:
-            os.utime(kept)
-        else:
-            kept.unlink()
 
     def _tell_waiting(self, why: str) -> None:
         if not self._waits:
