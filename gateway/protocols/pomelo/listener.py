@@ -41,6 +41,8 @@ _HOOK_ANSWER_BYTES = 1 << 16
 """Bytes of an answer of the hook, beside what it has to tell the client."""
 _SHARED = 256
 """Attributes that are looked for when another client comes."""
+_MOST_TICK_SECONDS = 2.5
+"""However long the heartbeat interval is: handshakes are late, and tokens expire, by a clock."""
 _TICKED_AT_ONCE = 256
 """Connections whose time is looked at before others have their turn."""
 
@@ -53,7 +55,7 @@ def _answer_bytes(limit: int) -> int:
 class Pomelo:
     """The connections of one listener: their definitions, clients, and timer.
 
-    27 attributes: what its connections share.
+    29 attributes: what its connections share.
     """
 
     _log = Logger()
@@ -110,7 +112,9 @@ class Pomelo:
             self.services |= dict.fromkeys(backend.routes, answering)
             self.late |= dict.fromkeys(backend.routes, backend.late)
         self.registry.judges.append(self.handshaker.judge)
-        self.tick_seconds = options.heartbeat / TICKS if options.heartbeat else 1.0
+        self.ticks = max(TICKS, math.ceil(options.heartbeat / _MOST_TICK_SECONDS))
+        """The ticks of one heartbeat interval."""
+        self.tick_seconds = options.heartbeat / self.ticks or 1.0
         self.patience = math.ceil(options.handshake_timeout / self.tick_seconds)
         self._attributes: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
         """Attributes of recent clients, each set once."""

@@ -87,6 +87,7 @@ class PomeloServer(Closing, Yielding):
             patience=listener.patience,
             control_packages=listener.options.control_packages,
             asks=listener.hook is not None,
+            ticks=listener.ticks,
         )
         self._asking: Deferred[Any] | None = None
         """A service is asked who the client is."""

@@ -6,8 +6,8 @@ Packages are taken in their order, however they are sliced: a handshake, its
 acknowledgement and a request may come in one segment.  The messages that arrive at once
 are one batch, unless they are more than a turn of the event loop has time for.
 
-Time comes as ticks, `TICKS` to a heartbeat interval.  A client that sent nothing for two
-intervals is cut off; one that was sent nothing for more than one gets a heartbeat.
+Time comes as ticks, `TICKS` or more to a heartbeat interval.  A client that sent nothing for
+two intervals is cut off; one that was sent nothing for more than one gets a heartbeat.
 """
 
 from __future__ import annotations
@@ -37,9 +37,7 @@ from gateway.sdk.costs import EVENT, FRAME, REPLY, Turn
 from gateway.sdk.interfaces import Refusal
 
 TICKS = 4
-"""Ticks of one heartbeat interval."""
-_CUT_AFTER = 2 * TICKS
-_BEAT_AFTER = TICKS + 1  # later than the client's own heartbeat, which we answer
+"""The fewest ticks of one heartbeat interval."""
 _BEATS = 16
 """Heartbeats of a client that are answered at once in a tick, and any further with one at
 its end: some clients answer our answers, and so for ever."""
@@ -75,13 +73,13 @@ Step = bytes | Handshake | Acknowledged | Left | Ready
 class Session:
     """One connection.  Raises `Refusal` only.
 
-    18 attributes: what may come next depends on all that came in this connection.
+    19 attributes: what may come next depends on all that came in this connection.
     """
 
     __slots__ = ("_beats", "_control", "_control_packages", "_decoder", "_handshaker",
                  "_inflation", "_message_bytes", "_mute", "_patience", "_quiet",
-                 "_terms", "_ticks", "asks", "heard", "more", "opened", "spoke",
-                 "waits")  # fmt: skip
+                 "_terms", "_ticks", "_ticks_each", "asks", "heard", "more", "opened",
+                 "spoke", "waits")  # fmt: skip
 
     def __init__(
         self,
@@ -92,8 +90,10 @@ class Session:
         patience: int,
         control_packages: int = 1000,
         asks: bool = False,
+        ticks: int = TICKS,
     ) -> None:
-        """*patience* is how many ticks a client may take for its handshake.
+        """*patience* is how many ticks a client may take for its handshake, *ticks* how many
+        a heartbeat interval has.
 
         *control_packages* is how many packages that are no messages it may send in
         one heartbeat interval.  With *asks* a service decides about a handshake:
@@ -110,6 +110,7 @@ class Session:
         self._quiet = 0
         self._mute = 0
         self._ticks = 0
+        self._ticks_each = ticks
         self._beats = 0
         """Heartbeats of the client in this tick."""
         self._control_packages = control_packages
@@ -508,7 +509,7 @@ class Session:
         self._ticks += 1
         if paused:
             self._control -= 1  # what it sends meanwhile will be read all at once
-        elif self._ticks % TICKS == 0:
+        elif self._ticks % self._ticks_each == 0:
             self._control = min(self._control, 0)
         if not self.opened:
             self._patience -= not paused
@@ -520,7 +521,7 @@ class Session:
         if not self._handshaker.heartbeat:
             return asked
         self._quiet = 0 if heard else self._quiet + 1
-        if self._quiet >= _CUT_AFTER:
+        if self._quiet >= 2 * self._ticks_each:
             raise wire.refusal(
                 "no sign of life",
                 limit=f"{2 * self._handshaker.heartbeat} s",
@@ -528,14 +529,14 @@ class Session:
             )
         self._mute = 0 if self.spoke else self._mute + 1
         self.spoke = False
-        if self._mute < _BEAT_AFTER:
+        if self._mute <= self._ticks_each:  # the client's own, which we answer, is due
             return asked
         self._mute = 0
         return True
 
     def excuse(self) -> None:
         """Give the client two more ticks: its heartbeat is here, and was not read in time."""
-        self._patience, self._quiet = 1, _CUT_AFTER - 2
+        self._patience, self._quiet = 1, 2 * self._ticks_each - 2
 
 
 @lru_cache(maxsize=1 << 10)

@@ -290,15 +290,18 @@ def test_what_we_have_not_read_is_not_late(make_reader, pomelo):
     assert reader.connection.closed
 
 
-def test_who_does_not_get_to_work(make_reader, pomelo):
-    """Half a handshake is refused in time; a silent probe is closed without a word."""
-    reader = make_reader(handshake_timeout=5.0)
+@pytest.mark.parametrize("heartbeat", [0, 3, 3600])
+def test_who_does_not_get_to_work(make_reader, pomelo, heartbeat):
+    """Half a handshake is refused in time, whatever the interval of heartbeats; a silent
+    probe is closed without a word.
+    """
+    reader = make_reader(handshake_timeout=10.0, heartbeat=heartbeat)
     silent, _ = reader.connect()
     reader.deliver(pomelo.handshake())
     reader.connection.clear()
-    reader.clock.pump([0.75] * 6)
+    reader.clock.pump([0.25] * 39)
     assert not reader.connection.closed
-    reader.clock.pump([0.75] * 3)
+    reader.clock.pump([0.25] * 12)
     assert reader.sent == _kick(
         "handshake not finished in time (options.handshake_timeout)"
     )
