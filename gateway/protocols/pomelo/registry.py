@@ -1,14 +1,13 @@
 """The connected Pomelo clients, and pushes to them: by session, uid or attributes.
 
 A push is encoded once for all clients with the same `Terms`.  The protocol acknowledges
-no pushes; `Pushed` counts the clients that one was written to, and `Registry.outcomes`
+no pushes; `Delivery` counts the clients that one was written to, and `Registry.outcomes`
 counts what became of all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol, Self
 
@@ -62,23 +61,17 @@ class Member(Client, Protocol):
     def since(self) -> float:
         """When it joined, in seconds since the epoch."""
 
-    def push(self, package: bytes, share: float = 1.0) -> bool:
-        """Send a push, true, unless more than *share* of `options.push_bytes` is unsent."""
+    def push(self, package: bytes, share: float = 1.0) -> bool | None:
+        """Send a push, true, unless more than *share* of `options.push_bytes` is unsent.
+
+        None: it has left meanwhile.
+        """
 
     def answer(self, number: int, answer: bytes) -> bool:
         """Answer its request with this id by this JSON; false if none waits for that."""
 
     def kick(self, reason: str) -> None:
         """Answer its pending requests, kick it, and close the connection."""
-
-
-@dataclass(slots=True)
-class Pushed:
-    """How many clients a push was written to."""
-
-    sent: int = 0
-    dropped: int = 0
-    """Clients that it was not written to, as they read too slowly (options.push_bytes)."""
 
 
 @define(eq=False)
@@ -91,36 +84,26 @@ class Delivery:
     _packages: Mapping[Terms, bytes]
     _outcomes: dict[str, int]
     _share: float = 1.0
-    _did: Mapping[str, int] | None = None
-    pushed: Pushed = field(factory=Pushed)
-    """Outcomes so far."""
+    counts: dict[str, int] = field(factory=lambda: {"sent": 0, "dropped": 0})
+    """How many clients had what of it so far; dropped: they read too slowly (options.push_bytes)."""
 
     @classmethod
     def done(cls, **did: int) -> Self:
         """Nothing is left to deliver; to how many it was done, and what."""
-        return cls(iter(()), {}, {}, did=did)
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """How many clients had what of it so far: `{"sent": 3, "dropped": 0}`."""
-        if self._did is not None:
-            return self._did
-        return {"sent": self.pushed.sent, "dropped": self.pushed.dropped}
+        return cls(iter(()), {}, {}, counts=did)
 
     def send(self, most: int | None = None) -> int:
         """Write it to the next *most* clients, or all; how many there were, 0 at the end."""
-        pushed, packages, share = self.pushed, self._packages, self._share
-        sent, dropped = pushed.sent, pushed.dropped
-        for member in islice(self._members, most):
-            if member.push(packages[member.terms], share):
-                pushed.sent += 1
-            else:
-                pushed.dropped += 1
-        sent, dropped = pushed.sent - sent, pushed.dropped - dropped
-        if sent or dropped:
-            self._outcomes["sent"] += sent
-            self._outcomes["dropped"] += dropped
-        return sent + dropped
+        packages, share = self._packages, self._share
+        each = [
+            member.push(packages[member.terms], share)
+            for member in islice(self._members, most)
+        ]
+        for name, sent in (("sent", True), ("dropped", False)):
+            if count := each.count(sent):
+                self.counts[name] += count
+                self._outcomes[name] += count
+        return len(each)
 
 
 class Registry:
@@ -224,12 +207,6 @@ class Registry:
                 refused.append(why)
         if refused and len(refused) == len(self.judges):
             raise refused[0]
-
-    def push(self, to: Iterable[Member], route: str, body: bytes) -> Pushed:
-        """Send this JSON on this route.  Raises ValueError, and sends nothing, as `begin` does."""
-        delivery = self.begin(to, route, body)
-        delivery.send()
-        return delivery.pushed
 
     def answer(self, session: str, number: int, body: bytes) -> bool:
         """Answer a request by this JSON; false if none waits.  Raises ValueError if it is none."""

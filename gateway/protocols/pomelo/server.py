@@ -219,9 +219,9 @@ class PomeloServer(Closing, Yielding):
 
     # Pushes: `registry.Member`
 
-    def push(self, package: bytes, share: float = 1.0) -> bool:
+    def push(self, package: bytes, share: float = 1.0) -> bool | None:
         if self._ending or self._closed:
-            return False
+            return None
         options = self._listener.options
         unsent = self._connection.unsent_bytes + len(package)
         if unsent > share * options.push_bytes:

@@ -19,6 +19,7 @@ from gateway.protocols.pomelo.handshake import Handshake, Handshaker
 from gateway.protocols.pomelo.listener import Pomelo
 from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.ready import Ready
+from gateway.protocols.pomelo.registry import Member, Registry
 from gateway.protocols.pomelo.routes import load
 from gateway.protocols.pomelo.session import Session
 from gateway.sdk.interfaces import Refusal
@@ -198,6 +199,16 @@ class Reader(OneConnection):
             for batch in self.journal.submitted
             for event in rows_of(decode(batch.body))
         ]
+
+
+def push(
+    registry: Registry, to: Iterable[Member], route: str, body: bytes
+) -> tuple[int, int]:
+    """To how many clients it was written, and for how many it was dropped."""
+    delivery = registry.begin(to, route, body)
+    delivery.send()
+    sent, dropped = delivery.counts.values()
+    return sent, dropped
 
 
 @pytest.fixture

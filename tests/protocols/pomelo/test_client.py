@@ -14,6 +14,8 @@ from wsproto import ConnectionType, WSConnection, events
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.client import Client, Disconnected
 
+from .conftest import push
+
 ANSWER = wire.package(wire.HANDSHAKE, b'{"code":200,"sys":{"heartbeat":3}}')
 
 
@@ -119,7 +121,7 @@ def test_against_the_server(make_reader, pomelo):
     assert [event[2] for event in reader.events()] == pomelo.routes
     reader.connection.clear()
     registry = reader.listener.registry
-    registry.push(registry.user("alice"), "onMove", b'{"id":1}')
+    push(registry, registry.user("alice"), "onMove", b'{"id":1}')
     peer.say(reader.sent)
     assert peer.pushes == [("onMove", b'{"id":1}')]
 

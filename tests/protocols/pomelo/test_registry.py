@@ -10,6 +10,8 @@ from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.registry import Registry
 from gateway_testkit.settings import settings
 
+from .conftest import push
+
 NODE = {"type": "js-websocket", "version": "1"}
 PITAYA = {"platform": "mac", "libVersion": "1"}
 
@@ -45,7 +47,7 @@ def test_by_uid(crowd):
     first, second = crowd.join(uid="alice"), crowd.join(uid="alice")
     other = crowd.join(uid="bob")
     registry = crowd.registry
-    assert registry.push(registry.user("alice"), "x", b"{}").sent == 2
+    assert push(registry, registry.user("alice"), "x", b"{}") == (2, 0)
     assert first.sent == second.sent == wire.push("x", b"{}")
     assert other.sent == b""
     assert registry.user("nobody") == []
@@ -60,8 +62,8 @@ def test_a_route_that_is_too_long(crowd):
     registry = crowd.registry
     for _ in range(2):
         with pytest.raises(ValueError, match="more than 255 bytes"):
-            registry.push(registry.all(), "r" * 256, b"{}")
-        registry.push(registry.all(), "r" * 255, b"{}")
+            push(registry, registry.all(), "r" * 256, b"{}")
+        push(registry, registry.all(), "r" * 255, b"{}")
         crowd.join()
     assert registry.outcomes["refused"] == 2
 
@@ -71,8 +73,8 @@ def test_a_push_to_nobody_is_judged(crowd):
     registry = crowd.registry
     for _ in range(2):
         with pytest.raises(ValueError, match="id"):
-            registry.push(registry.all(), "onMove", b'{"name":"x"}')
-        registry.push(registry.all(), "onMove", b'{"id":1}')
+            push(registry, registry.all(), "onMove", b'{"name":"x"}')
+        push(registry, registry.all(), "onMove", b'{"id":1}')
         crowd.join()
     assert registry.outcomes["refused"] == 2
     assert registry.outcomes["nobody"] == 1
@@ -82,12 +84,12 @@ def test_outcomes_are_counted(crowd):
     """Each message to a client; and pushes that were for nobody, or no pushes."""
     alice, _ = crowd.join(uid="alice"), crowd.join()
     registry = crowd.registry
-    registry.push(registry.all(), "x", b"{}")
-    registry.push(registry.user("nobody"), "x", b"{}")
+    push(registry, registry.all(), "x", b"{}")
+    push(registry, registry.user("nobody"), "x", b"{}")
     with pytest.raises(ValueError, match="JSON"):
-        registry.push(registry.user("nobody"), "x", b"{")
+        push(registry, registry.user("nobody"), "x", b"{")
     alice.unsent_bytes = 1 << 30
-    registry.push(registry.user("alice"), "x", b"{}")
+    push(registry, registry.user("alice"), "x", b"{}")
     outcomes = {"sent": 2, "dropped": 1, "nobody": 1, "refused": 1, "expired": 0}
     assert registry.outcomes == {**outcomes, "unproven": 0}
 
@@ -96,7 +98,7 @@ def test_by_session(crowd):
     """The name that the client's events have."""
     first, second = crowd.join(), crowd.join()
     registry = crowd.registry
-    assert registry.push(registry.session(first.origin.session), "x", b"{}").sent == 1
+    assert push(registry, registry.session(first.origin.session), "x", b"{}") == (1, 0)
     assert first.sent
     assert not second.sent
     assert registry.session("gone") == []
@@ -112,7 +114,7 @@ def test_by_attributes(crowd):
         m.origin for m in registry.all({"user.team": "red", "client": "js-websocket"})
     ] == [red.origin]
     assert registry.all({"user.team": "green"}) == []
-    assert registry.push(registry.all({"user.team": "blue"}), "x", b"{}").sent == 1
+    assert push(registry, registry.all({"user.team": "blue"}), "x", b"{}") == (1, 0)
     assert blue.sent
 
 
@@ -124,7 +126,7 @@ def test_encoded_once_per_kind_of_client(crowd, monkeypatch):
     make = wire.push
     monkeypatch.setattr(wire, "push", lambda *args: encoded.append(args) or make(*args))
     registry = crowd.registry
-    assert registry.push(registry.all(), "onMove", b'{"id":7}').sent == 21
+    assert push(registry, registry.all(), "onMove", b'{"id":7}') == (21, 0)
     assert len(encoded) == 2
     assert {client.sent for client in clients} == {make("onMove", b"\x08\x07")}
     assert pitaya.sent == make("onMove", b'{"id":7}')
@@ -149,7 +151,7 @@ def test_bad_pushes_reach_nobody(crowd, route, body):
     pitaya, node = crowd.join(PITAYA), crowd.join()
     registry = crowd.registry
     with pytest.raises(ValueError, match=r"route|body|id|object"):
-        registry.push(registry.all(), route, body)
+        push(registry, registry.all(), route, body)
     assert pitaya.sent == node.sent == b""
 
 
