@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
 from twisted.internet.defer import Deferred
 
 from gateway.protocols.pomelo.registry import Member, Registry
@@ -47,7 +48,7 @@ def sessions_page(registry: Registry) -> Page:
             after = _number(query, "after", 0)
             found = _matching(registry, query)
         except ValueError as why:
-            return _json({"error": str(why)}, 400)
+            return json_answer({"error": str(why)}, 400)
         most = min(limit, _MOST_SESSIONS)
         page = list(islice((one for one in found if one.number > after), most + 1))
         more = len(page) > most
@@ -55,7 +56,7 @@ def sessions_page(registry: Registry) -> Page:
         sessions = [_shown(one) for one in page]
         following = page[-1].number if more and page else None
         total = len(registry)
-        return _json({"sessions": sessions, "total": total, "next": following}, 200)
+        return json_answer({"sessions": sessions, "total": total, "next": following})
 
     return answer
 
@@ -64,14 +65,14 @@ def groups_page(registry: Registry) -> Page:
     def answer(query: Mapping[str, str]) -> Answer:
         groups = registry.groups
         if unknown := [name for name in query if name != "group"]:
-            return _json({"error": f"{unknown[0]!r}: must be group"}, 400)
+            return json_answer({"error": f"{unknown[0]!r}: must be group"}, 400)
         name = query.get("group")
         if name is None:
             sizes = list(islice(groups.sizes(), _MOST_SESSIONS))
         else:
             sizes = [(name, len(groups.members(name)))]
         found = [{"group": name, "members": count} for name, count in sizes if count]
-        return _json({"groups": found, "total": len(groups)}, 200)
+        return json_answer({"groups": found, "total": len(groups)})
 
     return answer
 
@@ -88,7 +89,7 @@ def everywhere(name: str, lobby: Lobby) -> Get:
 
     async def of_all(query: Mapping[str, str]) -> Answer:
         if "after" in query:
-            return _json({"error": "after: goes on within one gateway only"}, 400)
+            return json_answer({"error": "after: goes on within one gateway only"}, 400)
         here = own(query)
         if here.code != _FINE:
             return here
@@ -106,7 +107,7 @@ def everywhere(name: str, lobby: Lobby) -> Get:
                 about["error"] = "lists no other gateway's clients: it is too old"
             gateways.append(about)
         total = sum(each.get("total", 0) for each in gateways)
-        return _json({name: found, "total": total, "gateways": gateways}, _FINE)
+        return json_answer({name: found, "total": total, "gateways": gateways})
 
     def answer(query: Mapping[str, str]) -> Answer | Deferred[Answer]:
         asked = dict(query)
@@ -160,5 +161,5 @@ def _shown(one: Member) -> dict[str, Any]:
     }
 
 
-def _json(value: object, code: int) -> Answer:
-    return Answer(json.dumps(value).encode(), "application/json", code)
+def json_answer(value: object, code: int = _FINE) -> Answer:
+    return Answer(msgspec.json.encode(value), "application/json", code)

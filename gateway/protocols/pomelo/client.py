@@ -65,10 +65,6 @@ class Client:
         self._quiet = 0
         self._why = ""
 
-    @property
-    def waiting(self) -> int:
-        return self._session.waiting
-
     def connect(self) -> Deferred[None]:
         """Fires when the handshake is done; fails with `Disconnected`."""
         self._timer = self._clock.callLater(self._timeout, self._timed_out)

@@ -43,7 +43,6 @@ class HandshakeDone(Struct):
     """The handshake is done; `heartbeat` is in seconds, 0 for none."""
 
     heartbeat: int
-    user: Any
 
 
 class Response(Struct):
@@ -81,10 +80,6 @@ class ClientSession:
         self._last = 0
         self._outgoing: list[bytes] = []
         self.opened = False
-
-    @property
-    def waiting(self) -> int:
-        return len(self._routes)
 
     # What to send
 
@@ -157,7 +152,7 @@ class ClientSession:
         heartbeat = int(sys.get("heartbeat") or 0)
         self._outgoing.append(wire.package(wire.ACK))
         self.opened = True
-        return HandshakeDone(heartbeat, reply.get("user"))
+        return HandshakeDone(heartbeat)
 
     def _message(self, message: wire.Message) -> Response | Push | None:
         if message.route is None:

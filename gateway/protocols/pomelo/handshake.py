@@ -238,11 +238,7 @@ class Terms:
 
     def answered(self, number: int, route: str, body: bytes) -> bytes:
         """A response's package.  Raises ValueError for bad JSON, or one unlike its definition."""
-        if self._responses is not None and route in self._responses:
-            encoded = self._responses.encode(route, msgspec.json.decode(body))
-        else:
-            encoded = ascii_text(body)
-        return wire.response(number, encoded)
+        return wire.response(number, _encoded(self._responses, route, body))
 
     def late(self, number: int, route: str, value: Mapping[str, Any]) -> bytes:
         """The package of a response that says that there is no answer."""
@@ -285,12 +281,16 @@ class Terms:
         Raises ValueError if the route is too long, or if the body does not fit the
         route's definition.
         """
-        if self._answers is not None and route in self._answers:
-            encoded = self._answers.encode(route, msgspec.json.decode(body))
-        else:
-            encoded = ascii_text(body)
+        encoded = _encoded(self._answers, route, body)
         by = self._codes.get(route) if self.profile.coded_pushes else None
         return wire.push(route if by is None else by, encoded)
+
+
+def _encoded(schema: Schema | None, route: str, body: bytes) -> bytes:
+    """JSON as clients with these definitions are sent it.  Raises ValueError."""
+    if schema is None or route not in schema:
+        return ascii_text(body)
+    return schema.encode(route, msgspec.json.decode(body))
 
 
 def _reply(sys: bytes, user: bytes | None) -> bytes:

@@ -168,9 +168,6 @@ class Meter:
         self.paused_at = 0.0
         """When the connection was last paused."""
 
-    def __bool__(self) -> bool:
-        return bool(self._own) or self._users is not None
-
     def judge(
         self, uid: str | None, now: float, messages: int, size: int
     ) -> tuple[Verdict, Rate | None]:
@@ -201,7 +198,6 @@ class Rates:
         if wanted.sessions is not None:
             rate = Rate(wanted.sessions, None, burst, f"{key}.sessions", "sessions")
             self._addresses = Buckets(rate)
-        self._no_meter = Meter(None, None)
         self.too_many = 0
         """Messages that were more than may come."""
         self.kicked = 0
@@ -209,10 +205,10 @@ class Rates:
         self.turned_away = 0
         """Handshakes that were more than an address may begin sessions with."""
 
-    def meter(self) -> Meter:
-        """The meter of a new connection; one for all where nothing is limited."""
+    def meter(self) -> Meter | None:
+        """The meter of a new connection; None where nothing is limited."""
         if self._connection is None and self.users is None:
-            return self._no_meter
+            return None
         return Meter(self._connection, self.users)
 
     def begins(self, address: str, now: float) -> Rate | None:

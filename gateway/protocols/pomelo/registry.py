@@ -18,6 +18,7 @@ from gateway.event import Origin
 from gateway.protocols.pomelo.groups import Groups
 from gateway.protocols.pomelo.handshake import Terms
 from gateway.protocols.pomelo.index import AttributeIndex
+from gateway.protocols.pomelo.routes import check_route
 from gateway.sdk.payload import check
 
 #: For one client, a message was sent, or dropped, or not sent because its uid is only
@@ -28,8 +29,6 @@ OUTCOMES = ("sent", "dropped", "nobody", "refused", "expired", "unproven")
 #: How much of a client's output may be unsent for a push to be added, as a part of
 #: `options.push_bytes`: what matters least is dropped first.
 PRIORITIES: Mapping[str, float] = {"low": 0.25, "normal": 1.0, "high": 2.0}
-
-_MOST_ROUTE_BYTES = 255
 
 
 class Client(Protocol):
@@ -185,7 +184,8 @@ class Registry:
         """
         members = list(to)
         try:
-            _check(route, body)
+            check_route(route)
+            _check_json(body)
             if not members:
                 self._judge(route, body)
             packages = {
@@ -226,14 +226,6 @@ class Registry:
         for member in members:
             member.kick(reason)
         return len(members)
-
-
-def _check(route: str, body: bytes) -> None:
-    if not route or max(route) > "\uffff":
-        raise ValueError(f"{route!r} is not a route that every client can read")
-    if len(route.encode(errors="replace")) > _MOST_ROUTE_BYTES:
-        raise ValueError(f"route of more than {_MOST_ROUTE_BYTES} bytes: {route!r}")
-    _check_json(body)
 
 
 def _check_json(body: bytes) -> None:

@@ -38,7 +38,6 @@ class Dictionary:
     """Short codes for routes, 1 to 65535."""
 
     codes: Mapping[str, int]
-    names: Mapping[int, str]
     version: str
 
 
@@ -195,25 +194,31 @@ def _dictionary(option: Any, where: str) -> Dictionary | None:
             f"{where}: must be a list of routes, or routes and codes, not {option!r:.80}"
         )
     codes: dict[str, int] = {}
-    names: dict[int, str] = {}
+    taken: set[int] = set()
     for route, code in pairs:
         _check(route, code, where)
-        if route in codes or code in names:
+        if route in codes or code in taken:
             raise Unusable(f"{where}: {route!r} or code {code} is there twice")
         codes[route] = code
-        names[code] = route
-    return Dictionary(codes, names, _version(codes))
+        taken.add(code)
+    return Dictionary(codes, _version(codes))
+
+
+def check_route(route: str) -> None:
+    """Raises ValueError for a route that some clients could not read."""
+    if not route or max(route) > "\uffff":
+        raise ValueError(f"{route!r} is not a route that every client can read")
+    if len(route.encode(errors="replace")) > _MOST_ROUTE_BYTES:
+        raise ValueError(f"route of more than {_MOST_ROUTE_BYTES} bytes: {route!r}")
 
 
 def _check(route: Any, code: Any, where: str) -> None:
-    if not isinstance(route, str) or not route:
+    if not isinstance(route, str):
         raise Unusable(f"{where}: {route!r} is not a route: it must be a text")
-    if len(route.encode()) > _MOST_ROUTE_BYTES:
-        raise Unusable(f"{where}: {route!r} has more than {_MOST_ROUTE_BYTES} bytes")
-    if max(route) > "\uffff":
-        raise Unusable(
-            f"{where}: {route!r} has characters that browsers' clients can not read"
-        )
+    try:
+        check_route(route)
+    except ValueError as why:
+        raise Unusable(f"{where}: {why}") from None
     if type(code) is not int or not 0 < code <= _MOST_CODE:
         raise Unusable(f"{where}: {route!r}: code {code!r} is not 1 to {_MOST_CODE}")
 

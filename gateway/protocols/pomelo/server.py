@@ -91,7 +91,7 @@ class PomeloServer(Closing, Yielding):
         )
         self._asking: Deferred[Any] | None = None
         """A service is asked who the client is."""
-        self._meter = listener.rates.meter() or None
+        self._meter = listener.rates.meter()
         self._pending = _NONE
         """Batches that are not durable yet, in the order in which they came."""
         self._questions = listener.questions(self, self._reply)

@@ -32,8 +32,8 @@ def test_codes():
     given = load({"x": 7, "y": 65535}).dictionary
     assert listed is not None
     assert given is not None
-    assert listed.names == {1: "x", 2: "y"}
-    assert given.names == {7: "x", 65535: "y"}
+    assert listed.codes == {"x": 1, "y": 2}
+    assert given.codes == {"x": 7, "y": 65535}
 
 
 def test_nothing():
@@ -58,7 +58,7 @@ def test_one_side_of_protos():
         ([""], "is not a route"),
         ([1], "is not a route"),
         (["x" * 256], "more than 255 bytes"),
-        (["a😀"], "browsers"),
+        (["a😀"], "every client"),
         (["a", "a"], "twice"),
         ({"a": 1, "b": 1}, "twice"),
         ({"a": 0}, "is not 1 to 65535"),

@@ -15,7 +15,7 @@ from attrs import define
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from gateway.protocols.pomelo.admin import PAGES
+from gateway.protocols.pomelo.admin import PAGES, json_answer
 from gateway.protocols.pomelo.lobby.call import Call, Done, rows_of
 from gateway.protocols.pomelo.push.delivery import Slices
 from gateway.protocols.pomelo.registry import Registry
@@ -77,9 +77,9 @@ class Taken:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as why:
             return self._refuse(f"the request is no call: {why}", 400)
         if call.by == self._run:  # this gateway's own list has it, too
-            return _answer(Done(self._node, self._run))
+            return json_answer(Done(self._node, self._run))
         if call.page:  # which changes nothing, so it may be asked for twice
-            return _answer(self._show(call))
+            return json_answer(self._show(call))
         self._forget()
         name = call.by, call.number
         if (known := self._known.get(name)) is not None:
@@ -95,10 +95,10 @@ class Taken:
 
     async def _answer(self, call: Call) -> Answer:
         try:
-            return _answer(await self._do(call))
+            return json_answer(await self._do(call))
         except Exception:  # a fault of ours: who asks is told so, however often he asks
             self._log.failure("a call of another gateway")
-            return Answer(b'{"error":"internal error"}', "application/json", 500)
+            return json_answer({"error": "internal error"}, 500)
 
     async def _do(self, call: Call) -> Done:
         slices, done = Slices(self._reactor), Done(self._node, self._run)
@@ -138,8 +138,4 @@ class Taken:
 
     def _refuse(self, why: str, code: int) -> Answer:
         self.outcomes["refused"] += 1
-        return Answer(msgspec.json.encode({"error": why}), "application/json", code)
-
-
-def _answer(done: Done) -> Answer:
-    return Answer(msgspec.json.encode(done), "application/json")
+        return json_answer({"error": why}, code)

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 from twisted.internet.defer import Deferred
 
+from gateway.protocols.pomelo.admin import json_answer
 from gateway.protocols.pomelo.lobby.lobby import Lobby, total
 from gateway.protocols.pomelo.push.row import Given, Push, Row, push
 from gateway.sdk.protocol import Answer, Post
@@ -60,21 +61,17 @@ def page(lobby: Lobby, parse: Callable[[bytes], Row]) -> Post:
         try:
             heard = await lobby.carry_out(row)
         except ValueError as why:
-            return _json({"error": str(why)}, 400)
+            return json_answer({"error": str(why)}, 400)
         told: dict[str, Any] = total(heard)
         if lobby.others:
             told["gateways"] = [one.as_json() for one in heard]
-        return _json(told, 200)
+        return json_answer(told)
 
     def answer(request: bytes) -> Answer | Deferred[Answer]:
         try:
             row = parse(request)
         except ValueError as why:
-            return _json({"error": str(why)}, 400)
+            return json_answer({"error": str(why)}, 400)
         return Deferred.fromCoroutine(carry_out(row))
 
     return answer
-
-
-def _json(value: object, code: int) -> Answer:
-    return Answer(msgspec.json.encode(value), "application/json", code)
