@@ -97,7 +97,7 @@ class Pomelo:
             (routes.Watched(*definitions), self._load_definitions),
             (routes.Watched(options.groups), self._load_groups),
         )
-        """What is read of files, and again when they change."""
+        """Files of options, and the function that reads them, again when they change."""
         self.handshaker = _handshaker(options, self._load())
         self.standing = standing(options.groups)
         """Groups that users are in from the start, by uid."""

@@ -78,7 +78,7 @@ class Watched:
         self.note()
 
     def note(self) -> None:
-        """They are about to be read."""
+        """Take the times as they are now: the files are about to be read."""
         self._written = [_written(path) for path in self._files]
 
     @property

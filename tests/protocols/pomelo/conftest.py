@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
+from twisted.internet.defer import Deferred
 
 from doubles import OneConnection
 from gateway.event import Origin, Rows
@@ -23,6 +24,7 @@ from gateway.protocols.pomelo.registry import Member, Registry
 from gateway.protocols.pomelo.routes import load
 from gateway.protocols.pomelo.session import Session
 from gateway.sdk.interfaces import Refusal
+from gateway.sdk.protocol import Post
 from gateway.testing import FakeConnection
 from gateway_testkit.settings import settings as settings_of
 
@@ -74,6 +76,19 @@ def rows_of(rows: Rows) -> Iterator[Event]:
 def hello(sys: Any = None, user: Any = None) -> bytes:
     """A handshake, and its acknowledgement right behind it."""
     return handshake(sys, user) + wire.package(wire.ACK)
+
+
+def zipped(package: bytes) -> bytes:
+    """A message whose flag says that its body is compressed."""
+    return package[:4] + bytes((package[4] | 0x10,)) + package[5:]
+
+
+def asked(page: Post, **request: Any) -> tuple[int, Any]:
+    """Code and JSON of the answer of one of the admin port's pages, which comes at once."""
+    answer = page(json.dumps(request).encode())
+    if isinstance(answer, Deferred):
+        answer = answer.result
+    return answer.code, json.loads(answer.body)
 
 
 def handshake(sys: Any = None, user: Any = None) -> bytes:
@@ -228,6 +243,7 @@ def greeted(reader) -> Reader:
 def pomelo() -> SimpleNamespace:
     """Everything above, for tests: fixtures are how they share it."""
     return SimpleNamespace(
+        asked=asked,
         hello=hello,
         handshake=handshake,
         outcome=outcome,

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred
 
 from doubles import FakeAgent
 from gateway.protocols.pomelo import wire
@@ -24,6 +23,8 @@ from gateway.protocols.pomelo.push.row import change
 from gateway.protocols.pomelo.registry import Registry
 from gateway.protocols.pomelo.standing import standing
 from making import Make
+
+from .conftest import asked
 
 
 class Rooms:
@@ -47,11 +48,8 @@ class Rooms:
         name: str = self.clients[number].origin.session
         return name
 
-    def change(self, **asked: Any) -> tuple[int, Any]:
-        answer = self._change(json.dumps(asked).encode())
-        if isinstance(answer, Deferred):
-            answer = answer.result
-        return answer.code, json.loads(answer.body)
+    def change(self, **request: Any) -> tuple[int, Any]:
+        return asked(self._change, **request)
 
     def groups(self, **query: str) -> Any:
         return json.loads(self._list(query).body)
@@ -60,7 +58,7 @@ class Rooms:
         """Who got a push."""
         for client in self.clients:
             client.clear()
-        self._push(json.dumps({"route": "r", "body": 1, **to}).encode())
+        asked(self._push, route="r", body=1, **to)
         self.reader.clock.advance(0)
         return [n for n, client in enumerate(self.clients) if client.sent]
 
@@ -125,7 +123,7 @@ def test_sessions_of_a_group(rooms):
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "request_",
     [
         {},
         {"join": "a"},
@@ -137,9 +135,9 @@ def test_sessions_of_a_group(rooms):
         {"join": "a", "all": True},
     ],
 )
-def test_what_changes_no_group(rooms, asked):
+def test_what_changes_no_group(rooms, request_):
     """400, with a sentence; nobody is anywhere."""
-    code, found = rooms.change(**asked)
+    code, found = rooms.change(**request_)
     assert code == 400
     assert "changes no group" in found["error"]
     assert len(rooms.registry.groups) == 0

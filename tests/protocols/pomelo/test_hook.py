@@ -16,7 +16,7 @@ from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.hook import Hook
 from gateway.protocols.pomelo.listener import _backend
 from gateway.protocols.pomelo.options import Jwt
-from gateway.sdk.http_client import Backend, Unreachable
+from gateway.sdk.http_client import Backend
 from gateway.testing import FakeConnection
 from making import Make
 
@@ -290,12 +290,3 @@ def test_what_a_token_proved_stays(make_reader, pomelo, said, uid, end):
     origin = connection.origin
     assert (server.uid, origin.principal, origin.attributes["uid"]) == (uid, uid, uid)
     assert server._admitted.expires_at == now + end
-
-
-def test_unreachable_says_why():
-    agent, clock = FakeAgent(), Clock()
-    backend = Backend(URL, clock, seconds=5, requests=1, agent=agent)
-    why: list[str] = []
-    backend.post({}).addErrback(lambda f: why.append(str(f.trap(Unreachable)) + str(f)))
-    agent.fail(Refused("nobody there"))
-    assert "nobody there" in why[0]

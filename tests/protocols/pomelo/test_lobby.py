@@ -21,7 +21,7 @@ from gateway.event import Origin
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.admin import everywhere
 from gateway.protocols.pomelo.listener import Pomelo
-from gateway.protocols.pomelo.lobby.call import Call, Done, call, rows_of
+from gateway.protocols.pomelo.lobby.call import Done, call
 from gateway.protocols.pomelo.lobby.lobby import Lobby, backend_of, portions
 from gateway.protocols.pomelo.lobby.neighbour import MOST_CALL_BYTES
 from gateway.protocols.pomelo.lobby.taken import Taken
@@ -31,7 +31,6 @@ from gateway.protocols.pomelo.push.page import page, parse
 from gateway.protocols.pomelo.push.row import (
     Addressee,
     AnswerRow,
-    Kick,
     Membership,
     Push,
     change,
@@ -581,14 +580,6 @@ def test_at_most_once_whatever_the_network_does(net, seed):
             if name in fine:
                 assert sum(times) == len(times) == fine[name]
     assert errors > 0
-
-
-def test_what_is_left_of_a_kick():
-    """All that it says arrives."""
-    rows = [Kick("maintenance", uid="alice"), Kick("x", session="s")]
-
-    said = msgspec.json.encode(call("x", 1, rows))
-    assert rows_of(msgspec.json.decode(said, type=Call)) == rows
 
 
 def listed(gateway: Gateway, name: str, **query: str) -> Any:

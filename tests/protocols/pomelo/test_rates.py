@@ -12,6 +12,8 @@ from gateway.protocols.pomelo.options import Rate as RateOptions
 from gateway.protocols.pomelo.options import Rates
 from gateway.protocols.pomelo.rates import Bucket, Buckets, Rate, Verdict, judge
 
+from .conftest import zipped
+
 OK = b'{"code":200}'
 TOO_MANY = b'{"code":429,"msg":"too many messages"}'
 KICK = wire.kick(
@@ -222,11 +224,10 @@ def test_compressed_messages(make_reader):
     limits = Rates(connection=RateOptions(bytes="10KiB"), burst="2s")
     reader = make_reader(rates=limits, heartbeat=0)
     reader.greet()
-    package = wire.request(1, "a", zlib.compress(b'"' + b"x" * 30_000 + b'"'))
-    zipped = package[:4] + bytes((package[4] | 0x10,)) + package[5:]
-    reader.deliver(zipped)
+    body = zlib.compress(b'"' + b"x" * 30_000 + b'"')
+    reader.deliver(zipped(wire.request(1, "a", body)))
     reader.connection.clear()
-    reader.deliver(zipped)
+    reader.deliver(zipped(wire.request(1, "a", body)))
     assert reader.sent == wire.response(1, TOO_MANY)
 
 

@@ -57,17 +57,6 @@ def test_by_uid(crowd):
     assert registry.user("alice") == []
 
 
-def test_a_route_that_is_too_long(crowd):
-    """… is refused, whether somebody is there or not."""
-    registry = crowd.registry
-    for _ in range(2):
-        with pytest.raises(ValueError, match="more than 255 bytes"):
-            push(registry, registry.all(), "r" * 256, b"{}")
-        push(registry, registry.all(), "r" * 255, b"{}")
-        crowd.join()
-    assert registry.outcomes["refused"] == 2
-
-
 def test_a_push_to_nobody_is_judged(crowd):
     """… as one to somebody is: by the definition of its route."""
     registry = crowd.registry
@@ -92,16 +81,6 @@ def test_outcomes_are_counted(crowd):
     push(registry, registry.user("alice"), "x", b"{}")
     outcomes = {"sent": 2, "dropped": 1, "nobody": 1, "refused": 1, "expired": 0}
     assert registry.outcomes == {**outcomes, "unproven": 0}
-
-
-def test_by_session(crowd):
-    """The name that the client's events have."""
-    first, second = crowd.join(), crowd.join()
-    registry = crowd.registry
-    assert push(registry, registry.session(first.origin.session), "x", b"{}") == (1, 0)
-    assert first.sent
-    assert not second.sent
-    assert registry.session("gone") == []
 
 
 def test_by_attributes(crowd):
@@ -153,17 +132,6 @@ def test_bad_pushes_reach_nobody(crowd, route, body):
     with pytest.raises(ValueError, match=r"route|body|id|object"):
         push(registry, registry.all(), route, body)
     assert pitaya.sent == node.sent == b""
-
-
-def test_kick(crowd):
-    """With its reason, and FIN."""
-    alice, bob = crowd.join(uid="alice"), crowd.join(uid="bob")
-    registry = crowd.registry
-    assert registry.kick(registry.user("alice"), "banned") == 1
-    assert alice.sent == wire.kick("banned")
-    assert alice.closed
-    assert not bob.closed
-    assert len(registry) == 1
 
 
 def test_one_registry_for_several_listeners(make_reader, pomelo):

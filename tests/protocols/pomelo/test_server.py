@@ -181,14 +181,6 @@ def test_refused_at_once(reader, stream):
     assert reader.connection.closed
 
 
-def test_a_refused_handshake(make_reader, pomelo):
-    """Its reply is a handshake; the client never counts as one."""
-    reader = make_reader(token="secret")
-    reader.deliver(pomelo.hello(None, {"token": "x"}))
-    assert json.loads(reader.sent[4:]) == {"code": 500, "msg": "wrong token"}
-    assert len(reader.listener.registry) == 0
-
-
 def test_a_farewell(greeted, reader):
     """A client that says that it goes gets its answers and a FIN."""
     greeted.deliver(wire.request(1, "a", b"{}") + wire.kick("bye"))

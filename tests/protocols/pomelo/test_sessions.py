@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred
 
 from gateway.protocols.pomelo import events, wire
 from gateway.protocols.pomelo.admin import sessions_page
@@ -12,6 +11,8 @@ from gateway.protocols.pomelo.auth import Admitted
 from gateway.protocols.pomelo.lobby.lobby import Lobby
 from gateway.protocols.pomelo.push.page import page
 from gateway.protocols.pomelo.push.row import kick
+
+from .conftest import asked
 
 
 def told(reader: Any) -> list[tuple[str, dict[str, Any]]]:
@@ -191,11 +192,8 @@ class Admin:
         answer = self._sessions(query)
         return answer.code, json.loads(answer.body)
 
-    def kick(self, **asked: Any) -> tuple[int, Any]:
-        answer = self._kick(json.dumps(asked).encode())
-        if isinstance(answer, Deferred):
-            answer = answer.result
-        return answer.code, json.loads(answer.body)
+    def kick(self, **request: Any) -> tuple[int, Any]:
+        return asked(self._kick, **request)
 
 
 @pytest.fixture
@@ -273,7 +271,7 @@ def test_kicks(crowd):
 
 
 @pytest.mark.parametrize(
-    ("asked", "why"),
+    ("request_", "why"),
     [
         ({}, "must have one of session, uid"),
         ({"uid": "a", "session": "b"}, "must have one of session, uid"),
@@ -284,9 +282,9 @@ def test_kicks(crowd):
         ({"uid": []}, "no kick"),
     ],
 )
-def test_a_kick_without_an_addressee(crowd, asked, why):
+def test_a_kick_without_an_addressee(crowd, request_, why):
     """… or that is none kicks nobody."""
-    code, found = Admin(crowd).kick(**asked)
+    code, found = Admin(crowd).kick(**request_)
     assert code == 400
     assert why in found["error"]
     assert Admin(crowd).sessions()[1]["total"] == 5

@@ -10,16 +10,14 @@ import pytest
 from gateway.protocols.pomelo import events, wire
 from gateway.protocols.pomelo.session import HEARTBEAT
 
+from .conftest import zipped
+
 KiB, MiB = 1 << 10, 1 << 20
-
-
-def _zipped(package: bytes) -> bytes:
-    return package[:4] + bytes((package[4] | 0x10,)) + package[5:]
 
 
 def _bomb(size: int) -> bytes:
     body = zlib.compress(b'{"a":"' + bytes(size).replace(b"\0", b"x") + b'"}', 9)
-    return _zipped(wire.request(1, "a", body))
+    return zipped(wire.request(1, "a", body))
 
 
 def _journal_bytes(reader: Any) -> int:
@@ -176,7 +174,7 @@ def test_protobuf(make_reader, *, compressed):
     chance = random.Random(1)
     if compressed:
         body = b"\x0a" + b"\x80\x20" + b"\x01" * 4096
-        package = _zipped(wire.notify(1, zlib.compress(body, 9)))
+        package = zipped(wire.notify(1, zlib.compress(body, 9)))
     else:
         package = wire.notify(1, b"\x10" + bytes((chance.randrange(128),)))
     stream = package * (64 * KiB // len(package))

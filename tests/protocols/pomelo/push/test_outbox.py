@@ -16,6 +16,7 @@ from doubles import FakeAgent
 from gateway.protocols.pomelo.handshake import PROFILES, Terms
 from gateway.protocols.pomelo.lobby.lobby import Lobby
 from gateway.protocols.pomelo.options import Lobby as LobbyOptions
+from gateway.protocols.pomelo.push.folder import Folder
 from gateway.protocols.pomelo.push.outbox import Outbox
 from gateway.protocols.pomelo.registry import Registry
 from gateway.protocols.pomelo.routes import Definitions
@@ -40,10 +41,16 @@ class OneThread(Clock):
         call(*arguments)
 
 
+def made(folder: Folder, *clock: Any) -> tuple[Outbox, Registry, OneThread]:
+    """An outbox of a gateway that is alone, its clients and its reactor."""
+    registry, reactor = Registry(), OneThread()
+    lobby = Lobby("gw-1", registry, reactor)
+    return Outbox(folder, lobby, ManualJournal(), reactor, *clock), registry, reactor
+
+
 def test_what_became_of_files_and_rows(folder, put):
     """Files that were pushed or set aside, rows that were pushes or were not."""
-    registry, reactor = Registry(), OneThread()
-    running = Outbox(folder, Lobby("gw-1", registry, reactor), ManualJournal(), reactor)
+    running, registry, reactor = made(folder)
     running.start()
     put("a.json", LINE * 300 + b'{"route":"","body":{},"uid":"a"}\n')
     put("b.json", b"{")
@@ -53,14 +60,14 @@ def test_what_became_of_files_and_rows(folder, put):
     outcomes = {"sent": 0, "dropped": 0, "nobody": 301, "refused": 1, "expired": 0}
     assert registry.outcomes == {**outcomes, "unproven": 0}
     assert (running.files, running.folder.set_aside) == (2, 1)
+    assert running.folder.remembered == 2
     assert (running.rows, running.refused) == (302, 1)
     assert reactor.getDelayedCalls() == []
 
 
 def test_a_row_for_nobody_is_reported(folder, put):
     """It counts as refused, and reaches nobody."""
-    registry, reactor = Registry(), OneThread()
-    running = Outbox(folder, Lobby("gw-1", registry, reactor), ManualJournal(), reactor)
+    running, registry, reactor = made(folder)
     running.start()
     put("a.json", b'{"route":"r","body":{},"uid":null}\n' + LINE)
     reactor.pump([0.2, 0])
@@ -116,15 +123,8 @@ def test_rows_for_the_clients_of_other_gateways(folder, put, logged):
 def test_a_push_that_waited_too_long(open_folder, put, logged, retention):
     """… reaches nobody any more; the log and the counters say how many did not."""
     folder = open_folder(retention=retention)
-    registry, reactor = Registry(), OneThread()
+    running, registry, reactor = made(folder, lambda: 1000.0)
     clients = Clients(registry, 1)
-    running = Outbox(
-        folder,
-        Lobby("gw-1", registry, reactor),
-        ManualJournal(),
-        reactor,
-        lambda: 1000.0,
-    )
     line = b'{"route":"r","body":{},"all":true,"ttl":%b}\n'
     path = put("a.json", line % b"60" + line % b"61.5" + line % b"null" + line % b"0")
     os.utime(path, (939, 939))
@@ -140,10 +140,8 @@ def test_a_push_that_waited_too_long(open_folder, put, logged, retention):
 
 def test_a_directory_that_is_none(folder, put, logged, tmp_path):
     """… has one line in the log, however often one looks, and one more the next time."""
-    outbox, reactor = tmp_path / "outbox", OneThread()
-    running = Outbox(
-        folder, Lobby("gw-1", Registry(), reactor), ManualJournal(), reactor
-    )
+    outbox = tmp_path / "outbox"
+    running, _, reactor = made(folder)
     running.start()
     for times in (1, 2):
         shutil.rmtree(outbox)
@@ -158,10 +156,7 @@ def test_a_directory_that_is_none(folder, put, logged, tmp_path):
 
 def test_what_was_kept_goes_in_time(open_folder, put, tmp_path):
     """Those that are kept may be many: they are looked at a hundred times in `retention`."""
-    folder, reactor = open_folder(retention=86_400.0), OneThread()
-    running = Outbox(
-        folder, Lobby("gw-1", Registry(), reactor), ManualJournal(), reactor
-    )
+    running, _, reactor = made(open_folder(retention=86_400.0))
     running.start()
     put("a.json", LINE)
     reactor.pump([864.0])
@@ -176,9 +171,8 @@ def test_what_was_kept_goes_in_time(open_folder, put, tmp_path):
 
 def test_rows_that_are_no_pushes(folder, put):
     """Answers and changes of groups; one that nobody waits for is for nobody."""
-    registry, reactor = Registry(), OneThread()
+    running, registry, reactor = made(folder)
     Clients(registry, 1)
-    running = Outbox(folder, Lobby("gw-1", registry, reactor), ManualJournal(), reactor)
     running.start()
     put(
         "a.json",
@@ -190,24 +184,6 @@ def test_rows_that_are_no_pushes(folder, put):
     assert dict(registry.groups.sizes()) == {"room": 1}
     assert registry.outcomes["nobody"] == 1
     assert (running.rows, running.refused) == (3, 1)
-
-
-def test_a_file_that_is_written_again(folder, put):
-    """… is counted, and not pushed."""
-    registry, reactor = Registry(), OneThread()
-    clients = Clients(registry, 1)
-    running = Outbox(folder, Lobby("gw-1", registry, reactor), ManualJournal(), reactor)
-    running.start()
-    for _ in range(2):
-        put("a.json", b'{"route":"r","body":{},"all":true}\n')
-        reactor.pump([0.2, 0])
-    running.stop()
-    assert clients.pushed == 1
-    assert (running.files, running.folder.repeated, running.folder.remembered) == (
-        1,
-        1,
-        1,
-    )
 
 
 class Stepwise(OneThread):

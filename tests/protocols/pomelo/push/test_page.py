@@ -1,54 +1,40 @@
 """`POST /api/push`: one message to some of the connected clients."""
 
 import json
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred
-from twisted.internet.task import Clock
 
-from gateway.event import Origin
-from gateway.protocols.pomelo import wire
-from gateway.protocols.pomelo.listener import Pomelo
 from gateway.protocols.pomelo.lobby.lobby import Lobby
-from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.push.page import page, parse
 from gateway.protocols.pomelo.registry import Registry
-from gateway.sdk.limits import Limits
-from gateway.testing import FakeConnection, ManualJournal
+from making import Make
 
 
 class Games:
     """Connected clients: alice twice, bob once."""
 
-    def __init__(self) -> None:
-        settings = SimpleNamespace(limits=Limits(), options=Options(trust_uid=True))
-        self.registry = Registry()
-        self.clock = Clock()
-        serve = Pomelo(settings, ManualJournal(), self.clock, self.registry)
+    def __init__(self, make_reader: Make, pomelo: Any) -> None:
+        reader = make_reader(heartbeat=0)
+        self.registry: Registry = reader.listener.registry
+        self.clock = reader.clock
         self.clients = []
-        for number, uid in enumerate(("alice", "alice", "bob")):
-            origin = Origin("pomelo", "g", f"s{number}", "192.0.2.1:1")
-            connection = FakeConnection(origin)
-            connection.serve(serve(connection))
-            user = json.dumps({"sys": {}, "user": {"uid": uid}}).encode()
-            connection.deliver(wire.package(1, user) + wire.package(wire.ACK))
+        for uid in ("alice", "alice", "bob"):
+            connection, _ = reader.connect()
+            connection.deliver(pomelo.hello(user={"uid": uid}))
             connection.clear()
             self.clients.append(connection)
+        self._asked = pomelo.asked
         self.post = page(Lobby("gw-1", self.registry, self.clock), parse)
 
     def ask(self, **request: Any) -> Any:
-        answer = self.post(json.dumps(request).encode())
-        if isinstance(answer, Deferred):
-            answer = answer.result
-        return answer.code, json.loads(answer.body)
+        return self._asked(self.post, **request)
 
 
 @pytest.fixture
-def games() -> Games:
+def games(make_reader, pomelo) -> Games:
     """Three clients."""
-    return Games()
+    return Games(make_reader, pomelo)
 
 
 def test_a_priority(games):
@@ -63,7 +49,7 @@ def test_a_priority(games):
 @pytest.mark.parametrize(
     ("to", "who"),
     [
-        ({"session": "s1"}, [1]),
+        ({"session": "s-3"}, [1]),
         ({"session": "gone"}, []),
         ({"uid": "alice"}, [0, 1]),
         ({"all": True}, [0, 1, 2]),
