@@ -17,12 +17,11 @@ import msgspec
 
 from gateway.event import Origin, client_of
 from gateway.protocols.pomelo.auth import Admitted, Denied, checked_uid
-from gateway.protocols.pomelo.text import ascii_text
+from gateway.protocols.pomelo.text import ascii_text, said
 from gateway.sdk.http_client import Backend, Unreachable
 
 OUTCOMES = ("admitted", "denied", "failed")
 _DENIED = (401, 403)
-_MSG_CHARS = 200
 
 
 class _Question(msgspec.Struct):
@@ -36,10 +35,6 @@ class _Admitted(msgspec.Struct):
     uid: str | int | None = None
     expires_at: float | None = None
     user: msgspec.Raw = msgspec.Raw(b"null")
-
-
-class _Denied(msgspec.Struct):
-    msg: str = "denied"
 
 
 class Hook:
@@ -70,7 +65,7 @@ class Hook:
     async def _ask(self, question: _Question, client: str) -> Admitted:
         reply = await self.backend.post(question, client)
         if reply.code in _DENIED:
-            raise Denied(_why(reply.body))
+            raise Denied(said(reply.body, "msg", "denied"))
         if reply.code != 200:
             raise Unreachable(f"answers {reply.code}")
         found: _Admitted = reply.json(_Admitted)
@@ -97,10 +92,3 @@ class Hook:
                 f"{self._user_bytes} (options.handshake_bytes)"
             )
         return told
-
-
-def _why(body: bytes) -> str:
-    try:
-        return msgspec.json.decode(body, type=_Denied).msg[:_MSG_CHARS] or "denied"
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return "denied"

@@ -67,7 +67,7 @@ class _Pending(Struct, eq=False):
 class PomeloServer(Closing, Yielding):
     """One connection.  Implements `interfaces.Server` and `registry.Member`.
 
-    42 methods: client, journal, registry and timer each tell it something, and all of that
+    41 methods: client, journal, registry and timer each tell it something, and all of that
     may end it.
     """
 
@@ -430,7 +430,7 @@ class PomeloServer(Closing, Yielding):
         """Pause or resume reading, as the journal and our unacknowledged bytes allow."""
         if self._ending or self._closed:
             return
-        unacknowledged = self._unacknowledged + self._questions.held_bytes
+        unacknowledged = self.unacknowledged_bytes
         listener, most = self._listener, self._listener.unacknowledged_bytes
         if self._session.waits:  # somebody is asked who the client is: it is not read
             unacknowledged = most
@@ -493,15 +493,12 @@ class PomeloServer(Closing, Yielding):
             self._giving_up.cancel()
             self._giving_up = None
         if self._pending or self._questions:
-            self._drop_what_waits()
+            self._questions.forget()
+            for pending in self._pending:
+                self._listener.journal.reserve(-pending.ready.asked_bytes)
+            self._pending = _NONE
+            self._unacknowledged = 0
             self._connection.busy(False)
-
-    def _drop_what_waits(self) -> None:
-        self._questions.forget()
-        for pending in self._pending:
-            self._listener.journal.reserve(-pending.ready.asked_bytes)
-        self._pending = _NONE
-        self._unacknowledged = 0
 
     @property
     def _why(self) -> str:

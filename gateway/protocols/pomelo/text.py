@@ -1,4 +1,7 @@
-"""JSON and text as Pomelo's clients write and read them: CESU-8 comes in, ASCII goes out."""
+"""JSON and text as Pomelo's clients write and read them: CESU-8 comes in, ASCII goes out.
+
+And what a service says of an error.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,9 @@ import json
 import re
 from typing import Any
 
+import msgspec
+
+_MOST_CHARS = 200
 _NOT_ASCII = re.compile("[^\x00-\x7f]")
 
 
@@ -24,6 +30,15 @@ def text(data: bytes) -> str:
         return data.decode()
     except UnicodeDecodeError:
         return cesu8(data).decode()
+
+
+def said(body: bytes, name: str, otherwise: str) -> str:
+    """The text of this name in what a service has answered, cut; or *otherwise*."""
+    try:
+        found = msgspec.json.decode(body, type=dict[str, Any]).get(name)
+    except (ValueError, RecursionError):
+        return otherwise
+    return found[:_MOST_CHARS] if isinstance(found, str) and found else otherwise
 
 
 def ascii_json(value: Any) -> bytes:

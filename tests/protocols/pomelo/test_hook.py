@@ -7,7 +7,6 @@ from typing import Any
 import jwt
 import pytest
 from twisted.internet.error import ConnectionRefusedError as Refused
-from twisted.internet.task import Clock
 from twisted.web.client import ResponseNeverReceived
 
 from doubles import FakeAgent
@@ -256,14 +255,10 @@ def test_a_session_that_expires(login, pomelo):
 
 def test_a_token_comes_first(make_reader, pomelo):
     """Who does not know it is not asked about."""
-    reader = make_reader(authenticate=URL, token="t0k")
-    agent = FakeAgent()
-    backend = Backend(URL, Clock(), seconds=5, requests=1, agent=agent)
-    reader.listener.hook = Hook(backend, 4096)
-    connection, _ = reader.connect()
-    connection.deliver(pomelo.hello())
-    assert b"no token" in connection.sent
-    assert agent.asked == []
+    login = Login(make_reader, token="t0k")
+    login.connection.deliver(pomelo.hello())
+    assert b"no token" in login.connection.sent
+    assert login.agent.asked == []
 
 
 @pytest.mark.parametrize(
@@ -276,17 +271,13 @@ def test_a_token_comes_first(make_reader, pomelo):
 )
 def test_what_a_token_proved_stays(make_reader, pomelo, said, uid, end):
     """The service may name another uid; whichever of the two ends first, ends it."""
-    reader = make_reader(authenticate=URL, jwt=Jwt(key="k" * 32))
-    agent = FakeAgent()
-    backend = Backend(URL, Clock(), seconds=5, requests=1, agent=agent)
-    reader.listener.hook = Hook(backend, 4096)
+    login = Login(make_reader, jwt=Jwt(key="k" * 32))
     now = round(time.time())
     token = jwt.encode({"sub": "alice", "exp": now + 60}, "k" * 32)
-    connection, server = reader.connect()
-    connection.deliver(pomelo.hello(user={"token": token, "uid": "mallory"}))
+    login.connection.deliver(pomelo.hello(user={"token": token, "uid": "mallory"}))
     if "expires_at" in said:
         said = said | {"expires_at": now + said["expires_at"]}
-    agent.answer(200, said)
-    origin = connection.origin
+    login.agent.answer(200, said)
+    server, origin = login.server, login.connection.origin
     assert (server.uid, origin.principal, origin.attributes["uid"]) == (uid, uid, uid)
     assert server._admitted.expires_at == now + end

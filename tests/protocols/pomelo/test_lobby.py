@@ -452,9 +452,7 @@ def test_what_is_no_call(net):
         assert isinstance(answer, Answer)
         assert answer.code == 400
     later = b'{"by":"x","number":1,"rows":[{"song":{"uid":"alice"}}]}'
-    answer = two.taken.page(later)
-    assert isinstance(answer, Answer)
-    assert json.loads(answer.body)["refused"] == 1
+    assert json.loads(two.taken.page(later).result.body)["refused"] == 1
     assert client.sent == b""
 
 

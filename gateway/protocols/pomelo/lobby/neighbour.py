@@ -14,6 +14,7 @@ from attrs import define
 from twisted.logger import Logger
 
 from gateway.protocols.pomelo.lobby.call import Done
+from gateway.protocols.pomelo.text import said
 from gateway.sdk.http_client import Backend, Reply, Unreachable
 
 MOST_CALL_BYTES = 1 << 20
@@ -24,7 +25,6 @@ _HINTS = {
     401: "options.lobby.token must be its admin.token",
     404: "it has no pomelo listener, or is too old",
 }
-_ERROR_CHARS = 200
 _SILENT_TIMES = 2
 """The times `options.lobby.timeout` for which one that has not answered is left alone."""
 
@@ -95,18 +95,7 @@ class Neighbour:
 
 def _read(reply: Reply) -> Done:
     if reply.code != 200:
-        said = _HINTS.get(reply.code) or _error(reply.body)
-        raise Unreachable(f"answers {reply.code}: {said}")
+        why = said(reply.body, "error", "and does not say why")
+        raise Unreachable(f"answers {reply.code}: {_HINTS.get(reply.code, why)}")
     done: Done = reply.json(Done)
     return done
-
-
-class _Error(msgspec.Struct):
-    error: str = "and does not say why"
-
-
-def _error(body: bytes) -> str:
-    try:
-        return msgspec.json.decode(body, type=_Error).error[:_ERROR_CHARS]
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return _Error().error

@@ -8,7 +8,7 @@ than they are repeated.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from attrs import define
@@ -29,28 +29,22 @@ _FINE = 200
 _CALL = msgspec.json.Decoder(Call)
 
 
-class _Known:
-    """A call that came, and those who wait for its answer."""
+class _Known(NamedTuple):
+    """A call that came, and its answer."""
 
-    __slots__ = ("answer", "at", "waiting")
+    at: float
+    answer: Deferred[Answer]
 
-    def __init__(self, at: float) -> None:
-        self.at = at
-        self.answer: Answer | None = None
-        self.waiting: list[Deferred[Answer]] = []
-
-    def wait(self) -> Answer | Deferred[Answer]:
-        if self.answer is not None:
-            return self.answer
+    def wait(self) -> Deferred[Answer]:
+        """Fires with the answer, each time that it is asked for."""
         waits: Deferred[Answer] = Deferred()
-        self.waiting.append(waits)
-        return waits
 
-    def tell(self, answer: Answer) -> None:
-        self.answer = answer
-        waiting, self.waiting = self.waiting, []
-        for each in waiting:
-            each.callback(answer)
+        def tell(answer: Answer) -> Answer:
+            waits.callback(answer)
+            return answer
+
+        self.answer.addCallback(tell)
+        return waits
 
 
 @define(eq=False, slots=False)
@@ -89,8 +83,8 @@ class Taken:
             rule = f"{_MOST_REMEMBERED} calls in {_REMEMBERED_SECONDS:g} s are the most"
             return self._refuse(rule, 503)
         self.outcomes["done"] += 1
-        known = self._known[name] = _Known(self._reactor.seconds())
-        Deferred.fromCoroutine(self._answer(call)).addCallback(known.tell)
+        answer = Deferred.fromCoroutine(self._answer(call))
+        known = self._known[name] = _Known(self._reactor.seconds(), answer)
         return known.wait()
 
     async def _answer(self, call: Call) -> Answer:
