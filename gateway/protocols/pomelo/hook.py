@@ -17,7 +17,7 @@ import msgspec
 
 from gateway.event import Origin, client_of
 from gateway.protocols.pomelo.auth import Admitted, Denied, checked_uid
-from gateway.protocols.pomelo.text import ascii_text, said
+from gateway.protocols.pomelo.text import ascii_text, reason_in
 from gateway.sdk.http_client import Backend, Unreachable
 
 OUTCOMES = ("admitted", "denied", "failed")
@@ -65,7 +65,7 @@ class Hook:
     async def _ask(self, question: _Question, client: str) -> Admitted:
         reply = await self.backend.post(question, client)
         if reply.code in _DENIED:
-            raise Denied(said(reply.body, "msg", "denied"))
+            raise Denied(reason_in(reply.body, "msg", "denied"))
         if reply.code != 200:
             raise Unreachable(f"answers {reply.code}")
         found: _Admitted = reply.json(_Admitted)

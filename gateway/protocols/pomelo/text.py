@@ -32,7 +32,7 @@ def text(data: bytes) -> str:
         return cesu8(data).decode()
 
 
-def said(body: bytes, name: str, otherwise: str) -> str:
+def reason_in(body: bytes, name: str, otherwise: str) -> str:
     """The text of this name in what a service has answered, cut; or *otherwise*."""
     try:
         found = msgspec.json.decode(body, type=dict[str, Any]).get(name)

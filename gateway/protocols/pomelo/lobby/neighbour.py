@@ -14,7 +14,7 @@ from attrs import define
 from twisted.logger import Logger
 
 from gateway.protocols.pomelo.lobby.call import Done
-from gateway.protocols.pomelo.text import said
+from gateway.protocols.pomelo.text import reason_in
 from gateway.sdk.http_client import Backend, Reply, Unreachable
 
 MOST_CALL_BYTES = 1 << 20
@@ -95,7 +95,7 @@ class Neighbour:
 
 def _read(reply: Reply) -> Done:
     if reply.code != 200:
-        why = said(reply.body, "error", "and does not say why")
+        why = reason_in(reply.body, "error", "and does not say why")
         raise Unreachable(f"answers {reply.code}: {_HINTS.get(reply.code, why)}")
     done: Done = reply.json(Done)
     return done

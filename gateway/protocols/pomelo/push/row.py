@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from math import isfinite
+from math import inf
 
 import msgspec
 
@@ -67,8 +67,11 @@ def seconds_of(ttl: object) -> float | None:
     if ttl is None:
         return None
     number = isinstance(ttl, int | float | Decimal) and not isinstance(ttl, bool)
-    seconds = float(ttl) if number else -1.0  # type: ignore[arg-type]
-    if not isfinite(seconds) or seconds < 0:
+    try:
+        seconds = float(ttl) if number else inf  # type: ignore[arg-type]
+    except OverflowError:
+        seconds = inf
+    if not 0 <= seconds < inf:
         raise ValueError("ttl: must be a number of seconds, 0 or more")
     return seconds
 
