@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 KiB = 2**10
 MiB = 2**20
 
-#: The families of clients: `handshake.PROFILES`.
 _SERVICE = re.compile(rf"{WEB}(/[!-~]*)?|unix:/[!-9;-~]+(:/[!-~]*)?")
 _NEAR = re.compile(r"http://(localhost|127\.[0-9.]+|\[::1\])(:|/|$)")
+#: The families of clients: `handshake.PROFILES`.
 _PROFILES = ("js", "pinus", "c", "c2", "py", "plain", "pitaya")
 
 
