@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -110,7 +110,7 @@ class Answering:
     A request waits for *seconds*; *waiting* of them at most, others not at all.
     Without a *backend* another program answers it (`Questions.answer`).
 
-    *change* is called with each change of groups that the service asks for.
+    *change* is called with the changes of groups that the service asks for in an answer.
 
     20 attributes: seven are given; the others are the posts under way, and what failed of late.
     """
@@ -123,7 +123,7 @@ class Answering:
     _requests: int
     _batch: int
     _most: int = field(alias="waiting")
-    _change: Callable[[Membership], object]
+    _change: Callable[[Sequence[Membership]], object]
 
     def __attrs_post_init__(self) -> None:
         self._queue: FairQueue[Question] = FairQueue()
@@ -272,8 +272,7 @@ class Answering:
             changes = [membership_of(asked) for asked in found.groups]
         except ValueError as why:
             raise Unreachable(f"groups: {why}") from None
-        for change in changes:
-            self._change(change)
+        self._change(changes)
         now = self._clock.seconds()
         for question, answer in zip(batch, answers, strict=True):
             if question.open:

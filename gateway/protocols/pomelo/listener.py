@@ -66,7 +66,7 @@ class Pomelo:
         journal: Journal,
         clock: IReactorTime,
         registry: Registry | None = None,
-        change: Callable[[Membership], object] | None = None,
+        change: Callable[[Sequence[Membership]], object] | None = None,
     ) -> None:
         """*change* is told changes of groups by backends; None: they are made in *registry*."""
         limits, options = settings.limits, settings.options
@@ -75,7 +75,7 @@ class Pomelo:
         self.journal = journal
         self.clock = clock
         self.registry = Registry() if registry is None else registry
-        change = change or (lambda membership: membership.apply(self.registry))
+        change = change or (lambda asked: [one.apply(self.registry) for one in asked])
         self.message_bytes = min(limits.message_bytes, wire.MOST_BYTES)
         self.unacknowledged_bytes = limits.unacknowledged_bytes
         self.answer_bytes = _answer_bytes(limits.unacknowledged_bytes)
@@ -268,7 +268,7 @@ def _handshaker(options: Options, definitions: routes.Definitions) -> Handshaker
 def _answering(
     options: BackendOptions,
     clock: IReactorTime,
-    change: Callable[[Membership], object],
+    change: Callable[[Sequence[Membership]], object],
 ) -> Answering:
     backend = None
     if options.url is not None:

@@ -57,7 +57,7 @@ class Net:
         self.gateways: dict[str, Gateway] = {}
         """By address; a gateway may have two."""
         self.faults: dict[str, list[str]] = {}
-        """What becomes of the next requests to an address: `lost`, `away`, `slow`."""
+        """What becomes of the next requests to an address: `lost`, `away`, `slow`, `late`."""
         self.requests: list[tuple[str, str]] = []
         """Who asked whom."""
 
@@ -106,18 +106,24 @@ class Agent:
         body.startProducing(SimpleNamespace(write=said.append))
         if fault == "slow":
             return done
-        to = net.gateways[address]
+        if fault == "late":
+            net.clock.callLater(1, self._take, b"".join(said), headers, done, "")
+        else:
+            self._take(b"".join(said), headers, done, fault)
+        return done
+
+    def _take(self, said: bytes, headers: Any, done: Deferred[Any], fault: str) -> None:
+        to = self._net.gateways[self._address]
         [authorization] = headers.getRawHeaders("Authorization", [""])
         if authorization != f"Bearer {to.token}":
             done.callback(Response(Answer(b"{}", code=401)))
-            return done
-        taken: Deferred[Answer] = maybeDeferred(to.taken.page, b"".join(said))
+            return
+        taken: Deferred[Answer] = maybeDeferred(to.taken.page, said)
         if fault == "lost":
             lost = ResponseNeverReceived([Failure(Refused())])
             taken.addCallback(lambda _: done.called or done.errback(lost))
         else:
             taken.addCallback(lambda one: done.called or done.callback(Response(one)))
-        return done
 
 
 def _cancelled(done: Deferred[Any]) -> None:
@@ -277,9 +283,21 @@ def test_a_backend_changes_groups_everywhere(net):
     one, two = net.pair()
     net.faults["http://gw-2:8080"] = ["lost"]
     two.client("alice")
-    one.lobby.change(Membership("room", True, Addressee(uid="alice")))
+    one.lobby.change([Membership("room", True, Addressee(uid="alice"))])
     assert one.registry.groups.members("room") == []
     assert [m.uid for m in two.registry.groups.members("room")] == ["alice"]
+
+
+def test_changes_of_one_answer_are_done_in_their_order(net):
+    """On each gateway, whatever call comes late; and they are one call."""
+    one, two = net.pair()
+    two.client("alice")
+    net.faults["http://gw-2:8080"] = ["late"]
+    alice = Addressee(uid="alice")
+    one.lobby.change([Membership("a", joins, alice) for joins in (True, False) * 9])
+    net.clock.advance(1)
+    assert two.registry.groups.members("a") == []
+    assert net.requests.count(("gw-1", "http://gw-2:8080")) == 1
 
 
 def test_an_answer_from_a_row_finds_its_session(net):

@@ -197,13 +197,17 @@ class Lobby:
         found.pop(self.run, None)
         return list(found.values())
 
-    def change(self, membership: Membership) -> None:
-        """Change a group here, and have the others do so, without waiting for them."""
-        elsewhere = self.concerns_others(membership)
-        membership.apply(self.registry)
-        if elsewhere:
-            asked = Deferred.fromCoroutine(self.spread([membership]))
-            asked.addErrback(lambda why: self._log.failure("lobby", why))
+    def change(self, memberships: Sequence[Membership]) -> None:
+        """Change groups here, and have the others do so in this order, without waiting for them."""
+        for one in memberships:
+            one.apply(self.registry)
+        elsewhere = [one for one in memberships if self.concerns_others(one)]
+        asked = Deferred.fromCoroutine(self._spread_each(portions(elsewhere)))
+        asked.addErrback(lambda why: self._log.failure("lobby", why))
+
+    async def _spread_each(self, calls: Iterable[Sequence[Row]]) -> None:
+        for rows in calls:
+            await self.spread(rows)
 
     async def _ask(self, one: Neighbour, said: bytes) -> Heard:
         try:

@@ -28,6 +28,8 @@ from gateway.protocols.pomelo.registry import PRIORITIES, Delivery, Member, Regi
 _NAMES = "session, uid, group, attributes, all: true"
 _MOST_ID = 0xFFFFFFFF
 _REASON_CHARS = 200
+_MEMBERSHIP_BYTES = 1024
+"""More than a change of groups takes in a call: two names of 255 bytes."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -273,6 +275,10 @@ class Membership(Row):
     group: str
     joins: bool
     to: Addressee
+
+    @property
+    def size(self) -> int:
+        return _MEMBERSHIP_BYTES
 
     @property
     def to_session(self) -> str | None:
