@@ -243,16 +243,6 @@ def test_over_websocket_and_to_pitaya(make_reader, pomelo):
     assert b'{"code":"PIT-429","msg":"too many messages"}' in connection.written[0]
 
 
-def test_without_rates(make_reader):
-    """As much as there is."""
-    reader = make_reader()
-    reader.greet()
-    for number in range(500):
-        reader.deliver(ask(number + 1))
-    reader.journal.store_all()
-    assert reader.sent.count(OK) == 500
-
-
 # Sessions
 
 

@@ -1,6 +1,5 @@
 """Packages and messages, against what the published codec says."""
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -234,15 +233,6 @@ def test_any_slicing(strategies, data):
         ]
 
     assert read(*pieces) == read(stream)
-
-
-@settings(deadline=None)
-@given(st.lists(st.binary(max_size=60), max_size=6))
-def test_garbage(pieces):
-    """Nothing but tokens and refusals comes of any bytes."""
-    with contextlib.suppress(Refusal):
-        for token in _tokens(_decoder(data_bytes=50), *pieces):
-            assert isinstance(token, (wire.Package, wire.Messages))
 
 
 def test_text_of_browsers():

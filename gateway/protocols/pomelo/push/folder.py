@@ -311,17 +311,11 @@ class Folder:
             path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
     def _tell_waiting(self, why: str) -> None:
+        waits = "files wait, because their names can not be noted in .pushed"
         if not self._waits:
             self._waits = True
-            self._log.error(
-                "outbox: files wait, because their names can not be noted in .pushed: "
-                "{why}",
-                why=why,
-            )
-        self.trouble = (
-            "the outbox's files wait, because their names can not be noted in .pushed: "
-            f"{why}"
-        )
+            self._log.error(f"outbox: {waits}: {{why}}", why=why)
+        self.trouble = f"the outbox's {waits}: {why}"
 
     def _set_aside(self, path: Path, inode: int, why: str) -> None:
         self.set_aside += 1
