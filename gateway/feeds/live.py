@@ -26,7 +26,7 @@ from twisted.python.failure import Failure
 from gateway.event import Decode, Stored, client_of
 from gateway.feeds import encoding
 from gateway.feeds.encoding import Encoded
-from gateway.feeds.query import Query, parse, reject_unknown_keys
+from gateway.feeds.query import Query, parse
 from gateway.feeds.ring import Chunk, Follower, Lagged, Ring
 from gateway.feeds.shares import Shares
 from gateway.sdk.publisher import Elements, Fault, Request
@@ -340,7 +340,6 @@ class Tap:
         self._live = live
 
     def subscribe(self, request: Request, wake: Callable[[], None]) -> TapSource:
-        reject_unknown_keys(request.query)
         query = parse(request.query)
         if request.offset:
             raise Fault(416, "a tap begins now; events?from=LSN begins where you say")

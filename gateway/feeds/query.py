@@ -56,17 +56,16 @@ def _choose(
     return [row for row in among if odd.get(row, usual) == wanted]
 
 
-def parse(given: Mapping[str, str]) -> Query:
-    """The query in a publisher's name.  Raises `Fault`; other keys are not looked at."""
-    query = Query(**{name: given[name] for name in _NAMES if name in given})
-    if query.format not in (JSON, ARROW):
-        raise Fault(400, f"format={query.format[:40]}: json or arrow")
-    return query
+def parse(given: Mapping[str, str], *known: str) -> Query:
+    """The query in a publisher's name, which may have the keys *known*, too.
 
-
-def reject_unknown_keys(given: Mapping[str, str], *known: str) -> None:
-    """Raise `Fault` if there is a key that means nothing: a typo shows no wrong events."""
+    Raises `Fault`, also for a key that means nothing: a typo shows no wrong events.
+    """
     for name in given:
         if name not in (*_NAMES, *known):
             there = ", ".join((*known, *_NAMES))
             raise Fault(400, f"no key {name[:40]!r}; there is {there}")
+    query = Query(**{name: given[name] for name in _NAMES if name in given})
+    if query.format not in (JSON, ARROW):
+        raise Fault(400, f"format={query.format[:40]}: json or arrow")
+    return query

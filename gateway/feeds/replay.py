@@ -22,7 +22,7 @@ from twisted.python.failure import Failure
 from gateway.event import client_of
 from gateway.feeds.files import EventFiles
 from gateway.feeds.live import Live
-from gateway.feeds.query import JSON, Query, parse, reject_unknown_keys
+from gateway.feeds.query import JSON, Query, parse
 from gateway.feeds.reading import Reader
 from gateway.feeds.ring import Chunk, Follower, Lagged
 from gateway.feeds.shares import Shares
@@ -61,8 +61,7 @@ class Replay:
 
     def subscribe(self, request: Request, wake: Callable[[], None]) -> ReplaySource:
         given, live = request.query, self.live
-        reject_unknown_keys(given, "node", "incarnation", "from", "to")
-        query = parse(given)
+        query = parse(given, "node", "incarnation", "from", "to")
         if given.get("node", live.node) != live.node:
             raise Fault(
                 404, f"no node {given['node'][:80]!r} here; this is {live.node}"

@@ -313,18 +313,6 @@ def test_a_broken_decoder_breaks_nobody_else(world, monkeypatch, broken, shape):
     assert good.gaps == tap.gaps == []
 
 
-def test_queries_have_a_limit(world):
-    """So many different ones; the same one is free."""
-    clients = [Origin("rsio", "r", "s", f"192.0.2.{n}:{n}") for n in range(5)]
-    for number in range(64):
-        origin = clients[number % 4]
-        world.subscribe(f"tap?channel={number}", origin=origin)
-    world.subscribe("tap?channel=7", origin=clients[0])
-    with pytest.raises(Fault, match=r"^E429 more than 64 different queries"):
-        world.subscribe("tap?channel=64", origin=clients[4])
-    assert world.live.subscribers == 65
-
-
 def test_a_client_takes_its_share_of_queries(world):
     """… and leaves the others theirs; the same query as another's is free."""
     mine = [world.subscribe(f"tap?channel={number}") for number in range(16)]
