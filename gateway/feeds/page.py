@@ -18,14 +18,15 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
+import msgspec
 from twisted.internet.interfaces import IReactorTime
 
 from gateway.admin.site import UNTRUSTED, Page, number, plain
 from gateway.admin.site import Request as PageRequest
 from gateway.admin.stream import KIND, EventStream
 from gateway.event import SCHEMA, Origin
+from gateway.feeds import lines
 from gateway.feeds.live import Tap, TapSource
 from gateway.sdk.protocol import Answer
 from gateway.sdk.publisher import Elements, Fault, Request
@@ -35,6 +36,7 @@ FIND = "find."
 _PAYLOADS = ("payload", "payload_text", "payload_base64")
 _PRIVATE = (*_PAYLOADS, "attributes")
 _COLUMNS = tuple(SCHEMA.names)
+_columns = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class Choice:
@@ -61,22 +63,26 @@ class Choice:
         return not self._wanted
 
     def of(self, elements: Sequence[bytes], most: int) -> Sequence[bytes]:
-        """The wanted *elements*, *most* at most; gaps always are."""
+        """The wanted *elements*, *most* at most, and a gap if there are more; gaps always are."""
         if self.any and self._payloads:
             return elements
         chosen: list[bytes] = []
         for element in elements:
-            if len(chosen) >= most:
-                break
             if is_gap(element):
                 chosen.append(element)
                 continue
             lower = element.lower() if self._needles else b""
             if not all(needle in lower for needle in self._needles):
                 continue
-            event = json.loads(element)
-            if all(text in _text(event, name) for name, text in self._wanted.items()):
-                chosen.append(element if self._payloads else _public(event))
+            event = _columns(element)
+            if any(
+                text not in _text(event, name) for name, text in self._wanted.items()
+            ):
+                continue
+            if len(chosen) >= most:
+                last = _columns(elements[-1])
+                return [*chosen, lines.gap(_lsn(event), _lsn(last))]
+            chosen.append(element if self._payloads else _public(event))
         return chosen
 
 
@@ -86,29 +92,35 @@ def is_gap(element: bytes) -> bool:
 
 
 def _needle(text: str) -> bytes:
-    """Bytes that the JSON of a match has in any case: its longest part without escapes."""
+    """Bytes that the JSON of a match has in any case: its longest part without what may be
+    escaped, and without colons, which may stand before blanks.
+    """
     plain = "".join(
-        one if (one.isascii() and one.isalnum()) or one in " ._-:/" else "\0"
+        one if (one.isascii() and one.isalnum()) or one in " ._-" else "\0"
         for one in text
     )
     return max(plain.split("\0"), key=len).encode()
 
 
-def _text(event: Mapping[str, Any], column: str) -> str:
-    if column == "payload":
-        found = next((event[name] for name in _PAYLOADS if name in event), "")
-    else:
-        found = event.get(column)
-    if found is None:
-        return ""
+def _text(event: Mapping[str, msgspec.Raw], column: str) -> str:
+    names = _PAYLOADS if column == "payload" else (column,)
+    raw = next((bytes(event[name]) for name in names if name in event), b'""')
+    try:
+        found = json.loads(raw)
+    except ValueError:  # it has a number of more digits than Python takes
+        return raw.decode().lower()
     if isinstance(found, str):
         return found.lower()
     return json.dumps(found, ensure_ascii=False, separators=(",", ":")).lower()
 
 
-def _public(event: Mapping[str, Any]) -> bytes:
+def _lsn(event: Mapping[str, msgspec.Raw]) -> int:
+    return int(bytes(event["lsn"]))
+
+
+def _public(event: Mapping[str, msgspec.Raw]) -> bytes:
     shown = {name: value for name, value in event.items() if name not in _PRIVATE}
-    return json.dumps(shown, ensure_ascii=False).encode()
+    return msgspec.json.encode(shown)
 
 
 _RATE = 100

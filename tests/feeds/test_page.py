@@ -8,6 +8,7 @@ import pytest
 from gateway.access import Access
 from gateway.admin.http import HttpServer
 from gateway.admin.site import Site
+from gateway.event import Rows
 from gateway.feeds.page import tap_page
 from gateway.sdk.endpoint import Tcp
 from gateway.testing import FakeConnection
@@ -105,6 +106,40 @@ def test_texts_in_any_column(world, look, query, lsns):
     world.commit(1, 1, 1)
     viewer.wait(0.5)
     assert viewer.lsns == lsns
+
+
+def test_what_a_filter_takes_and_the_rate_does_not_is_told(world, look):
+    """Each event that it takes is shown, or among those of a gap."""
+    viewer = look("/api/tap?rate=4&find.channel=odd")
+    world.commit(100)
+    viewer.wait(1)
+    gaps = [each["gap"] for each in viewer.shown if "gap" in each]
+    told = {lsn for each in gaps for lsn in range(each["from"], each["to"] + 1)}
+    assert len(viewer.lsns) < 5
+    assert {*viewer.lsns, *told} >= {*range(1, 101, 2)}
+    assert not told & {*viewer.lsns}
+
+
+@pytest.mark.parametrize(
+    ("payload", "text"),
+    [
+        (b'{"n": 70}', "%22n%22:70"),
+        (b'{"url":"http:\\/\\/gw\\/a"}', "http://gw/a"),
+        (b'{"n":%b}' % (b"1" * 5000), "%22n%22:111"),  # more digits than Python reads
+    ],
+)
+def test_payloads_are_found_however_they_are_written(
+    world, look, look_without_token, monkeypatch, payload, text
+):
+    """And events that come behind one are shown, whatever JSON it has."""
+    monkeypatch.setitem(world.live.decoders, "other", lambda _: Rows([payload]))
+    found = look(f"/api/tap?find.payload={text}")
+    public = look_without_token("/api/tap?payload=no")
+    world.commit(1, 1, 1, 1)
+    for viewer in (found, public):
+        viewer.wait(0.5)
+    assert b'"lsn":3,' in found.connection.sent
+    assert public.lsns == [1, 2, 3, 4]
 
 
 def test_a_rare_event_is_found_among_many(world, look):
