@@ -5,7 +5,8 @@ segments are noted, where the policy is by rate.  They are kept for 20 minutes i
 a restart begins anew.
 
     split    more than 5 times the target for 2 minutes, twice for 5, or once for 10; into
-             as many as the rate asks for, at least two, at most the policy's factor
+             as many as the rate asks for, at least two, at most the policy's factor; not
+             into less than 1/65536 of the keys each
     merge    two neighbours with less than the target for 2, 5 and 10 minutes, and less
              than half of it for up to 20; never to fewer than the policy's least number
 """
@@ -35,6 +36,8 @@ _MINUTE = 60.0
 _SPLIT = ((2, 5.0), (5, 2.0), (10, 1.0))
 """More than so many times the target for so many minutes is too much."""
 _MERGE = ((2, 1.0), (5, 1.0), (10, 1.0))
+_NARROWEST = 2.0**-16
+"""A segment of so few of the keys has one that is busy: no split divides that."""
 _NOTES = 21
 _UNIT = {BY_BYTES: 1024, BY_EVENTS: 1}
 
@@ -136,6 +139,8 @@ def _split(
 ) -> tuple[list[Part], list[tuple[float, float]]]:
     ended: list[Part] = []
     ranges: list[tuple[float, float]] = []
+            if step < _NARROWEST:
+                continue
     for part, rate in active:
         if count := rate.splits(target):
             count = max(2, min(count, most))

@@ -17,6 +17,9 @@ READER_GROUP = "_RG"
 #: Prefix of the stream with the watermarks of a stream.
 MARK = "_MARK"
 
+#: Prefixes of streams that clients make for themselves.
+OF_CLIENTS = (READER_GROUP, MARK)
+
 #: What a key-value table's name ends with in the names of its segments.
 TABLE = "_kvtable"
 

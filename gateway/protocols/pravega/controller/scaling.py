@@ -20,7 +20,7 @@ from twisted.logger import Logger
 from gateway.protocols.pravega.controller import messages
 from gateway.protocols.pravega.controller.catalog import Catalog, Scaling
 from gateway.protocols.pravega.controller.epochs import Cover, Part, equal_ranges
-from gateway.protocols.pravega.controller.grpc import Code, over_limit
+from gateway.protocols.pravega.controller.grpc import Code, Failed, over_limit
 from gateway.protocols.pravega.controller.kept_records import Stream
 from gateway.protocols.pravega.controller.messages import Message
 from gateway.protocols.pravega.controller.methods import (
@@ -30,7 +30,7 @@ from gateway.protocols.pravega.controller.methods import (
     segment_range,
     status,
 )
-from gateway.protocols.pravega.controller.names import MARK, READER_GROUP
+from gateway.protocols.pravega.controller.names import OF_CLIENTS
 
 #: Limit of one stream: reader groups and transactions use all segments of an epoch, and
 #: each scaling writes down what the stream had before.
@@ -43,6 +43,7 @@ FIXED, BY_BYTES, BY_EVENTS = 0, 1, 2
 """Kinds of scaling policies, as the protocol numbers them."""
 
 _STARTED, _PRECONDITION = 0, 2
+_ONE_SEGMENT = "it is a stream of readers' own, which has one segment"
 _DONE, _INVALID = 1, 2
 
 
@@ -91,13 +92,14 @@ class Scalings:
     def resize(self, scope: str, name: str, policy: messages.ScalingPolicy) -> bool:
         """Scale a stream to as many segments as a policy asks for; False if it has them.
 
-        A policy by rate only asks for a least number; 0 asks for nothing.
+        A policy by rate only asks for a least number; 0 asks for nothing.  Raises `Failed`.
         """
         stream = self._catalog.scopes[scope].streams[name]
         wanted, count = policy.segments, len(stream.active)
         too_many = policy.kind == FIXED and count > wanted
         if wanted < 1 or not (count < wanted or too_many):
             return False
+        check_own(name, wanted)
         self.replace(scope, name, stream.active, equal_ranges(wanted))
         return True
 
@@ -119,7 +121,13 @@ class Scalings:
 
 def is_scalable(name: str, stream: Stream) -> bool:
     """Whether a stream can be scaled: not a sealed one, and none of the clients' own."""
-    return not stream.sealed and not name.startswith((MARK, READER_GROUP))
+    return not (stream.sealed or name.startswith(OF_CLIENTS))
+
+
+def check_own(name: str, count: int) -> None:
+    """Raise `Failed` if a stream of this name may not have so many segments."""
+    if count > 1 and name.startswith(OF_CLIENTS):
+        raise Failed(Code.INVALID_ARGUMENT, f"{name}: {_ONE_SEGMENT}")
 
 
 def _why_not(
@@ -135,7 +143,7 @@ def _why_not(
     if stream.sealed:
         return "the stream is sealed"
     if not is_scalable(name, stream):
-        return "it is a stream of readers' own, which has one segment"
+        return _ONE_SEGMENT
     if not ids:
         return "it names no segments to replace"
     if gone := sorted(set(ids) - {part.id for part in ended}):

@@ -25,7 +25,11 @@ from gateway.protocols.pravega.controller.methods import (
     status,
 )
 from gateway.protocols.pravega.controller.names import MARK, READER_GROUP, TABLE, usable
-from gateway.protocols.pravega.controller.scaling import Scalings, check_count
+from gateway.protocols.pravega.controller.scaling import (
+    Scalings,
+    check_count,
+    check_own,
+)
 from gateway.protocols.pravega.controller.transactions import Transactions
 from gateway.protocols.pravega.errors import Need
 from gateway.protocols.pravega.segment import Segment
@@ -132,6 +136,7 @@ class Streams:
         """Delete a stream of a reader group, if it exists."""
         found = self._catalog.scopes[scope].stream(name)
         if found is not None:
+        check_own(info.stream, count)
             self._delete(scope, name, found)
 
     def _find(self, info: messages.StreamInfo) -> Stream | int:

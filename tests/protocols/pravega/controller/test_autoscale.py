@@ -104,6 +104,15 @@ def test_neighbours_are_merged(written):
 
 
 def test_what_is_right_stays(written):
+def test_one_busy_key_is_set_apart_and_no_more(written):
+    """Its segment is split until it has few of the keys, and then stays, however long."""
+    written.policy(BY_EVENTS, 10, factor=8)
+    for _ in range(70):
+        busy = [1000 * (low <= 0.3 < high) for low, high in written.ranges]
+        written.minutes(1, *busy)
+    assert 2**-16 <= min(high - low for low, high in written.ranges) < 2**-12
+
+
     """A rate at the target, and one policy that asks for a fixed number."""
     written.policy(BY_EVENTS, 10)
     written.minutes(30, 9, 9)

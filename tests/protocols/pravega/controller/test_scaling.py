@@ -103,8 +103,8 @@ def test_why_a_scaling_is_refused(scaled):
     ]
 
 
-def test_what_can_not_be_scaled(scaled, stream_info):
-    """A sealed stream, one that is not there, and the clients' own."""
+def test_what_can_not_be_scaled(scaled, stream_info, config):
+    """A sealed stream, one that is not there, and the clients' own, be it by an update."""
     scaled.peer.call("sealStream", scaled.info)
     assert scaled.scale([0], (0, 0.5)).status == PRECONDITION
     mark = stream_info("_MARKst")
@@ -114,6 +114,12 @@ def test_what_can_not_be_scaled(scaled, stream_info):
     request.stream_info.stream = "none"
     assert scaled.peer.try_("scale", request).status == Code.NOT_FOUND
 
+    for call, name in (("updateStream", "_MARKst"), ("createStream", "_RGg")):
+        told = scaled.peer.try_(call, config(name, 2))
+        assert (
+            told.text
+            == f"{name}: it is a stream of readers' own, which has one segment"
+        )
 
 def test_no_room(make_service, config):
     """The limit is that of the segment store, and is named."""
