@@ -24,7 +24,7 @@ from attrs import define, field
 from gateway.protocols.pravega.controller import messages
 from gateway.protocols.pravega.controller.catalog import Catalog
 from gateway.protocols.pravega.controller.epochs import Cover, Part, in_epoch
-from gateway.protocols.pravega.controller.grpc import over_limit
+from gateway.protocols.pravega.controller.grpc import Code, over_limit
 from gateway.protocols.pravega.controller.kept_records import Stream
 from gateway.protocols.pravega.controller.messages import Message
 from gateway.protocols.pravega.controller.methods import (
@@ -48,6 +48,8 @@ _TIMEOUT_SECONDS = 120.0
 """Seconds until a writer times out, where its stream's configuration says none."""
 _MOST_OFFSETS = 200_000
 """How many offsets writers may have noted, all together."""
+_NAME_CHARACTERS = 255
+"""The most characters of a writer's name."""
 _WRITER = b"gateway's marks."
 """The writer id with which marks are appended."""
 _MARK_BYTES = 256 << 10
@@ -68,6 +70,7 @@ class _Writer:
 
 @define(eq=False)
 class _Marked:
+    stream: Stream
     writers: dict[str, _Writer] = field(factory=dict)
     lower: int | None = None
     """The lower bound in its last mark."""
@@ -125,7 +128,13 @@ class Watermarks:
         known = {part.id for part in stream.parts}
         if not position or not known.issuperset(position):
             return _BAD_POSITION
-        marked = self._streams.setdefault(place, _Marked())
+        if len(writer) > _NAME_CHARACTERS:
+            what = f"a writer's name of {len(writer)} characters"
+            raise over_limit(what, _NAME_CHARACTERS, code=Code.INVALID_ARGUMENT)
+        old = self._streams.get(place)
+        if old is not None and old.stream is not stream:
+            self._forget(place, list(old.writers))  # it was deleted, and made again
+        marked = self._streams.setdefault(place, _Marked(stream))
         before = marked.writers.get(writer)
         if before is not None:
             if time < before.time:
@@ -159,7 +168,7 @@ class Watermarks:
     def _steps(self) -> Iterator[int]:
         for (scope, name), marked in list(self._streams.items()):
             stream = self._catalog.stream(scope, name)
-            if stream is None or stream.sealed:
+            if stream is not marked.stream or stream.sealed:
                 self._forget((scope, name), list(marked.writers))
                 continue
             with self.rounds.telling(f"{scope}/{name}"):
@@ -257,9 +266,6 @@ def _cut(parts: list[Part], positions: Iterable[Mapping[int, int]]) -> dict[int,
     found: dict[Part, int] = {}
 
     def reach(part: Part, offset: int) -> None:
-        if part in found:
-            found[part] = max(found[part], offset)
-            return
         others = [
             each for each in found if each.low < part.high and part.low < each.high
         ]
@@ -269,10 +275,15 @@ def _cut(parts: list[Part], positions: Iterable[Mapping[int, int]]) -> dict[int,
             del found[each]
         found[part] = offset
 
+    furthest: dict[Part, int] = {}
     for position in positions:
         for id_, offset in position.items():
-            if id_ in by_id:
-                reach(by_id[id_], offset)
+            if (part := by_id.get(id_)) is not None:
+                furthest[part] = max(offset, furthest.get(part, offset))
+    if Cover(furthest).is_whole:  # it is, but for a moment behind a scaling
+        return {part.id: offset for part, offset in furthest.items()}
+    for part, offset in furthest.items():
+        reach(part, offset)
     while not (cover := Cover(found)).is_whole:
         newest = in_epoch(parts, max(part.epoch for part in found))
         missing = [part for part in newest if not cover.covers(part)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,6 @@ from gateway.protocols.pravega.container import Container
 from gateway.protocols.pravega.controller import Controller, ControllerAccept
 from gateway.protocols.pravega.options import Options
 from gateway.protocols.pravega.segments import Segments
-from gateway.protocols.pravega.wire import NEVER
 from gateway.testing import FakeConnection, ManualJournal
 from gateway_testkit.settings import settings
 from making import Make
@@ -56,6 +56,11 @@ ANSWERS = {
     "updateReaderGroup": "UpdateReaderGroupResponse",
     "listSubscribers": "SubscribersResponse",
 }
+
+
+def basic(name: str, password: str) -> str:
+    """The header `authorization` with a password."""
+    return "Basic " + b64encode(f"{name}:{password}".encode()).decode()
 
 
 @dataclass
@@ -245,13 +250,28 @@ class Service:
             clock=clock, replayed=replayed, advertise=self.advertise, **self.more
         ).start()
 
-    def append(self, name: str, data: bytes, number: int = 1) -> None:
-        """A block of some writer."""
-        state, writer = self.container.state, b"w" * 16
-        last = state.find(name).number_of(writer) if name in state.segments else NEVER
-        self.container.submit(
-            state.append(name, writer, number, data, 0, claimed=1, last=last)
+    def submit(
+        self,
+        name: str,
+        data: bytes,
+        *,
+        events: int = 1,
+        writer: bytes = b"w" * 16,
+        number: int | None = None,
+        **more: Any,
+    ) -> None:
+        """A block of some writer, with so many events; it is not durable yet."""
+        state, now = self.container.state, self.container.now
+        last = state.find(name).number_of(writer)
+        number = number or max(last, 0) + events
+        change = state.append(
+            name, writer, number, data, now, claimed=events, last=last, **more
         )
+        self.container.submit(change)
+
+    def append(self, name: str, data: bytes, **more: Any) -> None:
+        """A block as `submit` takes it, and all becomes durable."""
+        self.submit(name, data, **more)
         self.store()
 
     @property

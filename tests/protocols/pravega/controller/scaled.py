@@ -9,16 +9,24 @@ from typing import Any, ClassVar
 
 from gateway.protocols.pravega.controller.names import segment
 from gateway.protocols.pravega.records import decode
-from gateway.protocols.pravega.wire import NEVER
 from pravega_messages import new
 
 E1, E2, E3 = 1 << 32, 2 << 32, 3 << 32
-W = b"w" * 16
 STARTED = 0
 
 
 def event(data: bytes) -> bytes:
     return struct.pack(">II", 0, len(data)) + data
+
+
+def payloads(data: bytes) -> Iterator[bytes]:
+    """What is in each of these whole events."""
+    at = 0
+    while at < len(data):
+        kind, size = struct.unpack_from(">II", data, at)
+        assert kind == 0
+        at += 8 + size
+        yield data[at - size : at]
 
 
 class Scaled:
@@ -78,14 +86,7 @@ class Scaled:
         return found
 
     def write(self, name: str, data: bytes) -> None:
-        state = self.service.container.state
-        last = state.find(name).number_of(W)
-        change = state.append(
-            name, W, max(last, 0) + 1, event(data), self.service.container.now,
-            claimed=1, last=last if last != 0 else NEVER,
-        )  # fmt: skip
-        self.service.container.submit(change)
-        self.service.store()
+        self.service.append(name, event(data))
 
     def update(self, config: Any) -> int:
         found: int = self.peer.status("updateStream", config)

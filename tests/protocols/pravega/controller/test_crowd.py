@@ -28,7 +28,7 @@ from gateway.testing import ManualJournal
 from making import Make
 from pravega_messages import new
 
-from .scaled import E1, event, staged
+from .scaled import E1, event, payloads, staged
 
 KEYS = {f"k{n}": (n + 0.5) / 7 for n in range(7)}
 TIMEOUT = 30
@@ -244,12 +244,8 @@ class Crowd:
         self.leaving.left = True
 
     def submit(self, writer: Writer, one: Event, name: str) -> None:
-        last = self.state.find(name).number_of(writer.id)
-        change = self.state.append(
-            name, writer.id, one.number, event(one.payload), self.service.container.now,
-            claimed=1, last=last,
-        )  # fmt: skip
-        self.service.container.submit(change)
+        data = event(one.payload)
+        self.service.submit(name, data, writer=writer.id, number=one.number)
 
     def tell(self, writer: Writer) -> None:
         """All up to the time of its last event is written."""
@@ -383,18 +379,15 @@ class Crowd:
             return
         self.marked = found.length
         data = b"" if found.kept is None else bytes(found.kept.data)
-        at, times = 0, []
+        times = []
         late = {
             each.name
             for each in (*self.writers, self.transactional)
             if each.noted < self.clock.seconds() - TIMEOUT + 3
         }
-        while at < len(data):
-            size = int.from_bytes(data[at + 4 : at + 8])
-            lower, cut = decoded(data[at + 8 : at + 8 + size])
+        for lower, cut in map(decoded, payloads(data)):
             self.marks.setdefault(lower, (cut, late))
             times.append(lower)
-            at += 8 + size
         assert times == sorted(set(times))
 
     def check_window(self) -> None:

@@ -1,6 +1,5 @@
 """Watermarks, of what writers note: never ahead of any that still writes."""
 
-import struct
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from gateway.protocols.pravega.controller.epochs import Part
 from gateway.protocols.pravega.controller.watermarks import decoded, encoded
 from pravega_messages import new
 
-from .scaled import Scaled, event, staged
+from .scaled import Scaled, event, payloads, staged
 
 E1 = 1 << 32
 BAD_TIME, BAD_POSITION, INTERNAL = 1, 2, 3
@@ -23,14 +22,15 @@ class Timed:
         self.peer, self.service = peer, peer.service
         self.info = new("StreamInfo", scope="sc", stream="st")
 
+    def noted(self, writer: str, time: int, cut: dict[int, int]) -> Any:
+        position = {"stream_info": self.info, "cut": cut}
+        return new(
+            "TimestampFromWriter", writer=writer, position=position, timestamp=time
+        )
+
     def note(self, writer: str, time: int, **position: int) -> int:
         cut = {int(name[1:]): offset for name, offset in position.items()}
-        request = new(
-            "TimestampFromWriter",
-            writer=writer,
-            position={"stream_info": self.info, "cut": cut},
-            timestamp=time,
-        )
+        request = self.noted(writer, time, cut)
         found: int = self.peer.status("noteTimestampFromWriter", request)
         return found
 
@@ -48,16 +48,12 @@ class Timed:
 
     @property
     def marks(self) -> list[tuple[int, dict[int, int]]]:
-        segment = self.service.container.state.segments.get("sc/_MARKst/0.#epoch.0")
+        state, of_marks = self.service.container.state, "sc/_MARKst/"
+        [name] = [one for one in state.segments if one.startswith(of_marks)] or [None]
+        segment = state.segments.get(name)
         if segment is None or segment.kept is None:
             return []
-        data, at, found = bytes(segment.kept.data), 0, []
-        while at < len(data):
-            kind, size = struct.unpack_from(">II", data, at)
-            assert kind == 0
-            found.append(decoded(data[at + 8 : at + 8 + size]))
-            at += 8 + size
-        return found
+        return [decoded(each) for each in payloads(bytes(segment.kept.data))]
 
 
 @pytest.fixture
@@ -111,6 +107,8 @@ def test_time_and_place_go_forward(timed):
     assert timed.note("b", 1, _7=9) == BAD_POSITION
     assert timed.note("b", 1) == BAD_POSITION
     assert timed.note("b", 1, _0=1) == 0
+    told = timed.peer.try_("noteTimestampFromWriter", timed.noted("w" * 256, 1, {0: 1}))
+    assert told.text == "a writer's name of 256 characters, limit 255"
     timed.info.stream = "none"
     assert timed.note("a", 100, _0=10) == INTERNAL
     assert timed.remove("a") == 2
@@ -283,12 +281,7 @@ def test_a_stream_that_ends(timed, monkeypatch):
     monkeypatch.setattr(watermarks, "_MOST_OFFSETS", 4)
     timed.note("a", 1, _0=1, _1=1)
     timed.note("b", 1, _0=1, _1=1)
-    request = new(
-        "TimestampFromWriter",
-        writer="c",
-        position={"stream_info": timed.info, "cut": {0: 1}},
-    )
-    told = timed.peer.try_("noteTimestampFromWriter", request)
+    told = timed.peer.try_("noteTimestampFromWriter", timed.noted("c", 0, {0: 1}))
     assert "5 offsets noted by writers, limit 4" in told.text
     timed.peer.call("sealStream", timed.info)
     timed.wait()
@@ -298,3 +291,14 @@ def test_a_stream_that_ends(timed, monkeypatch):
     timed.info.stream = "other"
     number = timed.peer.call("getCurrentSegments", timed.info).ranges[0].segment.number
     assert timed.note("c", 1, **{f"_{number}": 1}) == 0
+
+
+def test_a_stream_that_is_made_again(timed, config):
+    """What was noted of one of this name, deleted a moment ago, is nothing to it."""
+    timed.note("a", 100, _0=10, _1=20)
+    timed.wait()
+    timed.peer.call("sealStream", timed.info)
+    timed.peer.call("deleteStream", timed.info)
+    assert timed.peer.status("createStream", config("st", 1)) == 0
+    assert timed.note("a", 50, _2=1) == 0
+    assert timed.wait() == [(50, {2: 1})]

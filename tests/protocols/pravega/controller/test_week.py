@@ -10,7 +10,6 @@ what they drop has left the disk an hour later at the latest.
 
 import os
 import random
-import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +22,7 @@ from twisted.internet.task import Clock
 from doubles import AtOnce
 from gateway.event import Stored
 from gateway.protocols.pravega import records, snapshot
+from gateway.protocols.pravega.controller import names
 from gateway.protocols.pravega.history import History
 from gateway.protocols.pravega.reads import Found, Read
 from gateway.sdk.disk import File
@@ -37,6 +37,8 @@ from gateway.testing import ManualJournal
 from making import Make
 from pravega_messages import new
 
+from . import scaled
+
 STEP = 120
 """Seconds at a time."""
 HOUR, DAY = 3600, 86400
@@ -49,7 +51,6 @@ BYTES = 20_000
 MORE = 5_000
 """By size so much more may stay: what came in an hour, of each segment."""
 SHARED = "s/shared/0.#epoch.0"
-W = b"w" * 16
 ROLL, ARCHIVED = 5 * STEP, 10 * STEP
 """How often files are published; `spool.retention`."""
 
@@ -272,7 +273,7 @@ class Week:
     def segment(self, name: str, key: float) -> tuple[int, str]:
         found = self.peer.call("getCurrentSegments", self.info(name)).ranges
         [id_] = [each.segment.number for each in found if each.low <= key < each.high]
-        return id_, f"s/{name}/{id_ & 0xFFFFFFFF}.#epoch.{id_ >> 32}"
+        return id_, names.segment("s", name, id_)
 
     def event(self) -> bytes:
         self.count += 1
@@ -289,7 +290,7 @@ class Week:
     def burst(self, name: str, count: int) -> None:
         """So many small events, in one append."""
         payloads = [self.event()[:20] for _ in range(count)]
-        data = b"".join(struct.pack(">II", 0, 18) + each[:18] for each in payloads)
+        data = b"".join(scaled.event(each[:18]) for each in payloads)
         _, segment = self.segment(name, self.random.random())
         self.append(segment, data, count=count)
         [stored] = [each for each in self.store() if each.batch.count]
@@ -300,20 +301,8 @@ class Week:
         self, segment: str, payload: bytes, *, count: int = 0, **more: Any
     ) -> None:
         """One event; or, framed already, *count* of them."""
-        state = self.state
-        last = state.find(segment).number_of(W)
-        data = payload if count else struct.pack(">II", 0, len(payload)) + payload
-        change = state.append(
-            segment,
-            W,
-            max(last, 0) + (count or 1),
-            data,
-            self.service.container.now,
-            claimed=count or 1,
-            last=last,
-            **more,
-        )
-        self.service.container.submit(change)
+        data = payload if count else scaled.event(payload)
+        self.service.submit(segment, data, events=count or 1, **more)
 
     def lose(self, name: str) -> None:
         """Written, and the gateway is killed before anybody is told."""
@@ -333,12 +322,9 @@ class Week:
         payloads = []
         for each in made.ranges:
             id_ = each.segment.number
-            parent = f"s/{name}/{id_ & 0xFFFFFFFF}.#epoch.{id_ >> 32}"
+            parent = names.segment("s", name, id_)
             payloads.append(self.event())
-            self.append(
-                f"{parent}#transaction.{made.txn.high:016x}{made.txn.low:016x}",
-                payloads[-1],
-            )
+            self.append(scaled.staged(parent, made.txn), payloads[-1])
         self.store()
         if self.random.random() < 0.5:
             self.scale(name)
@@ -434,7 +420,7 @@ class Week:
         first = set(left)
         while left:
             id_, offset = left.popitem()
-            segment = f"s/{name}/{id_ & 0xFFFFFFFF}.#epoch.{id_ >> 32}"
+            segment = names.segment("s", name, id_)
             found += list(self.events(segment, offset))
             done.add(id_)
             asked = new("SegmentId", stream_info=info, number=id_)
@@ -455,12 +441,7 @@ class Week:
             assert isinstance(answer, Found), answer
             assert answer.data
             data += answer.data
-        at = 0
-        while at < len(data):
-            kind, size = struct.unpack_from(">II", data, at)
-            assert kind == 0
-            yield data[at + 8 : at + 8 + size]
-            at += 8 + size
+        yield from scaled.payloads(data)
 
     def answer(self, read: Read) -> Any:
         got: list[Any] = []
