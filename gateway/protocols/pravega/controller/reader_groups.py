@@ -102,9 +102,10 @@ class ReaderGroups:
         found = self._find(request.scope, request.name)
         if found is None or _config(found).id != request.id:
             return status(_NO_GROUP)
-        self._catalog.drop_group(request.scope, request.name)
+        # First: who is killed in between finds the group, and repeats the call.
         self._delete(request.scope, READER_GROUP + request.name)
         return status(SUCCESS)
+        self._catalog.drop_group(request.scope, request.name)
 
     # -- how far they have read ------------------------------------------------------
 

@@ -248,9 +248,6 @@ class Streams:
         self._transactions.forget_all(scope, name)
         self._catalog.delete_segments(self._catalog.segments(scope, name, stream))
         self._catalog.drop_stream(scope, name)
-        mark = self._catalog.scopes[scope].stream(MARK + name)
-        if mark is not None:
-            self._delete(scope, MARK + name, mark)
 
     @methods(messages.StreamInfo, "checkStreamExists")
     def exists(self, request: messages.StreamInfo, caller: Caller) -> Message:
@@ -262,6 +259,8 @@ class Streams:
         config = messages.decode(
             messages.StreamConfig, find(self._catalog, request).config
         )
+        # First: who is killed in between finds the stream, and repeats the call.
+        self.delete_internal(scope, MARK + name)
         # Clients read these without asking whether they are set.
         config.scaling.SetInParent()
         config.retention.SetInParent()

@@ -64,14 +64,21 @@ def test_update(stream, group):
 
 
 def test_delete(stream, group):
-    """Only the one that is meant; with its stream; the scope is empty then."""
+    """Only the one that is meant; with its stream, also where a kill cuts the call off, and
+    it is called again; the scope is empty then.
+    """
     before = stream.service.names
     stream.call("createReaderGroup", group)
     scope = new("ScopeInfo", scope="sc")
     assert stream.status("deleteReaderGroup", info(group, id="other")) == 2
+    begin = len(stream.service.journal.stored)
     assert stream.status("deleteReaderGroup", info(group)) == 0
     assert stream.service.names == before
     assert stream.status("deleteScope", scope) == 3
+    for changes in range(begin, len(stream.service.journal.stored)):
+        again = stream.service.restarted(changes=changes).peer()
+        assert again.status("deleteReaderGroup", info(group)) == 0
+        assert again.service.names == before
     assert stream.status("deleteScopeRecursive", scope) == 0
 
 

@@ -353,6 +353,18 @@ def test_a_restart_finds_everything(stream, stream_info, config):
     assert again.status("createStream", config("st", 1)) == 0
     assert "sc/st/2.#epoch.0" in again.service.names
 
+def test_a_deletion_that_a_kill_interrupts(stream, stream_info):
+    """Called again it deletes what is left, the stream of watermarks, too."""
+    stream.call("getCurrentSegments", stream_info("_MARKst"))
+    stream.call("sealStream", stream_info())
+    begin = len(stream.service.journal.stored)
+    stream.call("deleteStream", stream_info())
+    for changes in range(begin, len(stream.service.journal.stored)):
+        again = stream.service.restarted(changes=changes).peer()
+        assert again.status("deleteStream", stream_info()) == 0
+        assert again.service.names == set()
+
+
 
 def test_a_crash_at_any_change(stream, stream_info, config):
     """Wherever it cuts off, doing the same again gets to the same end."""
