@@ -94,6 +94,7 @@ class ReaderGroups:
             )
         request.generation += 1
         found.config = request.SerializeToString()
+        found.cuts = {}  # it may read again what it has read
         self._catalog.save_group(request.scope, request.name, found)
         return messages.UpdateReaderGroupResponse(generation=request.generation)
 
@@ -104,8 +105,8 @@ class ReaderGroups:
             return status(_NO_GROUP)
         # First: who is killed in between finds the group, and repeats the call.
         self._delete(request.scope, READER_GROUP + request.name)
-        return status(SUCCESS)
         self._catalog.drop_group(request.scope, request.name)
+        return status(SUCCESS)
 
     # -- how far they have read ------------------------------------------------------
 
@@ -115,8 +116,9 @@ class ReaderGroups:
             return messages.SubscribersResponse(status=_NO_STREAM)
         wanted = request.scope, request.stream
         names = [
-            f"{request.scope}/{name}"
-            for name, group in self._catalog.scopes[request.scope].groups.items()
+            f"{scope}/{name}"
+            for scope, found in self._catalog.scopes.items()
+            for name, group in found.groups.items()
             if _subscribes(_config(group), wanted)
         ]
         return messages.SubscribersResponse(subscribers=sorted(names))

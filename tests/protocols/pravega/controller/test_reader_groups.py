@@ -74,11 +74,11 @@ def test_delete(stream, group):
     begin = len(stream.service.journal.stored)
     assert stream.status("deleteReaderGroup", info(group)) == 0
     assert stream.service.names == before
-    assert stream.status("deleteScope", scope) == 3
     for changes in range(begin, len(stream.service.journal.stored)):
         again = stream.service.restarted(changes=changes).peer()
         assert again.status("deleteReaderGroup", info(group)) == 0
         assert again.service.names == before
+    assert stream.status("deleteScope", scope) == 3
     assert stream.status("deleteScopeRecursive", scope) == 0
 
 
@@ -94,14 +94,17 @@ def test_a_scope_with_groups_is_deleted_with_them(stream, group):
 
 
 def test_subscribers(stream, group, stream_info):
-    """ReaderGroups that tell how far they have read are listed with their stream."""
+    """Groups of any scope that tell how far they have read are listed with their stream."""
     stream.call("createReaderGroup", group)
     quiet = new("ReaderGroupConfiguration")
     quiet.CopyFrom(group)
     quiet.name, quiet.retention = "quiet", 0
     stream.call("createReaderGroup", quiet)
+    stream.call("createScope", new("ScopeInfo", scope="other"))
+    group.scope = "other"
+    stream.call("createReaderGroup", group)
     found = stream.call("listSubscribers", stream_info())
-    assert (found.status, list(found.subscribers)) == (0, ["sc/g"])
+    assert (found.status, list(found.subscribers)) == (0, ["other/g", "sc/g"])
     assert stream.call("listSubscribers", stream_info("none")).status == 2
 
 

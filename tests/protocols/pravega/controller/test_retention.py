@@ -193,6 +193,17 @@ def test_as_far_as_all_subscribers_have_read(world):
     world.hours(1, writing=False)
     assert world.kept() == 20
     world.has_read(other, 5 * KIB)
+def test_a_group_that_begins_again(world):
+    """What it has read before it was reset counts no more: it may read that again."""
+    world.policy(TIME, 10 * HOUR * 1000)
+    group = world.group("one")
+    world.hours(5)
+    world.has_read(group, 5 * KIB)
+    assert world.stream.call("updateReaderGroup", group).generation == 1
+    world.hours(20, writing=False)
+    assert world.kept() == 5
+
+
     world.hours(1, writing=False)
     assert world.kept() == 15
     delete = new("ReaderGroupInfo", scope="sc", name="other", id=other.id)
