@@ -29,7 +29,7 @@ with atheris.instrument_imports(include=["gateway.protocols.pravega.controller",
     from gateway.testing import ManualJournal
 
 _SERVICE = "/io.pravega.controller.stream.api.grpc.v1.ControllerService/"
-_CALLER = Caller("localhost:9090", "ann")
+_CALLER = Caller("localhost:9090", "ann", turn=Turn(float("inf")))
 _INFO = messages.StreamInfo(scope="s", stream="t")
 _TXN = messages.TxnId(high=1, low=2)
 _MESSAGES = [

@@ -16,8 +16,8 @@ these names are forgotten, and all new ones begin behind their numbers.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -60,21 +60,25 @@ _MOST_NAMES = 10_000
 _FORGOTTEN = 1000
 """The number of names that are forgotten at once."""
 
+Key: TypeAlias = tuple[str, str, int, int]
+"""The key of a transaction: scope, stream, and the two halves of its id."""
+
 _Record = TypeVar("_Record", bound=msgspec.Struct)
 
 
 class Catalog:
     """Everything that the controller knows, by name.
 
-    36 methods: what is in memory changes only with the entry that is stored of it, here.
+    39 methods: what is in memory changes only with the entry that is stored of it, here.
     """
 
     def __init__(self, container: Container, options: Options) -> None:
         self.container = container
         self._options = options
         self.scopes: dict[str, Scope] = {}
-        self.transactions: dict[tuple[str, str, int, int], Transaction] = {}
+        self.transactions: dict[Key, Transaction] = {}
         """Transactions by scope, stream, and the two halves of the id; the oldest first."""
+        self._by_stream: dict[tuple[str, str], dict[Key, Transaction]] = {}
         self.token_key = b""
         self._numbers: dict[str, int] = {}
         """The first number that no segment had of what was deleted, by `scope/name`."""
@@ -109,7 +113,7 @@ class Catalog:
                 self.scopes.setdefault(scope, Scope()).tables[name] = table
         for key, found in self._records(_TRANSACTIONS, Transaction):
             scope, name, _ = key.split("/")
-            self.transactions[scope, name, found.high, found.low] = found
+            self._keep((scope, name, found.high, found.low), found)
         self.token_key = state.table(_OTHER).get(_TOKEN_KEY).value
         if not self.token_key:
             self.token_key = os.urandom(_KEY_BYTES)
@@ -140,7 +144,14 @@ class Catalog:
 
     def stream(self, scope: str, name: str) -> Stream | None:
         found = self.scopes.get(scope)
-        return None if found is None else found.stream(name)
+        return None if found is None else found.streams.get(name)
+
+    def each_stream(self) -> Iterator[tuple[str, str, Stream]]:
+        """Scope, name and stream, of those that are still there when their turn comes."""
+        for scope, found in list(self.scopes.items()):
+            for name, stream in list(found.streams.items()):
+                if self.stream(scope, name) is stream:
+                    yield scope, name, stream
 
     def _records(
         self, table: str, kind: type[_Record]
@@ -267,14 +278,24 @@ class Catalog:
     def save_transaction(self, scope: str, stream: str, found: Transaction) -> None:
         """Store a transaction, new or changed; it becomes the newest."""
         key = scope, stream, found.high, found.low
-        self.transactions.pop(key, None)
-        self.transactions[key] = found
+        self._keep(key, found)
         self._save(_TRANSACTIONS, _transaction_key(*key), found)
 
-    def drop_transactions(self, keys: Iterable[tuple[str, str, int, int]]) -> None:
+    def _keep(self, key: Key, found: Transaction) -> None:
+        for known in (self.transactions, self._by_stream.setdefault(key[:2], {})):
+            known.pop(key, None)
+            known[key] = found
+
+    def transactions_of(self, scope: str, stream: str) -> dict[Key, Transaction]:
+        """Transactions of one stream, the oldest first."""
+        return dict(self._by_stream.get((scope, stream), {}))
+
+    def drop_transactions(self, keys: Iterable[Key]) -> None:
         gone = list(keys)
         for key in gone:
-            del self.transactions[key]
+            del self.transactions[key], self._by_stream[key[:2]][key]
+            if not self._by_stream[key[:2]]:
+                del self._by_stream[key[:2]]
         self._drop(_TRANSACTIONS, (_transaction_key(*key) for key in gone))
 
     # -- segments --------------------------------------------------------------------
@@ -346,9 +367,8 @@ class Catalog:
             return
         needed = [
             high >> _EPOCH_BITS
-            for (other, of, high, _), found in self.transactions.items()
-            if (other, of) == (scope, name)
-            and (not found.ended or found.ended + _ENDING_MS > self.container.now)
+            for (_, _, high, _), found in self.transactions_of(scope, name).items()
+            if not found.ended or found.ended + _ENDING_MS > self.container.now
         ]
         old = sorted(
             (part for part in stream.scaled if part.id in behind),

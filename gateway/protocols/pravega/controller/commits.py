@@ -18,7 +18,7 @@ from attrs import define
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
-from gateway.protocols.pravega.controller.catalog import Catalog, Scaling
+from gateway.protocols.pravega.controller.catalog import Catalog, Key, Scaling
 from gateway.protocols.pravega.controller.epochs import Cover, Part, in_epoch
 from gateway.protocols.pravega.controller.grpc import Code, Failed
 from gateway.protocols.pravega.controller.kept_records import Stream
@@ -27,8 +27,6 @@ from gateway.protocols.pravega.controller.names import segment, transaction
 from gateway.protocols.pravega.controller.scaling import check_count
 from gateway.protocols.pravega.errors import SegmentError
 
-Key = tuple[str, str, int, int]
-"""The key of a transaction: scope, stream, and the two halves of its id."""
 Place: TypeAlias = tuple[str, str]
 """Scope and stream."""
 

@@ -118,16 +118,15 @@ def in_epoch(parts: Iterable[Part], epoch: int) -> list[Part]:
     ]
 
 
-def successors(parts: Iterable[Part], part: Part) -> Sequence[Part]:
-    """The segments that took the place of *part*; none while it is active."""
+def successors(parts: Sequence[Part], part: Part) -> list[tuple[Part, Sequence[Part]]]:
+    """The segments that took the place of *part*, each with all that it follows; none while
+    *part* is active.
+    """
     if part.is_active:
-        return ()
-    return Cover(each for each in parts if each.epoch == part.until).under(part)
-
-
-def predecessors(parts: Iterable[Part], part: Part) -> Sequence[Part]:
-    """The segments whose place *part* took."""
-    return Cover(each for each in parts if each.until == part.epoch).under(part)
+        return []
+    before = Cover(each for each in parts if each.until == part.until)
+    behind = Cover(each for each in parts if each.epoch == part.until)
+    return [(each, before.under(each)) for each in behind.under(part)]
 
 
 def scalings(parts: Iterable[Part]) -> list[tuple[list[Part], list[Part]]]:

@@ -28,7 +28,9 @@ _NAME = 0.7
 
 
 class Unfinished(Exception):
-    """The call needs another turn, and is made again from its beginning: nothing is changed yet."""
+    """The call needs another turn, and is made again from its beginning: what it has changed
+    it does not do twice.
+    """
 
 
 @dataclass(slots=True, frozen=True)

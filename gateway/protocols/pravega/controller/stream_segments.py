@@ -6,6 +6,7 @@ when, as streams are scaled.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 
 from attrs import define
@@ -17,7 +18,6 @@ from gateway.protocols.pravega.controller.epochs import (
     Part,
     between,
     in_epoch,
-    predecessors,
     successors,
 )
 from gateway.protocols.pravega.controller.grpc import Code, Failed
@@ -32,6 +32,7 @@ from gateway.protocols.pravega.controller.names import MARK
 from gateway.protocols.pravega.controller.tokens import DelegationTokens
 
 _DEFAULT_PORT = 9090
+_PORT = re.compile(r"[0-9]{1,5}")
 
 
 @define(eq=False, slots=False)
@@ -155,9 +156,9 @@ class StreamSegments:
             segments=[
                 messages.SegmentEntry(
                     segment=segment_range(info.scope, info.stream, part),
-                    value=[each.id for each in predecessors(parts, part)],
+                    value=[each.id for each in before],
                 )
-                for part in (successors(parts, asked) if asked is not None else ())
+                for part, before in (successors(parts, asked) if asked else ())
             ],
             token=self._tokens.make(info.scope, info.stream, caller.name),
         )
@@ -199,7 +200,7 @@ def _segment_id(info: messages.StreamInfo, part: Part) -> messages.SegmentId:
 
 def address(authority: str) -> tuple[str, int]:
     """Host, without brackets, and port of an `:authority`."""
-    host, colon, port = authority.rpartition(":")
-    if not colon or not port.isdigit() or host.count("[") != host.count("]"):
+    host, _, port = authority.rpartition(":")
+    if not _PORT.fullmatch(port) or host.count("[") != host.count("]"):
         host, port = authority, ""
     return host.strip("[]"), int(port or _DEFAULT_PORT)

@@ -5,7 +5,7 @@ On a stream's policies others act: `scaling` and `autoscale`, and `retention`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from attrs import define
 
@@ -20,6 +20,7 @@ from gateway.protocols.pravega.controller.methods import (
     SUCCESS,
     Caller,
     Methods,
+    Unfinished,
     find,
     page,
     status,
@@ -33,6 +34,7 @@ from gateway.protocols.pravega.controller.scaling import (
 from gateway.protocols.pravega.controller.transactions import Transactions
 from gateway.protocols.pravega.errors import Need
 from gateway.protocols.pravega.segment import Segment
+from gateway.sdk.costs import BATCH
 
 _EXISTS, _NO_SCOPE, _BAD_NAME = 2, 3, 4
 _SCOPE_EXISTS, _SCOPE_BAD_NAME = 2, 3
@@ -73,21 +75,36 @@ class Streams:
 
     @methods(messages.ScopeInfo, "deleteScopeRecursive")
     def delete_all(self, request: messages.ScopeInfo, caller: Caller) -> Message:
-        """Delete a scope with its streams, reader groups and key-value tables."""
-        catalog = self._catalog
-        scope = catalog.scopes.get(request.scope)
+        """Delete a scope with its streams, reader groups and key-value tables.
+
+        Raises `Unfinished` while there are more than fit into a turn.
+        """
+        scope = self._catalog.scopes.get(request.scope)
         if scope is None:
             return status(_NOT_FOUND)
+        state = self._catalog.container.state
+        before = state.number
+        for _ in self._deletions(request.scope, scope):
+            caller.turn.charge(BATCH * (state.number - before))
+            before = state.number
+            if caller.turn.over:
+                raise Unfinished
+        self._catalog.drop_scope(request.scope)
+        return status(SUCCESS)
+
+    def _deletions(self, place: str, scope: Scope) -> Iterator[None]:
+        """Delete what is in a scope, one after the other."""
         for name in list(scope.groups):
-            catalog.drop_group(request.scope, name)
+            self._catalog.drop_group(place, name)
+            yield
         for name in list(scope.tables):
-            catalog.drop_table(request.scope, name)
+            self._catalog.drop_table(place, name)
+            yield
         for name, stream in list(scope.streams.items()):
             if name in scope.streams:  # not deleted with another one, as its marks
-                self._seal(request.scope, name, stream)
-                self._delete(request.scope, name, stream)
-        catalog.drop_scope(request.scope)
-        return status(SUCCESS)
+                self._seal(place, name, stream)
+                self._delete(place, name, stream)
+                yield
 
     @methods(messages.ScopeInfo, "checkScopeExists")
     def scope_exists(self, request: messages.ScopeInfo, caller: Caller) -> Message:
@@ -114,11 +131,12 @@ class Streams:
         scope = self._catalog.scopes.get(info.scope)
         if scope is None:
             return status(_NO_SCOPE)
-        if scope.stream(info.stream) is not None:
+        if info.stream in scope.streams:
             return status(_EXISTS)
         if info.stream.endswith(TABLE) and info.stream[: -len(TABLE)] in scope.tables:
             return status(_BAD_NAME)  # the names of segments would be the table's
         count = max(1, request.scaling.segments)
+        check_own(info.stream, count)
         check_count(count)
         self._catalog.check_room(count)
         self._catalog.add_stream(
@@ -133,10 +151,9 @@ class Streams:
         return status(SUCCESS)
 
     def delete_internal(self, scope: str, name: str) -> None:
-        """Delete a stream of a reader group, if it exists."""
-        found = self._catalog.scopes[scope].stream(name)
+        """Delete a stream of a reader group, or of watermarks, if it exists."""
+        found = self._catalog.scopes[scope].streams.get(name)
         if found is not None:
-        check_own(info.stream, count)
             self._delete(scope, name, found)
 
     def _find(self, info: messages.StreamInfo) -> Stream | int:
@@ -144,7 +161,7 @@ class Streams:
         scope = self._catalog.scopes.get(info.scope)
         if scope is None:
             return _NO_SUCH_SCOPE
-        stream = scope.stream(info.stream)
+        stream = scope.streams.get(info.stream)
         return _NOT_FOUND if stream is None else stream
 
     def _find_open(self, info: messages.StreamInfo) -> Stream | int:
@@ -245,6 +262,8 @@ class Streams:
         return status(SUCCESS)
 
     def _delete(self, scope: str, name: str, stream: Stream) -> None:
+        # First: who is killed in between finds the stream, and repeats the call.
+        self.delete_internal(scope, MARK + name)
         self._transactions.forget_all(scope, name)
         self._catalog.delete_segments(self._catalog.segments(scope, name, stream))
         self._catalog.drop_stream(scope, name)
@@ -259,8 +278,6 @@ class Streams:
         config = messages.decode(
             messages.StreamConfig, find(self._catalog, request).config
         )
-        # First: who is killed in between finds the stream, and repeats the call.
-        self.delete_internal(scope, MARK + name)
         # Clients read these without asking whether they are set.
         config.scaling.SetInParent()
         config.retention.SetInParent()

@@ -23,8 +23,8 @@ from attrs import define
 from twisted.internet.interfaces import IDelayedCall
 
 from gateway.protocols.pravega.controller import messages
-from gateway.protocols.pravega.controller.catalog import Catalog
-from gateway.protocols.pravega.controller.commits import Commits, Key, staged_names
+from gateway.protocols.pravega.controller.catalog import Catalog, Key
+from gateway.protocols.pravega.controller.commits import Commits, staged_names
 from gateway.protocols.pravega.controller.grpc import Code, Failed, over_limit
 from gateway.protocols.pravega.controller.kept_records import Transaction
 from gateway.protocols.pravega.controller.messages import Message
@@ -229,15 +229,14 @@ class Transactions:
     ) -> Message:
         """The ended transactions of a stream, as far as they are remembered."""
         info = request.stream_info
+        ended = self._catalog.transactions_of(info.scope, info.stream)
         return messages.ListCompletedTxnResponse(
             response=[
                 messages.TxnResponse(
                     txn=messages.TxnId(high=high, low=low),
                     status=int(found.state == ABORTED),
                 )
-                for (scope, stream, high, low), found in self._of(
-                    info.scope, info.stream
-                )
+                for (_, _, high, low), found in ended.items()
                 if found.ended
             ],
         )
@@ -250,12 +249,12 @@ class Transactions:
         Those that are committing are merged before; raises `Failed` if that can not be.
         """
         self._commits.finish(scope, stream)
-        for key, found in self._of(scope, stream):
+        for key, found in self._catalog.transactions_of(scope, stream).items():
             if found.state == OPEN:
                 self._abort(key, found)
 
     def forget_all(self, scope: str, stream: str) -> None:
-        keys = [key for key, _ in self._of(scope, stream)]
+        keys = self._catalog.transactions_of(scope, stream)
         for key in keys:
             _cancel(self._leases, key)
             _cancel(self._deletions, key)
@@ -263,13 +262,6 @@ class Transactions:
             name for key in keys for name in staged_names(self._catalog, key)
         )
         self._catalog.drop_transactions(keys)
-
-    def _of(self, scope: str, stream: str) -> list[tuple[Key, Transaction]]:
-        return [
-            (key, found)
-            for key, found in self._catalog.transactions.items()
-            if key[:2] == (scope, stream)
-        ]
 
     def _find(
         self, request: messages.TxnRequest | messages.PingTxnRequest

@@ -13,7 +13,6 @@ from gateway.protocols.pravega.controller.epochs import (
     equal_ranges,
     head,
     in_epoch,
-    predecessors,
     read_to,
     replaced,
     scalings,
@@ -38,13 +37,32 @@ def parts() -> list[Part]:
 
 def test_who_follows_whom(parts):
     """Successors with the predecessors that must be read before."""
-    zero, one, two, four = parts
-    assert ids(successors(parts, zero)) == [E1 | 1, E1 | 2]
-    assert ids(successors(parts, one)) == ids(successors(parts, two)) == [E2 | 4]
-    assert successors(parts, four) == ()
-    assert ids(predecessors(parts, four)) == [E1 | 1, E1 | 2]
-    assert ids(predecessors(parts, two)) == [0]
-    assert predecessors(parts, zero) == []
+    told = [
+        [(each.id, ids(before)) for each, before in successors(parts, part)]
+        for part in parts
+    ]
+    assert told == [
+        [(E1 | 1, [0]), (E1 | 2, [0])],
+        [(E2 | 4, [E1 | 1, E1 | 2])],
+        [(E2 | 4, [E1 | 1, E1 | 2])],
+        [],
+    ]
+
+
+def test_one_that_became_many():
+    """Who follows is found by going over the segments some times, not once for each."""
+
+    class Looked(list[Part]):
+        looks = 0
+
+        def __iter__(self):
+            self.looks += 1
+            return super().__iter__()
+
+    made, _ = replaced([Part(0, 0.0, 1.0)], {0}, range(1, 101), equal_ranges(100), 1)
+    parts = Looked(made)
+    assert len(successors(parts, parts[0])) == 100
+    assert parts.looks < 5
 
 
 def test_epochs(parts):
@@ -129,9 +147,9 @@ def test_what_always_holds(data):
     left = [part for part in parts if part.id not in behind]
     assert between(parts, kept, active) == left
     for part in parts:
-        for each in successors(parts, part):
-            assert part in predecessors(parts, each)
-            assert each.epoch == part.until
+        for each, before in successors(parts, part):
+            assert part in before
+            assert {one.until for one in before} == {each.epoch}
     for old, new in scalings(parts):
         assert Cover(old).ranges == Cover(new).ranges
         assert len(Cover(old).ranges) == 1

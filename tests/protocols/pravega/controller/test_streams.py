@@ -9,7 +9,7 @@ from gateway.protocols.pravega import snapshot
 from gateway.protocols.pravega.controller import catalog as catalog_module
 from gateway.protocols.pravega.controller import methods
 from gateway.protocols.pravega.controller.grpc import Code
-from pravega_messages import new
+from pravega_messages import decode, new
 
 
 def scope(name: str) -> Any:
@@ -60,6 +60,23 @@ def test_a_scope_with_streams_stays(stream, stream_info):
     assert stream.service.names == set()
     assert stream.status("createScope", scope("sc")) == 0
     assert names(stream) == []
+
+
+def test_a_large_scope_is_deleted_in_turns(stream, config):
+    """Others have theirs in between; the answer comes when all of it is gone."""
+    for number in range(50):
+        stream.call("createStream", config(f"s{number}", 2))
+    stream.connection.stepwise = True
+    before = stream.connection.turns
+    answer = stream.send("deleteScopeRecursive", scope("sc").SerializeToString())
+    while stream.connection.turn_due:
+        assert stream.service.names
+        stream.connection.take_turn()
+    assert stream.connection.turns - before >= 2
+    stream.service.store()
+    stream.exchange()
+    assert decode("Status", answer.message).status == 0
+    assert stream.service.names == set()
 
 
 def test_scopes_are_listed_page_by_page(peer, monkeypatch):
@@ -264,6 +281,7 @@ def test_addresses(stream, stream_info, make_service):
     [server] = stream.call("getControllerServerList", new("ServerRequest")).nodes
     assert (server.host, server.port) == ("gateway.example", 9090)
     other = make_service(advertise=lambda host: ("public.example", 1)).peer()
+        ("gateway:99999999999", "gateway:99999999999", 9090),
     found = other.call("getURI", id_)
     assert (found.host, found.port) == ("public.example", 1)
 
