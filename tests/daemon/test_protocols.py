@@ -110,14 +110,14 @@ def test_clients_of_all_listeners_are_reached(load, serve):
 
 
 def test_a_controller_is_a_port_of_its_own(load, serve):
-    """HTTP/2, never over WebSocket, with a name that tells."""
+    """HTTP/2, over TLS, too, never over WebSocket, with a name that tells."""
     listener = load("{controller: tcp:9090}, websocket: {}", "pravega")
     segments, controller = serve("pravega", listener).ports(listener)
     assert (segments.suffix, segments.listen) == ("", None)
     assert controller.suffix == ".controller"
     assert str(controller.listen) == "tcp:9090"
     assert not controller.websocket
-    assert controller.prefixes == [b"PRI "]
+    assert (controller.prefixes, controller.alpn) == ([b"PRI "], [b"h2"])
     listener = load("{}", "pravega")
     assert len(list(serve("pravega", listener).ports(listener))) == 1
 

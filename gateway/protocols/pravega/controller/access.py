@@ -19,11 +19,17 @@ from base64 import b64decode
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from twisted.logger import Logger
 
-from gateway.protocols.pravega.controller.names import MARK, READER_GROUP, TABLE
+from gateway.protocols.pravega.controller.names import (
+    MARK,
+    OF_CLIENTS,
+    READER_GROUP,
+    TABLE,
+)
 from gateway.protocols.pravega.errors import NAME_IN_LOGS, Denied, Need
 from gateway.sdk.interfaces import Refusal
 
@@ -40,8 +46,6 @@ _MOST_KNOWN, _MOST_KNOWN_CHARACTERS = 10_000, 600
 A scope's or a stream's name has 255 at most, while a client may ask for one of a MiB."""
 _MOST_PRINCIPALS = 1000
 """The most principals whose rights are remembered."""
-_OF_CLIENTS = (READER_GROUP, MARK)
-"""Streams that clients make for themselves are named otherwise in rules."""
 _MOST_TOLD_OF, _MOST_TOLD = 1000, 100
 """Principals whose denials the log has, and how many of each, until the rules change."""
 
@@ -195,7 +199,7 @@ class Rights:
         matches = re.compile("|".join(stars) or "(?!)", re.DOTALL).fullmatch
 
         def seen(name: str) -> bool:
-            if name.startswith(_OF_CLIENTS) or name.endswith(TABLE):
+            if name.startswith(OF_CLIENTS) or name.endswith(TABLE):
                 return self.allows(Need.ANY, of_stream(scope, name))
             return name in names or matches(name) is not None
 
@@ -211,8 +215,6 @@ class Access:
         """*rules* as in `configure`."""
         self._given: list[Rule] | None = None
         self._rules: list[_Compiled] | None = None
-        self._rights: dict[str, Rights] = {}
-        self._known: dict[tuple[str, Need, Resource], bool] = {}
         self._told: dict[str, set[str]] = {}
         self.denied = dict.fromkeys([*(need.value for need in Need), _GROUPS], 0)
         """How many commands and calls were denied, by what they asked for."""
@@ -233,36 +235,27 @@ class Access:
             return False
         self._given = given
         self._rules = None if given is None else [_Compiled(one) for one in given]
-        self._rights.clear()
-        self._known.clear()
+        self._rights = lru_cache(_MOST_PRINCIPALS)(self._rights_of)
+        self._known = lru_cache(_MOST_KNOWN)(self._decided)
         self._told.clear()
         return True
 
     def rights(self, who: str) -> Rights:
         """The rights of a principal; one without a name (empty) has none."""
-        if self._rules is None:
-            return Rights()
-        found = self._rights.get(who)
-        if found is None:
-            rules = self._rules if who else ()
-            found = Rights([rule for rule in rules if rule.names(who)])
-            if len(self._rights) >= _MOST_PRINCIPALS:
-                self._rights.clear()
-            self._rights[who] = found
-        return found
+        return Rights() if self._rules is None else self._rights(who)
+
+    def _rights_of(self, who: str) -> Rights:
+        rules = self._rules if who else None
+        return Rights([rule for rule in rules or () if rule.names(who)])
 
     def allows(self, who: str, need: Need, what: Resource) -> bool:
         if self._rules is None:
             return True
-        asked = who, need, what
-        found = self._known.get(asked)
-        if found is None:
-            found = self.rights(who).allows(need, what)
-            if len(what.scope) + len(what.name) <= _MOST_KNOWN_CHARACTERS:
-                if len(self._known) >= _MOST_KNOWN:
-                    self._known.clear()
-                self._known[asked] = found
-        return found
+        short = len(what.scope) + len(what.name) <= _MOST_KNOWN_CHARACTERS
+        return (self._known if short else self._decided)(who, need, what)
+
+    def _decided(self, who: str, need: Need, what: Resource) -> bool:
+        return self._rights(who).allows(need, what)
 
     def denial(self, who: str, need: Need, what: Resource) -> Denied | None:
         """Count that it is denied, and say why; None: it is allowed."""

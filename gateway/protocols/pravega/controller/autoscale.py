@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from itertools import pairwise
 
 from attrs import define
@@ -36,15 +35,10 @@ _MINUTE = 60.0
 _SPLIT = ((2, 5.0), (5, 2.0), (10, 1.0))
 """More than so many times the target for so many minutes is too much."""
 _MERGE = ((2, 1.0), (5, 1.0), (10, 1.0))
+_NOTES = 21
 _NARROWEST = 2.0**-16
 """A segment of so few of the keys has one that is busy: no split divides that."""
-_NOTES = 21
 _UNIT = {BY_BYTES: 1024, BY_EVENTS: 1}
-
-
-@lru_cache(maxsize=4096)
-def _policy(config: bytes) -> messages.ScalingPolicy:
-    return messages.decode(messages.StreamConfig, config).scaling
 
 
 class _Rate:
@@ -98,22 +92,24 @@ class Autoscale:
         """Rates by name of the segment."""
 
     def _steps(self) -> Iterator[int]:
-        catalog = self._catalog
         rates: dict[str, _Rate] = {}
-        for scope, found in list(catalog.scopes.items()):
-            for name, stream in list(found.streams.items()):
-                is_there = catalog.stream(scope, name) is stream
-                if is_there and _policy(stream.config).kind in _UNIT:
-                    with self.rounds.telling(f"{scope}/{name}"):
-                        self._look(scope, name, stream, rates)
-                    yield len(stream.active)
-                yield 1
+        for scope, name, stream in self._catalog.each_stream():
+            policy = messages.decode(messages.StreamConfig, stream.config).scaling
+            if policy.kind in _UNIT:
+                with self.rounds.telling(f"{scope}/{name}"):
+                    self._look(scope, name, stream, policy, rates)
+                yield len(stream.active)
+            yield 1
         self._rates = rates
 
     def _look(
-        self, scope: str, name: str, stream: Stream, rates: dict[str, _Rate]
+        self,
+        scope: str,
+        name: str,
+        stream: Stream,
+        policy: messages.ScalingPolicy,
+        rates: dict[str, _Rate],
     ) -> None:
-        policy = _policy(stream.config)
         target = policy.target_rate * _UNIT[policy.kind]
         if target <= 0 or not is_scalable(name, stream):
             return
@@ -139,12 +135,12 @@ def _split(
 ) -> tuple[list[Part], list[tuple[float, float]]]:
     ended: list[Part] = []
     ranges: list[tuple[float, float]] = []
-            if step < _NARROWEST:
-                continue
     for part, rate in active:
         if count := rate.splits(target):
             count = max(2, min(count, most))
             step = (part.high - part.low) / count
+            if step < _NARROWEST:
+                continue
             edges = [part.low + step * place for place in range(count)]
             ended.append(part)
             ranges += pairwise([*edges, part.high])

@@ -88,9 +88,6 @@ class Scope(msgspec.Struct):
     groups: dict[str, ReaderGroup] = {}
     tables: dict[str, KeyValueTable] = {}
 
-    def stream(self, name: str) -> Stream | None:
-        return self.streams.get(name)
-
 
 def _made(first: int, count: int) -> list[Part]:
     """Segments as something is created with them: of equal ranges."""

@@ -53,7 +53,7 @@ class KeyValueTables:
         scope = self._catalog.scopes.get(request.scope)
         if scope is None:
             return status(_NO_SCOPE)
-        if not usable(request.name) or scope.stream(request.name + TABLE) is not None:
+        if not usable(request.name) or request.name + TABLE in scope.streams:
             return status(_BAD_NAME)
         if request.name in scope.tables:
             return status(_EXISTS)

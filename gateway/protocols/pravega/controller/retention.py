@@ -62,8 +62,6 @@ class Retention:
         self.rounds = Rounds(self._catalog.container, "Retention", self._steps)
         self._read: dict[str, list[Mapping[int, int]]] = {}
         """How far each subscriber has read, by stream."""
-        self._policies: dict[tuple[str, str], tuple[bytes, tuple[int, int, int]]] = {}
-        """The decoded policy of each stream's configuration, with the encoded one."""
         self._leap = self._leapt_at = 0
         """Milliseconds that the clock has leapt after a write, if they do not count, and
         what it showed then.
@@ -97,14 +95,11 @@ class Retention:
                     self._read.setdefault(name, []).append(cut)
                 yield 1
         known: set[str] = set()
-        before, self._policies = self._policies, {}
-        for scope, found in list(catalog.scopes.items()):
-            for name, stream in list(found.streams.items()):
-                if catalog.stream(scope, name) is stream:
-                    known.add(f"{scope}/{name}")
-                    with self.rounds.telling(f"{scope}/{name}"):
-                        self._truncate(scope, name, stream, before.get((scope, name)))
-                    yield self._cost(scope, name)
+        for scope, name, stream in catalog.each_stream():
+            known.add(place := f"{scope}/{name}")
+            with self.rounds.telling(place):
+                self._truncate(scope, name, stream)
+            yield self._cost(scope, name)
         if self._default is None:
             return
         cutoff = self._cutoff(self._default * 1000)
@@ -130,19 +125,10 @@ class Retention:
             self._leap = 0
         return int(now - self._leap - milliseconds)
 
-    def _truncate(
-        self,
-        scope: str,
-        name: str,
-        stream: Stream,
-        known: tuple[bytes, tuple[int, int, int]] | None,
-    ) -> None:
-        if known is None or known[0] != stream.config:
-            policy = messages.decode(messages.StreamConfig, stream.config).retention
-            known = stream.config, (policy.kind, policy.param, policy.max)
-        self._policies[scope, name] = known
+    def _truncate(self, scope: str, name: str, stream: Stream) -> None:
         self._catalog.drop_behind_head(scope, name)
-        kind, least, most = known[1]
+        policy = messages.decode(messages.StreamConfig, stream.config).retention
+        kind, least, most = policy.kind, policy.param, policy.max
         if kind not in (_TIME, _SIZE):
             if self._default is None:
                 return

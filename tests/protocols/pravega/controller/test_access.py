@@ -2,7 +2,6 @@
 
 import dataclasses
 import struct
-from base64 import b64encode
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -28,6 +27,8 @@ from gateway.testing import FakeConnection
 from making import Make
 from pravega_draft import read_segment
 from pravega_messages import new
+
+from .conftest import basic
 
 ORDERS = "shop/orders/0.#epoch.0"
 RULES = [
@@ -75,8 +76,7 @@ def warnings(logged) -> Callable[[], list[str]]:
 
 def caller(service: Any, name: str) -> Any:
     """A client with a name."""
-    word = b64encode(f"{name}:secret".encode()).decode()
-    return service.peer(authorization=f"Basic {word}")
+    return service.peer(authorization=basic(name, "secret"))
 
 
 def request(service: Any, call: str) -> Any:
@@ -390,7 +390,7 @@ def test_what_is_remembered_is_bounded(warnings):
     for number in range(12_000):
         what = of_stream("shop", f"n{number}")
         assert access.denial("r", Need.READ, what) is not None
-    assert len(access._known) <= 10_000
+    assert access._known.cache_info().currsize <= 10_000
     assert len(warnings()) == 100
     assert access.denial("r", Need.READ, of_segment(ORDERS)) is None
     for number in range(2000):
@@ -406,7 +406,7 @@ def test_long_names_are_not_remembered():
             assert not access.allows("r", need, of_stream("shop", name))
             assert not access.allows("r", need, of_stream(name, "orders"))
             assert not access.allows("", need, of_stream(name, "orders"))
-    assert not access._known
+    assert not access._known.cache_info().currsize
 
 
 def test_a_list_takes_turns(ruled):

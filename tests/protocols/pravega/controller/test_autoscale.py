@@ -1,15 +1,15 @@
 """Automatic scaling: what splits segments, what merges them, and what does neither."""
 
-import struct
 from typing import Any
 
 import pytest
 
-from gateway.protocols.pravega.wire import NEVER
+from gateway.protocols.pravega.controller.names import segment
 from pravega_messages import new
 
+from .scaled import event
+
 BY_BYTES, BY_EVENTS = 1, 2
-W = b"w" * 16
 
 
 class Written:
@@ -42,16 +42,7 @@ class Written:
     def _write(self, id_: int, count: int, size: int) -> None:
         if not count:
             return
-        name = f"sc/st/{id_ & 0xFFFFFFFF}.#epoch.{id_ >> 32}"
-        state = self.service.container.state
-        last = state.find(name).number_of(W)
-        number = (0 if last == NEVER else last) + count
-        data = struct.pack(">II", 0, size) + bytes(size)
-        change = state.append(
-            name, W, number, data, self.service.container.now, claimed=count, last=last
-        )
-        self.service.container.submit(change)
-        self.service.store()
+        self.service.append(segment("sc", "st", id_), event(bytes(size)), events=count)
 
 
 @pytest.fixture
@@ -104,15 +95,6 @@ def test_neighbours_are_merged(written):
 
 
 def test_what_is_right_stays(written):
-def test_one_busy_key_is_set_apart_and_no_more(written):
-    """Its segment is split until it has few of the keys, and then stays, however long."""
-    written.policy(BY_EVENTS, 10, factor=8)
-    for _ in range(70):
-        busy = [1000 * (low <= 0.3 < high) for low, high in written.ranges]
-        written.minutes(1, *busy)
-    assert 2**-16 <= min(high - low for low, high in written.ranges) < 2**-12
-
-
     """A rate at the target, and one policy that asks for a fixed number."""
     written.policy(BY_EVENTS, 10)
     written.minutes(30, 9, 9)
@@ -120,6 +102,15 @@ def test_one_busy_key_is_set_apart_and_no_more(written):
     written.policy(0, 0, least=2)
     written.minutes(30, 1000, 0)
     assert written.ranges == [(0, 0.5), (0.5, 1)]
+
+
+def test_one_busy_key_is_set_apart_and_no_more(written):
+    """Its segment is split until it has few of the keys, and then stays, however long."""
+    written.policy(BY_EVENTS, 10, factor=8)
+    for _ in range(70):
+        busy = [1000 * (low <= 0.3 < high) for low, high in written.ranges]
+        written.minutes(1, *busy)
+    assert 2**-16 <= min(high - low for low, high in written.ranges) < 2**-12
 
 
 def test_a_sealed_stream_stays(written):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -12,15 +10,10 @@ from gateway.protocols.pravega.controller.grpc import Code
 from gateway.protocols.pravega.events import STEP_EVENTS
 from pravega_messages import decode, new
 
+from .conftest import basic
+from .scaled import event
+
 OPEN, COMMITTED, ABORTED = 1, 3, 5
-
-
-def basic(name: str, password: str) -> str:
-    return "Basic " + b64encode(f"{name}:{password}".encode()).decode()
-
-
-def event(data: bytes) -> bytes:
-    return struct.pack(">II", 0, len(data)) + data
 
 
 class Txn:
@@ -136,33 +129,19 @@ def test_a_commit_while_events_are_counted(txn):
     assert peer.connection.counted == 4 * STEP_EVENTS
 
 
-def test_whose_events_they_are(make_service, config):
-    """Rows of a commit tell who made it; not if the port has another protocol's name,
-    as its batches would not come back after a restart.
-    """
-    service = make_service(users={"ann": "x"})
-    for protocol, principal in (("pravega", "ann"), ("other", None)):
-        peer = service.peer(authorization="Basic YW5uOng=")
-        peer.connection.origin.protocol = protocol
-        peer.call("createScope", new("ScopeInfo", scope="sc"))
-        peer.call("createStream", config("st", 2))
-        txn = Txn(peer)
-        txn.write(0, b"one")
-        assert txn.commit() == 0
-        origin = [each.batch for each in service.journal.stored if each.batch.count][
-            -1
-        ].origin
-        assert (origin.protocol, origin.principal) == ("pravega", principal)
-
-
 def test_each_name_on_one_connection_has_its_own_rows(make_service, config):
     """Callers behind a proxy share a connection: rows say who has committed them; a name
-    that is proved comes before that of a certificate."""
+    that is proved comes before that of a certificate.  None do if the port has another
+    protocol's name, whose batches would not come back after a restart.
+    """
     service = make_service(users={"ann": "x", "bob": "y"})
     ann, bob = ({"authorization": basic(*who)} for who in (("ann", "x"), ("bob", "y")))
-    for certificate in (None, "CN=proxy"):
+    for protocol, certificate in (
+        ("pravega", None), ("pravega", "CN=proxy"), ("other", None),
+    ):  # fmt: skip
         peer = service.peer()
-        peer.connection.origin.principal = certificate
+        origin = peer.connection.origin
+        origin.protocol, origin.principal = protocol, certificate
         peer.headers = ann
         peer.call("createScope", new("ScopeInfo", scope="sc"))
         peer.call("createStream", config("st", 2))
@@ -172,8 +151,12 @@ def test_each_name_on_one_connection_has_its_own_rows(make_service, config):
             txn.write(0, b"one")
             assert txn.commit() == 0
             rows = [each.batch for each in service.journal.stored if each.batch.count]
-            assert rows[-1].origin.principal == name
-            assert rows[-1].origin.session == peer.connection.origin.session
+            last, ours = rows[-1].origin, protocol == "pravega"
+            assert (last.protocol, last.principal) == (
+                "pravega",
+                name if ours else None,
+            )
+            assert (last.session == origin.session) == ours
 
 
 def test_commit_again(txn):
@@ -254,8 +237,6 @@ def test_no_such_transaction(txn, stream_info):
 def test_a_sealed_stream(txn):
     """Sealing aborts what is open, and nothing is begun any more."""
     txn.peer.call("sealStream", txn.info)
-    catalog = txn.peer.service.controller._catalog
-    catalog.transactions = Unread(catalog.transactions)
     assert txn.state() == ABORTED
     request = new("CreateTxnRequest", stream_info=txn.info, lease=1000)
     answer = txn.peer.try_("createTransaction", request)
@@ -273,6 +254,8 @@ def test_a_deleted_stream(txn):
 
     second = Txn(txn.peer)
     txn.commit()
+    catalog = txn.peer.service.controller._catalog
+    catalog.transactions = Unread(catalog.transactions)
     txn.peer.call("sealStream", txn.info)
     txn.peer.call("deleteStream", txn.info)
     assert txn.peer.service.names == set()
@@ -338,8 +321,8 @@ def test_too_many_segments(make_service, config):
 
 
 def test_a_restart_keeps_them(txn):
-    """Open ones have their whole lease again; ended ones stay ended."""
-    done, gone = Txn(txn.peer), Txn(txn.peer)
+    """Open ones have their whole lease again, and then none; ended ones stay ended."""
+    done, gone, left = (Txn(txn.peer) for _ in range(3))
     txn.write(0, b"one")
     done.write(0, b"two")
     done.commit()
@@ -353,13 +336,8 @@ def test_a_restart_keeps_them(txn):
     assert after.state() == OPEN
     assert after.commit() == 0
     assert length(again, 0) == 22
-
-
-def test_a_lease_runs_out_after_a_restart(txn):
-    """A client that died with the gateway leaves nothing behind."""
-    after = txn.on(txn.peer.service.restarted().peer())
-    after.pass_time(11)
-    assert after.state() == ABORTED
+    after.pass_time(2)
+    assert left.on(again).state() == ABORTED
 
 
 def test_a_crash_at_any_change(txn):

@@ -1,7 +1,7 @@
 """Who calls, and with which token they come to the segment store."""
 
 import json
-from base64 import b64encode, urlsafe_b64decode
+from base64 import urlsafe_b64decode
 from collections.abc import Callable
 from typing import Any
 
@@ -12,12 +12,10 @@ from gateway.protocols.pravega.controller.tokens import DelegationTokens
 from gateway.protocols.pravega.errors import Need
 from pravega_messages import new
 
+from .conftest import basic
+
 SEGMENT = "sc/st/0.#epoch.0"
 EXISTS = new("ScopeInfo", scope="sc").SerializeToString()
-
-
-def basic(name: str, password: str) -> str:
-    return "Basic " + b64encode(f"{name}:{password}".encode()).decode()
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
-"""The controller behind a real listener: HTTP/2's preface, and TLS with ALPN."""
+"""The controller behind a real listener: HTTP/2's preface."""
 
 import itertools
-import ssl
-from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,18 +10,14 @@ from h2.connection import H2Connection
 from h2.events import ResponseReceived
 from twisted.internet.address import IPv4Address
 
-from gateway.config.listener import Tls
 from gateway.net.common import Common
 from gateway.net.listen import Listener
 from gateway.sdk.endpoint import parse_endpoint
 from gateway.sdk.protocol import Port
-from gateway_testkit.certificates import Authority
 from transports import MemoryTransport
 
 
-def open_port(
-    service: Any, tls: Any = None, **keywords: Any
-) -> tuple[Any, MemoryTransport]:
+def open_port(service: Any, **keywords: Any) -> tuple[Any, MemoryTransport]:
     """A connection to a listener with this controller."""
     limits = SimpleNamespace(
         connections=10,
@@ -40,14 +34,13 @@ def open_port(
         reuse_port=False,
         websocket=None,
         proxy_protocol=None,
-        tls=tls,
+        tls=None,
         limits=limits,
     )
     names = (f"s{number}" for number in itertools.count())
     port = Port(accept=service.accept, **keywords)
     common = Common(service.clock, lambda: next(names))
     listener = Listener(settings, port, common)
-    listener.load_tls()
     link, wire = (
         listener.admit(IPv4Address("TCP", "192.0.2.1", 4000)),
         MemoryTransport(),
@@ -101,31 +94,3 @@ def test_http_1_is_named_here_too(service):
     link, wire = open_port(service, prefixes=[b"PRI "])
     link.input.dataReceived(b"GET / HTTP/1.1\r\n\r\n")
     assert wire.value().startswith(b"HTTP/1.1 400")
-
-
-def test_tls(service, tmp_path):
-    """ALPN agrees on h2, as gRPC's clients insist."""
-    authority = Authority(tmp_path)
-    pair = authority.issue("server")
-    tls = Tls.model_construct(certificate=pair.certificate, private_key=pair.key)
-    link, wire = open_port(service, tls, prefixes=[b"PRI "], alpn=[b"h2"])
-    context = ssl.create_default_context(cafile=str(authority.ca))
-    context.set_alpn_protocols(["h2"])
-    come, go = ssl.MemoryBIO(), ssl.MemoryBIO()
-    layer = context.wrap_bio(come, go, server_hostname="localhost")
-
-    def move() -> None:
-        link.input.dataReceived(go.read())
-        come.write(wire.value())
-        wire.clear()
-
-    for _ in range(3):
-        with suppress(ssl.SSLWantReadError):
-            layer.do_handshake()
-        if go.pending:
-            move()
-    assert layer.selected_alpn_protocol() == "h2"
-    client, data = greeting()
-    layer.write(data)
-    move()
-    assert answered(client, layer.read(100_000))

@@ -9,11 +9,10 @@ from gateway.protocols.pravega import snapshot
 from gateway.protocols.pravega.controller import rounds
 from gateway.protocols.pravega.controller.names import segment
 from making import Make
-from pravega_messages import decode, new
+from pravega_messages import new
 
 HOUR = 3600
 KIB = 1 << 10
-W = b"w" * 16
 TIME, SIZE = 1, 2
 EVENT = (KIB - 8).to_bytes(8) + bytes(KIB - 8)
 
@@ -36,14 +35,7 @@ class World:
         assert self.stream.status("updateStream", config) == 0
 
     def write(self, number: int = 0) -> None:
-        name = segment("sc", "st", number)
-        last = self.state.find(name).number_of(W)
-        change = self.state.append(
-            name, W, max(last, 0) + 1, EVENT, self.service.container.now, claimed=1,
-            last=last,
-        )  # fmt: skip
-        self.service.container.submit(change)
-        self.service.store()
+        self.service.append(segment("sc", "st", number), EVENT)
 
     def hours(self, count: float, *, writing: bool = True) -> None:
         """An event in the first segment at each, after the look at its beginning."""
@@ -193,6 +185,14 @@ def test_as_far_as_all_subscribers_have_read(world):
     world.hours(1, writing=False)
     assert world.kept() == 20
     world.has_read(other, 5 * KIB)
+    world.hours(1, writing=False)
+    assert world.kept() == 15
+    delete = new("ReaderGroupInfo", scope="sc", name="other", id=other.id)
+    assert world.stream.status("deleteReaderGroup", delete) == 0
+    world.hours(1, writing=False)
+    assert world.kept() == 5
+
+
 def test_a_group_that_begins_again(world):
     """What it has read before it was reset counts no more: it may read that again."""
     world.policy(TIME, 10 * HOUR * 1000)
@@ -201,14 +201,6 @@ def test_a_group_that_begins_again(world):
     world.has_read(group, 5 * KIB)
     assert world.stream.call("updateReaderGroup", group).generation == 1
     world.hours(20, writing=False)
-    assert world.kept() == 5
-
-
-    world.hours(1, writing=False)
-    assert world.kept() == 15
-    delete = new("ReaderGroupInfo", scope="sc", name="other", id=other.id)
-    assert world.stream.status("deleteReaderGroup", delete) == 0
-    world.hours(1, writing=False)
     assert world.kept() == 5
 
 
@@ -233,14 +225,10 @@ def by_default(make_service) -> Any:
 
 def write_segments(service: Any, *names: str) -> None:
     """Segments of no stream, with an event each of now."""
-    state = service.container.state
+    container = service.container
     for name in names:
-        service.container.submit(state.create(name, service.container.now))
-        change = state.append(
-            name, W, 1, EVENT, service.container.now, claimed=1, last=-(1 << 63)
-        )
-        service.container.submit(change)
-    service.store()
+        container.submit(container.state.create(name, container.now))
+        service.append(name, EVENT)
 
 
 def eleven_hours(service: Any) -> None:
@@ -268,13 +256,6 @@ def test_a_sealed_stream_is_let_go_as_well(world):
     assert world.stream.status("sealStream", world.info()) == 0
     world.hours(4, writing=False)
     assert world.kept() == 0
-
-
-def test_the_policy_is_given_back(world):
-    world.policy(TIME, 5, 7)
-    found = world.stream.call("getStreamConfiguration", world.info())
-    policy = decode("StreamConfig", found.SerializeToString()).retention
-    assert (policy.kind, policy.param, policy.max) == (TIME, 5, 7)
 
 
 def test_one_that_fails_stops_no_other(by_default, monkeypatch, logged):

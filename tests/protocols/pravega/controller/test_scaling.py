@@ -58,8 +58,11 @@ def test_what_readers_are_told(scaled):
         id_ = new("SegmentId", stream_info=scaled.info, number=number)
         assert scaled.peer.call("isSegmentValid", id_).response is valid
     id_ = new("SegmentId", stream_info=scaled.info, number=99)
-    told = scaled.peer.try_("getSegmentsImmediatelyFollowing", id_)
-    assert (told.status, told.text) == (Code.NOT_FOUND, "sc/st has no segment 99")
+    for call in ("getSegmentsImmediatelyFollowing", "getSegmentsImmediatlyFollowing"):
+        told = scaled.peer.try_(call, id_)
+        assert (told.status, told.text) == (Code.NOT_FOUND, "sc/st has no segment 99")
+    request.epoch = 3
+    assert scaled.peer.try_("getEpochSegments", request).status == Code.NOT_FOUND
 
 
 @pytest.mark.parametrize(
@@ -111,15 +114,15 @@ def test_what_can_not_be_scaled(scaled, stream_info, config):
     scaled.peer.call("getCurrentSegments", mark)
     request = new("ScaleRequest", stream_info=mark, sealed=[2], ranges=[{"high": 1.0}])
     assert scaled.peer.call("scale", request).status == PRECONDITION
-    request.stream_info.stream = "none"
-    assert scaled.peer.try_("scale", request).status == Code.NOT_FOUND
-
     for call, name in (("updateStream", "_MARKst"), ("createStream", "_RGg")):
         told = scaled.peer.try_(call, config(name, 2))
         assert (
             told.text
             == f"{name}: it is a stream of readers' own, which has one segment"
         )
+    request.stream_info.stream = "none"
+    assert scaled.peer.try_("scale", request).status == Code.NOT_FOUND
+
 
 def test_no_room(make_service, config):
     """The limit is that of the segment store, and is named."""
