@@ -12,22 +12,19 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from random import Random
 from typing import Any
 
 import pytest
-from twisted.internet.task import Clock
 
 from gateway.event import Stored
-from gateway.protocols.pravega import snapshot
 from gateway.protocols.pravega.controller.names import segment
 from gateway.protocols.pravega.controller.watermarks import decoded
 from gateway.protocols.pravega.errors import Sealed
 from gateway.protocols.pravega.records import decode
-from gateway.testing import ManualJournal
 from making import Make
 from pravega_messages import new
 
+from .killed import Killed
 from .scaled import E1, event, payloads, staged
 
 KEYS = {f"k{n}": (n + 0.5) / 7 for n in range(7)}
@@ -88,16 +85,11 @@ class Reader:
     """Those of them that it has read to their ends; it leaves them at a checkpoint."""
 
 
-class Crowd:
+class Crowd(Killed):
     """The gateway, and all who use the stream `sc/st`."""
 
     def __init__(self, seed: int, make_service: Make) -> None:
-        self.random = Random(seed)
-        self.make = make_service
-        self.clock = Clock()
-        self.clock.advance(1_700_000_000)
-        self.all: list[Stored] = []
-        self.saved: bytes | None = None
+        super().__init__(seed, make_service)
         self.info = new("StreamInfo", scope="sc", stream="st")
         self.rows: dict[int, list[tuple[int, Event]]] = {}
         """What each segment has, with its offsets."""
@@ -112,7 +104,7 @@ class Crowd:
         self.ends: list[tuple[dict[int, int], int]] = []
         """Cuts, with how many events were written before each."""
         self.order: list[Event] = []
-        self.kills = self.windows = self.again = self.passed = 0
+        self.windows = self.again = self.passed = 0
         self.begin()
         self.peer.call("createScope", new("ScopeInfo", scope="sc"))
         config = new(
@@ -136,36 +128,8 @@ class Crowd:
 
     # -- the gateway -----------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Start, from the last checkpoint and what is in the journal."""
-        state = None if self.saved is None else snapshot.restore(self.saved)
-        journal = ManualJournal(first_lsn=1 + sum(s.batch.count for s in self.all))
-        self.service = self.make(
-            clock=self.clock, journal=journal, state=state, replayed=self.all
-        )
-        self.known = 0
-        self.peer = self.service.peer()
-        self.store()
-
-    def kill(self) -> None:
-        """Some of what is on its way becomes durable, the rest is lost."""
-        journal = self.service.journal
-        for _ in range(self.random.randint(0, len(journal.pending))):
-            journal.store()
-        self.note()
-        self.clock.calls.clear()
-        self.kills += 1
-        self.begin()
-
-    def store(self) -> None:
-        self.service.store()
-        self.note()
-
-    def note(self) -> None:
-        """What has become durable since the last look."""
-        found = self.service.journal.stored[self.known :]
-        self.known += len(found)
-        self.all += found
+    def note(self) -> list[Stored]:
+        found = super().note()
         for stored in found:
             rows = decode(stored.batch.body)
             for place, payload in enumerate(rows.each()):
@@ -175,10 +139,7 @@ class Crowd:
                 assert rows.seqs is not None
                 row = rows.seqs[place], Event.of(payload)
                 self.rows.setdefault(int(epoch) << 32 | int(number), []).append(row)
-
-    @property
-    def state(self) -> Any:
-        return self.service.container.state
+        return found
 
     def length(self, id_: int) -> int:
         found: int = self.state.find(segment("sc", "st", id_)).length
@@ -505,7 +466,7 @@ def live(crowd: Crowd, seconds: int) -> None:
         if len(crowd.ends) > 1 and some.random() < 0.1:
             crowd.check_batch()
         if some.random() < 0.02:
-            crowd.saved = snapshot.save(crowd.state)
+            crowd.save()
         if now % 4 < 1:
             crowd.check_window()
 

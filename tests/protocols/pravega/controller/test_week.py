@@ -9,7 +9,6 @@ what they drop has left the disk an hour later at the latest.
 """
 
 import os
-import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +20,7 @@ from twisted.internet.task import Clock
 
 from doubles import AtOnce
 from gateway.event import Stored
-from gateway.protocols.pravega import records, snapshot
+from gateway.protocols.pravega import records
 from gateway.protocols.pravega.controller import names
 from gateway.protocols.pravega.history import History
 from gateway.protocols.pravega.reads import Found, Read
@@ -33,11 +32,11 @@ from gateway.store.spool.expiry import Expiry
 from gateway.store.spool.retained import Retained
 from gateway.store.system.disk import RealDisk
 from gateway.store.system.machine import Machine
-from gateway.testing import ManualJournal
 from making import Make
 from pravega_messages import new
 
 from . import scaled
+from .killed import Killed
 
 STEP = 120
 """Seconds at a time."""
@@ -55,7 +54,7 @@ ROLL, ARCHIVED = 5 * STEP, 10 * STEP
 """How often files are published; `spool.retention`."""
 
 
-class Killed(BaseException):
+class ProcessEnds(BaseException):
     """No process is left."""
 
 
@@ -87,7 +86,7 @@ class Disk(RealDisk):
     def _change(self) -> None:
         self.left -= 1
         if self.left < 0:
-            raise Killed
+            raise ProcessEnds
 
 
 class Files:
@@ -161,20 +160,15 @@ class Written:
         self.events.append((now, len(payload) + 8, payload, lsn))
 
 
-class Week:
+class Week(Killed):
     """The gateway, and all who use it."""
 
     def __init__(self, seed: int, make_service: Make, root: Path) -> None:
-        self.random = random.Random(seed)
-        self.make = make_service
-        self.clock = Clock()
-        self.clock.advance(1_700_000_000)
+        super().__init__(seed, make_service)
         self.files = Files(root, self.clock)
-        self.all: list[Stored] = []
-        self.saved: bytes | None = None
         self.written = {name: Written() for name in (KEPT, OLD, BIG, GROUPS, RATE)}
         self.count = 0
-        self.kills = self.killed_while_tidying = 0
+        self.killed_while_tidying = 0
         self.left: float = 10
         """So many changes of files until the gateway is killed while it tidies up."""
         self.scaled_by_rate = False
@@ -208,30 +202,9 @@ class Week:
 
     # -- the gateway -----------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Start, from the last checkpoint and what is in the journal."""
-        state = None if self.saved is None else snapshot.restore(self.saved)
+    def begin(self, **more: Any) -> None:
         self.files.begin(lambda channel: self.state.needed(channel))  # noqa: PLW0108
-        self.journal = ManualJournal(first_lsn=1 + sum(s.batch.count for s in self.all))
-        self.service = self.make(
-            clock=self.clock,
-            journal=self.journal,
-            state=state,
-            reader=self.files.history,
-            replayed=self.all,
-        )
-        self.seen = 0
-        self.peer = self.service.peer()
-        self.store()
-
-    def kill(self) -> None:
-        """Some of what is on its way becomes durable, the rest is lost."""
-        for _ in range(self.random.randint(0, len(self.journal.pending))):
-            self.journal.store()
-        self.note()
-        self.clock.calls.clear()
-        self.kills += 1
-        self.begin()
+        super().begin(reader=self.files.history)
 
     def tidy(self) -> None:
         """What the spool's thread does; the gateway may be killed meanwhile."""
@@ -242,27 +215,16 @@ class Week:
                 self.files.publish()
             self.files.look()
             self.left, disk.left = disk.left, float("inf")
-        except Killed:
+        except ProcessEnds:
             self.killed_while_tidying += 1
             self.left = some.randint(0, 200)
             self.kill()
 
-    def store(self) -> list[Stored]:
-        self.service.store()
-        return self.note()
-
     def note(self) -> list[Stored]:
-        """What has become durable since the last look."""
-        found = self.journal.stored[self.seen :]
-        self.seen += len(found)
-        self.all += found
+        found = super().note()
         for stored in found:
             self.files.add(stored)
         return found
-
-    @property
-    def state(self) -> Any:
-        return self.service.container.state
 
     # -- its users ---------------------------------------------------------------------
 
@@ -545,7 +507,7 @@ def test_a_week(make_service, seed, tmp_path, monkeypatch):
         if some.random() < 0.01:
             week.lose(some.choice((KEPT, OLD, BIG, GROUPS)))
         if some.random() < 0.01:
-            week.saved = snapshot.save(week.state)
+            week.save()
         if step * STEP % (3 * HOUR) == 0:
             week.check()
     assert week.kills > 20 * DAYS // 7
