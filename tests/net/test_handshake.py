@@ -14,6 +14,7 @@ from wsproto.events import Request
 from gateway.config.listener import ProxyProtocol
 from gateway.net.detect import Expected, ForeignProtocol, detect, mismatch, undecided
 from gateway.net.proxy import SIGNATURE_V2
+from gateway.sdk.http2 import PREFACE
 
 WEBSOCKET = SimpleNamespace(path="/ws", origins=[])
 PROXY = ProxyProtocol(trusted=["10.0.0.0/8"])
@@ -298,7 +299,7 @@ def client_hello() -> bytes:
 FOREIGN = [
     (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", ForeignProtocol.HTTP),
     (b"POST /x HTTP/1.1\r\n", ForeignProtocol.HTTP),
-    (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", ForeignProtocol.HTTP),
+    (PREFACE, ForeignProtocol.HTTP),
     (client_hello(), ForeignProtocol.TLS),
     (b"PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\n", ForeignProtocol.PROXY),
     (SIGNATURE_V2 + b"\x21\x11\0\x0c", ForeignProtocol.PROXY),
@@ -339,6 +340,18 @@ def test_what_a_port_calls_its_own_is_never_accused(head, protocol, length):
         assert undecided(head[:size], own) == (size < length)
         assert size < length or detect(head[:size], own) is None
     assert detect(head, (head[:3] + b"?",)) is protocol
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_what_a_port_calls_its_own_reaches_its_server(make_net, size):
+    """However slowly it comes; other strangers are told where they are."""
+    net = make_net(keywords={"prefixes": [PREFACE[:4]]})
+    peer, browser = net.peer(), net.peer()
+    for at in range(0, len(PREFACE), size):
+        peer.send(PREFACE[at : at + size])
+    assert b"".join(each.data for each in net.servers) == PREFACE
+    browser.send(HTTP)
+    assert browser.got().startswith(b"HTTP/1.1 400")
 
 
 @given(st.binary(min_size=1, max_size=64))

@@ -123,7 +123,10 @@ class StreamSegments:
             cut = {part: self._head(info, part) for part in parts}
         return messages.SegmentsAtTime(
             segments=[
-                messages.SegmentLocation(segment=_segment_id(info, part), offset=offset)
+                messages.SegmentLocation(
+                    segment=segment_range(info.scope, info.stream, part).segment,
+                    offset=offset,
+                )
                 for part, offset in cut.items()
             ],
             token=self._tokens.make(info.scope, info.stream, caller.name),
@@ -177,7 +180,7 @@ class StreamSegments:
             end = [part for part in parts if part.id in request.end]
         return messages.StreamCutRangeResponse(
             segments=[
-                _segment_id(info, part)
+                segment_range(info.scope, info.stream, part).segment
                 for part in between(parts, begin, end)
                 if self._catalog.segment_state(info.scope, info.stream, part)
             ],
@@ -191,11 +194,6 @@ class StreamSegments:
             part.id == request.number for part in stream.active
         )
         return messages.BooleanResponse(response=valid)
-
-
-def _segment_id(info: messages.StreamInfo, part: Part) -> messages.SegmentId:
-    of = messages.StreamInfo(scope=info.scope, stream=info.stream)
-    return messages.SegmentId(stream_info=of, number=part.id)
 
 
 def address(authority: str) -> tuple[str, int]:
