@@ -56,15 +56,23 @@ class ReaderGroups:
             config = _config(scope.groups[request.name])
         else:
             if not self._has_state(request):
-                self._catalog.add_internal(request.scope, READER_GROUP + request.name)
+                stream = READER_GROUP + request.name
+                self._delete(request.scope, stream)
+                self._catalog.add_internal(request.scope, stream)
             group = ReaderGroup(request.SerializeToString())
             self._catalog.save_group(request.scope, request.name, group)
         return messages.CreateReaderGroupResponse(status=code, config=config)
 
     def _has_state(self, request: messages.ReaderGroupConfiguration) -> bool:
-        """The stream is there; earlier versions left the record of a group without it."""
+        """The stream is there, and open; a deletion that a kill cut off left less of it."""
         name = READER_GROUP + request.name
-        return self._catalog.stream(request.scope, name) is not None
+        stream = self._catalog.stream(request.scope, name)
+        there = self._catalog.container.state.segments
+        return (
+            stream is not None
+            and not stream.sealed
+            and there.keys() >= {*self._catalog.segments(request.scope, name, stream)}
+        )
 
     @methods(messages.ReaderGroupInfo, "getReaderGroupConfig")
     def configuration(

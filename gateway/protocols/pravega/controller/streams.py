@@ -94,9 +94,6 @@ class Streams:
 
     def _deletions(self, place: str, scope: Scope) -> Iterator[None]:
         """Delete what is in a scope, one after the other."""
-        for name in list(scope.groups):
-            self._catalog.drop_group(place, name)
-            yield
         for name in list(scope.tables):
             self._catalog.drop_table(place, name)
             yield
@@ -105,6 +102,10 @@ class Streams:
                 self._seal(place, name, stream)
                 self._delete(place, name, stream)
                 yield
+        # Last: else one of this name, behind a kill, would go on with the state of this.
+        for name in list(scope.groups):
+            self._catalog.drop_group(place, name)
+            yield
 
     @methods(messages.ScopeInfo, "checkScopeExists")
     def scope_exists(self, request: messages.ScopeInfo, caller: Caller) -> Message:

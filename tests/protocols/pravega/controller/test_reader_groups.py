@@ -65,7 +65,7 @@ def test_update(stream, group):
 
 def test_delete(stream, group):
     """Only the one that is meant; with its stream, also where a kill cuts the call off, and
-    it is called again; the scope is empty then.
+    it is called again, or the group is made again; the scope is empty then.
     """
     before = stream.service.names
     stream.call("createReaderGroup", group)
@@ -76,6 +76,10 @@ def test_delete(stream, group):
     assert stream.service.names == before
     for changes in range(begin, len(stream.service.journal.stored)):
         again = stream.service.restarted(changes=changes).peer()
+        assert again.call("createReaderGroup", group).status == 0
+        [state] = again.service.names - before
+        assert state.startswith("sc/_RGg/")
+        again = stream.service.restarted(changes=changes).peer()
         assert again.status("deleteReaderGroup", info(group)) == 0
         assert again.service.names == before
     assert stream.status("deleteScope", scope) == 3
@@ -83,11 +87,22 @@ def test_delete(stream, group):
 
 
 def test_a_scope_with_groups_is_deleted_with_them(stream, group):
-    """Nothing of them comes back with a scope of that name."""
+    """Nothing of them comes back with a scope of that name; nor their state with another
+    group of that name, where a kill cuts the call off.
+    """
     stream.call("createReaderGroup", group)
+    stream.service.append("sc/_RGg/0.#epoch.0", b"state")
     scope = new("ScopeInfo", scope="sc")
+    begin = len(stream.service.journal.stored)
     assert stream.status("deleteScopeRecursive", scope) == 0
     assert stream.service.names == set()
+    other = new("ReaderGroupConfiguration", scope="sc", name="g", id="other")
+    for changes in range(begin, len(stream.service.journal.stored)):
+        again = stream.service.restarted(changes=changes).peer()
+        made = again.call("createReaderGroup", other).config
+        [name] = [one for one in again.service.names if one.startswith("sc/_RGg/")]
+        state = again.service.container.state.find(name)
+        assert (made.id == "other") == (not state.length)
     stream.call("createScope", scope)
     again = stream.service.restarted().peer()
     assert again.call("getReaderGroupConfig", info(group)).status == 2
