@@ -266,13 +266,9 @@ def _cut(parts: list[Part], positions: Iterable[Mapping[int, int]]) -> dict[int,
     found: dict[Part, int] = {}
 
     def reach(part: Part, offset: int) -> None:
-        others = [
-            each for each in found if each.low < part.high and part.low < each.high
-        ]
-        if any(each.epoch > part.epoch for each in others):
-            return
-        for each in others:
-            del found[each]
+        for each in list(found):
+            if each.low < part.high and part.low < each.high:
+                del found[each]
         found[part] = offset
 
     furthest: dict[Part, int] = {}
@@ -282,8 +278,8 @@ def _cut(parts: list[Part], positions: Iterable[Mapping[int, int]]) -> dict[int,
                 furthest[part] = max(offset, furthest.get(part, offset))
     if Cover(furthest).is_whole:  # it is, but for a moment behind a scaling
         return {part.id: offset for part, offset in furthest.items()}
-    for part, offset in furthest.items():
-        reach(part, offset)
+    for part in sorted(furthest, key=lambda each: each.epoch):
+        reach(part, furthest[part])
     while not (cover := Cover(found)).is_whole:
         newest = in_epoch(parts, max(part.epoch for part in found))
         missing = [part for part in newest if not cover.covers(part)]

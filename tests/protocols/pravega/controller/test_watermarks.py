@@ -9,9 +9,8 @@ from gateway.protocols.pravega.controller.epochs import Part
 from gateway.protocols.pravega.controller.watermarks import decoded, encoded
 from pravega_messages import new
 
-from .scaled import Scaled, event, payloads, staged
+from .scaled import E1, E2, E3, STARTED, Scaled, event, payloads, staged
 
-E1 = 1 << 32
 BAD_TIME, BAD_POSITION, INTERNAL = 1, 2, 3
 
 
@@ -155,6 +154,17 @@ def test_over_epochs(timed):
     assert timed.wait() == [(100, {0: 10, 1: 20})]
     timed.note("a", 200, **{"_1": 25, "_0": 11, f"_{E1 | 2}": 3})
     assert timed.wait()[1:] == [(200, {1: 25, E1 | 2: 3, E1 | 3: 0})]
+
+
+def test_writers_in_three_epochs(timed):
+    """A place is behind what was replaced, though that itself was since."""
+    scaled = Scaled(timed.peer)
+    scaled.split()
+    assert scaled.scale([E1 | 2, E1 | 3], (0, 0.5)).status == STARTED
+    assert scaled.scale([E2 | 4], (0, 0.25), (0.25, 0.5)).status == STARTED
+    for writer, number in (("a", E2 | 4), ("b", E3 | 5), ("c", E1 | 3)):
+        timed.note(writer, 100, **{"_1": 1, f"_{number}": 9})
+    assert timed.wait() == [(100, {1: 1, E3 | 5: 9, E3 | 6: 0})]
 
 
 def commit(timed: Timed, writer: str, time: int, **events: int) -> Any:
