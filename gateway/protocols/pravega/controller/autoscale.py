@@ -37,7 +37,7 @@ _SPLIT = ((2, 5.0), (5, 2.0), (10, 1.0))
 _MERGE = ((2, 1.0), (5, 1.0), (10, 1.0))
 _NOTES = 21
 _NARROWEST = 2.0**-16
-"""A segment of so few of the keys has one that is busy: no split divides that."""
+"""A segment of fewer keys has one that is busy: no split divides that."""
 _UNIT = {BY_BYTES: 1024, BY_EVENTS: 1}
 
 
@@ -136,11 +136,10 @@ def _split(
     ended: list[Part] = []
     ranges: list[tuple[float, float]] = []
     for part, rate in active:
-        if count := rate.splits(target):
-            count = max(2, min(count, most))
+        wide = int((part.high - part.low) / _NARROWEST)
+        if wide > 1 and (count := rate.splits(target)):
+            count = max(2, min(count, most, wide))
             step = (part.high - part.low) / count
-            if step < _NARROWEST:
-                continue
             edges = [part.low + step * place for place in range(count)]
             ended.append(part)
             ranges += pairwise([*edges, part.high])
