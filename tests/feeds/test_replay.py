@@ -280,14 +280,6 @@ def test_a_replay_that_can_not_follow(world):
     assert reader.error is None
 
 
-def test_from_the_latest(world):
-    """`from=latest` begins with the next event."""
-    world.commit(5)
-    reader = world.follow("events?from=latest")
-    world.tell(2)
-    assert reader.lsns == [6, 7]
-
-
 def test_closing_while_it_is_read(world):
     """Nothing is left of a subscriber that goes while a thread reads for it."""
     world.commit(5)

@@ -65,16 +65,6 @@ def test_one_that_became_many():
     assert parts.looks < 5
 
 
-def test_epochs(parts):
-    """Each covers the key space."""
-    assert [ids(in_epoch(parts, epoch)) for epoch in range(3)] == [
-        [0],
-        [E1 | 1, E1 | 2],
-        [E2 | 4],
-    ]
-    assert in_epoch(parts, -1) == []
-
-
 def test_the_head(parts):
     """One that is empty stays in the head while its successor follows another, too."""
     for gone, kept, behind in (

@@ -206,14 +206,6 @@ def test_windows_for_requests_are_refilled(service):
         assert peer.send("checkScopeExists", message).status == 0
 
 
-def test_a_ping_is_answered(peer):
-    """Clients keep connections alive with it."""
-    peer.h2.ping(b"12345678")
-    peer.connection.deliver(peer.output())
-    events = peer.h2.receive_data(peer.connection.sent)
-    assert [type(event).__name__ for event in events] == ["PingAckReceived"]
-
-
 def test_calls_at_once_are_limited(peer):
     """As the settings say; who does not care is cut off with GOAWAY."""
     assert peer.h2.remote_settings.max_concurrent_streams == 1000

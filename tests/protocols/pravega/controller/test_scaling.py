@@ -3,7 +3,6 @@
 import pytest
 from twisted.logger import capturedLogs
 
-from gateway.protocols.pravega import snapshot
 from gateway.protocols.pravega.controller import catalog as catalog_module
 from gateway.protocols.pravega.controller.grpc import Code
 from pravega_messages import new
@@ -190,15 +189,6 @@ def test_an_update_that_a_kill_interrupts(scaled, config):
         refused = scaled.peer.try_("updateStream", config("st", 20_000))
         assert refused.status == Code.INVALID_ARGUMENT
     assert scaled.configured == (3, ["tag"])
-
-
-def test_a_snapshot_has_it(scaled, make_service):
-    """Epochs are in tables, as all that the controller knows."""
-    scaled.split()
-    state = snapshot.restore(snapshot.save(scaled.service.container.state))
-    again = scaled.on(make_service(state=state).peer())
-    assert again.current == scaled.current
-    assert again.between() == scaled.between()
 
 
 def test_a_segment_that_was_never_written_to_stays_for_its_readers(scaled):
