@@ -164,7 +164,7 @@ export class Session {
     }
   }
 
-  /** Elements went either way: as many more control messages are fine. */
+  /** Elements went either way: each is followed by stored and request. */
   moved(count) {
     this.#elements += count;
   }
@@ -172,10 +172,10 @@ export class Session {
   /** Counts a message that moves no element. */
   control() {
     this.#controlled += 1;
-    if (this.#controlled <= LIMITS.controlMessages + this.#elements) return;
+    const allowed = LIMITS.controlMessages + 2 * this.#elements;
+    if (this.#controlled <= allowed) return;
     const seconds = (this.#now() - this.#began) / SECOND_MS;
-    if (this.#controlled > LIMITS.controlMessages + this.#elements
-        + seconds * LIMITS.controlMessagesPerSecond) {
+    if (this.#controlled > allowed + seconds * LIMITS.controlMessagesPerSecond) {
       throw new Violation('too many messages that move no element');
     }
   }

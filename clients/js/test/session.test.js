@@ -7,7 +7,7 @@ import { Deflater } from '../src/deflate.js';
 import { Inflater } from '../src/inflate.js';
 import { Outbox } from '../src/outbox.js';
 import { GREETING, OPEN } from '../src/session.js';
-import { Violation } from '../src/wire.js';
+import { Output, Violation } from '../src/wire.js';
 import { Recorder, chance, hex, octets } from './recorder.js';
 
 function element(size, number) {
@@ -55,6 +55,24 @@ function talk(seed) {
 
 test('what is published is what arrives, never more than was requested', () => {
   for (let seed = 1; seed <= 150; seed += 1) talk(seed);
+});
+
+test('elements that are acknowledged one by one, by stored and request, are no flood', () => {
+  const publisher = new Recorder();
+  const output = new Output();
+  output.message({ type: 'serverHello', version: 0, extensions: [2] });
+  output.message({
+    type: 'subscribe', publisher: 'events', subscriber: 1, initialDemand: 1,
+  });
+  publisher.unsent.push(element(1, 0));
+  for (let n = 1; n <= 20_000; n += 1) {
+    publisher.unsent.push(element(1, n)); // one more than is requested
+    publisher.deliver(output.take());
+    publisher.session.fill();
+    output.message({ type: 'stored', subscriber: 1, offset: n });
+    output.message({ type: 'request', subscriber: 1, demand: 1 });
+  }
+  assert.equal(publisher.session.state, OPEN, publisher.session.why);
 });
 
 test('any octets are taken or refused', () => {

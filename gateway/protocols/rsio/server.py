@@ -163,7 +163,7 @@ class RsioServer(Closing, interfaces.Publishing, Yielding, Aging):
     def _check_control(self) -> None:
         """Refuse a peer that sends messages without end and moves no elements."""
         session = self._session
-        self._control.earn(session.moved)
+        self._control.earn(2 * session.moved)  # each is followed by stored and request
         why = self._control.spend(session.control)
         session.moved = session.control = 0
         why = why or self._check_growth()

@@ -223,7 +223,7 @@ final class Session {
         }
     }
 
-    /** Elements went either way: as many more control messages are fine. */
+    /** An element went either way: it is followed by stored and request. */
     void moved() {
         elements++;
     }
@@ -231,10 +231,10 @@ final class Session {
     /** Counts a message that moves no element. */
     void control() throws Violation {
         controlled++;
-        if (controlled > Limits.CONTROL_MESSAGES + elements) {
+        long allowed = Limits.CONTROL_MESSAGES + 2 * elements;
+        if (controlled > allowed) {
             long seconds = (nanos.getAsLong() - began) / SECOND_NANOS;
-            if (controlled > Limits.CONTROL_MESSAGES + elements
-                    + seconds * Limits.CONTROL_MESSAGES_PER_SECOND) {
+            if (controlled > allowed + seconds * Limits.CONTROL_MESSAGES_PER_SECOND) {
                 throw new Violation("too many messages that move no element");
             }
         }

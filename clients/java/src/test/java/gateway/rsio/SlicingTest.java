@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
+import net.jqwik.api.Example;
 import net.jqwik.api.ForAll;
 import net.jqwik.api.Property;
 import net.jqwik.api.constraints.IntRange;
@@ -75,6 +76,32 @@ class SlicingTest {
         assertEquals(Session.State.OPEN, server.state(), server.why());
         assertEquals(expected, reader.elements.stream().map(Recorder::hex).toList());
         assertNull(reader.ended);
+    }
+
+    /** Elements that are acknowledged one by one, by stored and request, are no flood. */
+    @Example
+    void eachElementIsFollowedByTwoMessages() {
+        Recorder publisher = new Recorder();
+        Session session = publisher.client();
+        Output said = new Output();
+        Message hello = new Message(Type.SERVER_HELLO);
+        hello.extensions = new long[] {2};
+        said.message(hello);
+        Message subscribe = Message.text(Type.SUBSCRIBE, 1, "events");
+        subscribe.number = 1;
+        said.message(subscribe);
+        publisher.unsent.add(element(1, 0));
+        for (int n = 1; n <= 20_000; n++) {
+            publisher.unsent.add(element(1, n)); // one more than is requested
+            Recorder.deliver(session, said.written(), said.size());
+            session.fill(new Output());
+            said.clear();
+            Message stored = Message.of(Type.STORED, 1);
+            stored.offset = n;
+            said.message(stored);
+            said.message(Message.number(Type.REQUEST, 1, 1));
+        }
+        assertEquals(Session.State.OPEN, session.state(), session.why());
     }
 
     /** Any octets end a conversation, or are taken; nothing else comes of them. */
