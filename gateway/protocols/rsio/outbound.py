@@ -30,6 +30,9 @@ class State(Enum):
     """Write what is left, then close the transport."""
 
 
+_ENDING = (State.LEAVING, State.CLOSED)
+
+
 class Outbound:
     """Queues messages until `take` collects their bytes."""
 
@@ -45,7 +48,9 @@ class Outbound:
         self._deflater: zlib._Compress | None = None
 
     def send(self, message: Message) -> None:
-        self._queue.append(wire.encode(message))
+        """Queue a message; nothing follows our goodbye."""
+        if self.state not in _ENDING:
+            self._queue.append(wire.encode(message))
 
     def send_encoded(self, messages: bytes) -> None:
         """Queue whole messages that are bytes already."""
@@ -87,7 +92,7 @@ class Outbound:
 
     def check_open(self) -> None:
         """Raises ValueError if messages of streams may not be sent now."""
-        if self.state in (State.LEAVING, State.CLOSED):
+        if self.state in _ENDING:
             raise ValueError("the connection is ending")
         if self.state is State.NEW or (self._server and self.state is State.GREETING):
             raise ValueError("hello comes first")

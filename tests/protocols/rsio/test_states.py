@@ -137,11 +137,15 @@ def test_no_answer_after_a_goodbye(opened, read, first):
 
 
 def test_leaving_takes_and_drops(opened):
-    """Elements cross the goodbye; a violation then ends it without another one."""
-    session = _consumed(opened, "flowing")
+    """What crosses the goodbye is not answered; a violation ends it without another one."""
+    session = opened(1, 6)
+    session.consumer.subscribe("p", 1)
+    list(session.received(SIGNALS["onSubscribe"]))
     session.goodbye("bye")
     session.take()
-    assert list(session.received(ELEMENT)) == []
+    late = ELEMENT, wire.encode(m.Ping(b"?")), wire.encode(m.Compress(1))
+    assert list(session.received(b"".join(late))) == []
+    assert session.take() == b""
     with pytest.raises(Refusal) as why:
         list(session.received(b"\xf0"))
     assert why.value.reply == b""
