@@ -176,8 +176,10 @@ class Consumer:
         A peer that was not told the limit hears from the reason of our goodbye which
         element that was: a subscriber has no other words for it.
         """
-        stream, most = token.stream, self._outbound.limits.element_bytes
-        key = "options.element_bytes"
+        stream, limits = token.stream, self._outbound.limits
+        most, key = limits.element_bytes, "options.element_bytes"
+        if most == limits.declared_bytes:
+            key = "limits.message_bytes"
         why = Refusal(f"element of {token.size} octets", limit=most, key=key)
         signal = self._violated(stream, why)
         if not self._told:

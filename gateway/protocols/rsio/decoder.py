@@ -429,7 +429,7 @@ class Decoder:
         read = len(given) - len(inflater.unconsumed_tail)
         self.turn.charge(inflating(read, len(more)))
         self._inflated += len(more)
-        if self._inflated >= limit:
+        if self._inflated > limit:
             raise Refusal("block that inflates to too much", limit=limit)
         if inflater.eof:
             raise Refusal("block that ends its zlib stream")

@@ -37,3 +37,8 @@ class Limits:
     more, each element that we send 1 more."""
     remembered: int = 1 << 16
     """Cancelled streams whose late elements are still skipped."""
+
+    def __post_init__(self) -> None:
+        """No other limit keeps an element of `element_bytes` out, whole or in parts."""
+        for name in ("declared_bytes", "unfinished_bytes"):
+            object.__setattr__(self, name, max(getattr(self, name), self.element_bytes))

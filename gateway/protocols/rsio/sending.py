@@ -38,7 +38,7 @@ class _Sender(Sender):
     async def offer(self, events: Sequence[bytes]) -> dict[int, str]:
         most = await self.element_bytes()
         refused = {
-            at: f"the gateway takes {most:,} bytes (options.element_bytes)"
+            at: f"the gateway takes {most:,} bytes (options.element_bytes, or limits.message_bytes)"
             for at, event in enumerate(events)
             if most is not None and len(event) > most
         }

@@ -16,7 +16,6 @@ from gateway.protocols.rsio.messages import (
     Compress,
     Goodbye,
     OnError,
-    OnNextPart,
     OnSubscribe,
     Request,
     Subscribe,
@@ -54,9 +53,9 @@ def block(octets: bytes) -> bytes:
     return wire.block(packer.compress(octets) + packer.flush(zlib.Z_SYNC_FLUSH))
 
 
-def elements(count: int) -> bytes:
-    """In a block, of 16 KiB each."""
-    return block(wire.on_next(1, [bytes(16 << 10)] * count))
+def elements(count: int, last: int) -> bytes:
+    """In a block, of 16 KiB each but for the last."""
+    return block(wire.on_next(1, [*[bytes(16 << 10)] * count, bytes(last)]))
 
 
 CANCEL = wire.encode(Cancel(9))
@@ -130,7 +129,8 @@ ENDS: dict[str, list[Case]] = {
     ],
     "inflated_bytes": [
         Case(
-            STARTED_COMPRESSED + elements(1000), STARTED_COMPRESSED + elements(1024),
+            STARTED_COMPRESSED + elements(1023, 11_265),
+            STARTED_COMPRESSED + elements(1023, 11_266),
             "block that inflates to too much", 16 * MiB, None,
         ),
     ],
@@ -318,8 +318,10 @@ def test_refused_tokens(make_gate, said):
     assert gate.connection.closed
 
 
-def test_smaller_limits(make_gate):
-    """`limits.message_bytes` and `options.element_bytes` are what is applied."""
+def test_other_limits(make_gate):
+    """`limits.message_bytes` and `options.element_bytes` are what is applied, and told; no
+    other limit keeps out what they allow.
+    """
     gate = make_gate(message_bytes=1000, element_bytes=100)
     gate.say(*_that_is_told(STARTED + head(0x21, 1, 101)))
     heard = gate.heard()
@@ -329,11 +331,9 @@ def test_smaller_limits(make_gate):
     gate.say(STARTED, head(0x21, 1, 1001))
     why = gate.connection.refused
     assert (why.limit, why.key) == (1000, "limits.message_bytes")
-
-
-def test_part_of_what_is_said(make_gate):
-    """A part is not refused for the parts before it, as long as they are within."""
-    gate = make_gate()
-    gate.say(STARTED, OnNextPart(1, 1, b"x" * (MiB - 1)))
-    gate.say(wire.encode(OnNextPart(1, 1, b"x")))
-    assert not [one for one in gate.heard() if isinstance(one, Cancel)]
+    gate = make_gate(message_bytes=1000)
+    gate.say(*_that_is_told(STARTED + text(0x25, 600, 1, 7) * 2))
+    assert gate.connection.reported[0].key == "limits.message_bytes"
+    gate = make_gate(message_bytes=17 * MiB, element_bytes=17 * MiB)
+    gate.say(STARTED, *[text(0x25, MiB, 1, 7)] * 17)
+    assert not gate.connection.reported

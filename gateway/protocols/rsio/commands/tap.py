@@ -343,9 +343,6 @@ class _Tapping:
         from gateway.protocols.rsio.limits import Limits
         from gateway.protocols.rsio.messages import CONTENT_TYPE, alpn
 
-        limits = Limits(
-            element_bytes=_LARGEST, declared_bytes=_LARGEST, unfinished_bytes=_LARGEST
-        )
         http2 = command.http2(self._args, CONTENT_TYPE)
         connection = connect(
             command.endpoint(self._reactor, self._args, [alpn(http2)]),
@@ -353,7 +350,7 @@ class _Tapping:
             websocket=command.websocket(self._args),
             http2=http2,
             token=self._token,
-            limits=limits,
+            limits=Limits(element_bytes=_LARGEST),
         )
         async with (
             connection as peer,
