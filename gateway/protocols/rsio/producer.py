@@ -78,8 +78,11 @@ class Producer:
             self.fail(stream, f"E429 more than {most} streams")
             why = Refusal("more streams", limit=most, key="options.streams")
             return SubscribeRejected(stream, why)
-        if asked.demand > UNBOUNDED or (offset is not None and offset > UNBOUNDED):
+        if asked.demand > UNBOUNDED:
             return self._not_positive(stream)
+        if offset is not None and offset > UNBOUNDED:
+            self.fail(stream, outbound.with_code(416, "offset out of range"))
+            return Cancelled(stream)
         stream.first = asked.demand
         stream.wanted(asked.demand)
         return SubscribeReceived(stream)

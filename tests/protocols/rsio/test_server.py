@@ -5,7 +5,6 @@ import pytest
 from gateway.protocols.rsio import wire
 from gateway.protocols.rsio.messages import (
     ClientHello,
-    Extension,
     Goodbye,
     GoodbyeAck,
     OnError,
@@ -16,6 +15,7 @@ from gateway.protocols.rsio.messages import (
     Request,
     ServerHello,
     Subscribe,
+    SubscribeFrom,
     Token,
 )
 from gateway.sdk.interfaces import Refusal
@@ -119,54 +119,30 @@ def test_pings_are_only_for_who_knows_them(gate):
     assert gate.heard() == []
 
 
-def test_codes(gate):
-    """With extension 5 every reason has a number."""
-    gate.say(ClientHello(0, (5,)), Subscribe("check/never", 1, 0), Request(1, 0))
-    assert gate.heard()[-1] == OnError(1, "E400 3.9: demand must be positive")
-    gate.say(b"\x7f")
-    assert gate.heard()[-1].reason.startswith("E400 message type 0x7f")
-
-
-def test_a_cancelled_publisher_is_named(gate):
-    """What a peer did wrong is one line, with the limit and its key."""
-    gate.say(ClientHello(0, (8,)), OnSubscribe(1, 2 << 20))
-    assert gate.heard()[-1].subscriber == 1
-    assert not gate.connection.closed
-
-
 # Leaving
 
 
-def test_drain(gate):
-    """What was taken is acknowledged; then goodbye; then, answered, the end."""
+@pytest.mark.parametrize(
+    ("leave", "why"), [("drain", "E503 stopping"), ("aged", "E503 connect again")]
+)
+def test_drain(gate, leave, why):
+    """What was taken is acknowledged; then goodbye; then, answered, the end.  An old
+    connection ends in the same way, with another word.
+    """
     gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"{}"]))
     gate.say(Subscribe("check/never", 5, 1))
     gate.heard()
-    gate.server.drain()
-    assert gate.heard() == [OnError(5, "E503 stopping")]
+    getattr(gate.server, leave)()
+    assert gate.heard() == [OnError(5, why)]
     gate.say(wire.on_next(1, [b"late"]), Subscribe("check/count?n=1", 6, 1))
-    assert gate.heard() == [OnSubscribe(6, 0), OnError(6, "E503 stopping")]
+    assert gate.heard() == [OnSubscribe(6, 0), OnError(6, why)]
     gate.journal.store_all()
-    assert gate.heard() == [Request(1, 1), Goodbye("E503 stopping")]
+    assert gate.heard() == [Request(1, 1), Goodbye(why)]
     assert len(gate.journal.submitted) == 1
     assert not gate.connection.closed
     gate.say(wire.on_next(1, [b"later"]), Goodbye(""))
     assert gate.connection.closed
     assert gate.heard() == []
-
-
-def test_an_old_connection(gate):
-    """As when the gateway stops, but for the word: what was taken is acknowledged first."""
-    gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"{}"]))
-    gate.say(Subscribe("check/never", 5, 1))
-    gate.heard()
-    gate.server.aged()
-    assert gate.heard() == [OnError(5, "E503 connect again")]
-    gate.journal.store_all()
-    assert gate.heard() == [Request(1, 1), Goodbye("E503 connect again")]
-    assert not gate.connection.closed
-    gate.say(Goodbye(""))
-    assert gate.connection.closed
 
 
 def test_drain_without_an_answer(gate):
@@ -256,6 +232,12 @@ def test_goodbye_ack_answers_ours(gate):
     assert gate.connection.closed
 
 
+def test_an_offset_that_is_none(gate):
+    """It is the offset that is told, and not the demand."""
+    gate.say(ClientHello(0, (2,)), SubscribeFrom("check/count?n=5", 9, 1, 2**63))
+    assert gate.heard()[-1] == OnError(9, "offset out of range")
+
+
 def test_a_lost_connection_leaves_nothing(gate):
     """Timers end, sources close, what is on its way to the disk is still stored."""
     gate.say(ClientHello(0, (1,)), OnSubscribe(1, 0), wire.on_next(1, [b"{}"]))
@@ -266,11 +248,6 @@ def test_a_lost_connection_leaves_nothing(gate):
     gate.clock.advance(100)
     assert not gate.clock.getDelayedCalls()
     assert gate.connection.counted == 1
-
-
-def test_the_offer_is_complete():
-    """Every extension of the page is one of the seven."""
-    assert [int(each) for each in Extension] == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
 # Told to let go
