@@ -173,6 +173,8 @@ class _Progress:
     """The claim has begun, and starts when nothing is pending."""
     recording: int = 0
     """Records on their way to the journal."""
+    begins: bool = False
+    """While the journal is read: an instance begins, and none of its elements was read yet."""
 
     def __attrs_post_init__(self) -> None:
         self.instance = self.recorded
@@ -185,6 +187,7 @@ class _Progress:
     def record(self, record: events.InstanceRecord) -> None:
         if record.number > self.number:
             self.recorded, self.number = record.instance, record.number
+            self.begins = True
 
     @property
     def new(self) -> bool:
@@ -313,8 +316,11 @@ class Offsets:
         progress = self._known.get(key)
         if progress is None:
             progress = _Progress(last)
+        elif progress.begins and first == 1:  # what was known of it had been forgotten
+            progress.durable = last
         elif first <= progress.durable + 1:
             progress.durable = max(progress.durable, last)
+        progress.begins = False
         self._put(key, progress)
 
     def _learn_instance(self, origin: Origin, record: events.InstanceRecord) -> None:

@@ -99,6 +99,22 @@ def test_a_gateway_that_knows_nothing():
     assert len(_claim(Offsets(), b"1", resumed=True)) == 1
 
 
+def test_a_name_that_was_forgotten_before():
+    """What a snapshot knows of it is not what its new life has stored, if the journal says
+    that this began from nothing.
+    """
+    offsets = Offsets()
+    batches = [*_claim(offsets, b"1"), _elements(1, 100)]
+    snapshot = _now(_replayed(batches).snapshot())
+    offsets = _replayed([], snapshot)
+    another = offsets.claim(Key("another", "events"), _nothing, _nothing, most=1)
+    assert another is not None
+    another.release()
+    lives = [*_claim(offsets, b"2"), _elements(1, 50), _elements(51, 10)]
+    assert _replayed(lives, snapshot).known == [(KEY, 60)]
+    assert _replayed(batches, snapshot).known == [(KEY, 100)]
+
+
 def test_a_year_of_lives():
     """A name that is restarted every minute takes no more room than any other."""
     offsets = Offsets()
