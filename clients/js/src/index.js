@@ -15,6 +15,11 @@ function within(what, value, least, most) {
   throw new RangeError(`${what} is ${value}; ${least} to ${most} are possible`);
 }
 
+function text(what, value) {
+  if (typeof value === 'string') return value;
+  throw new TypeError(`${what} is ${value}; it must be a string`);
+}
+
 /** Where a peer is, and who we are there. */
 export class Rsio {
   constructor(where, options = {}) {
@@ -23,8 +28,8 @@ export class Rsio {
       WebSocket = globalThis.WebSocket,
     } = options;
     this.url = checked(where);
-    this.name = name;
-    this.token = token;
+    this.name = name === undefined ? name : text('name', name);
+    this.token = token === undefined ? token : text('token', token);
     this.tls = tls;
     this.compress = compress;
     this.WebSocket = WebSocket;
@@ -37,12 +42,13 @@ export class Rsio {
   }
 
   sender(publisher = 'events', { size = 0 } = {}) {
-    return new Sender(this, publisher, within('size', size, 0, LIMITS.declaredBytes));
+    return new Sender(this, text('publisher', publisher), within('size', size, 0, LIMITS.declaredBytes));
   }
 
   subscribe(publisher, { window = WINDOW, resume = false } = {}) {
     const most = Number.MAX_SAFE_INTEGER;
-    return new Subscription(this, publisher, within('window', window, 1, most), resume);
+    const size = within('window', window, 1, most);
+    return new Subscription(this, text('publisher', publisher), size, resume);
   }
 
   /** What the hello of a subscriber, or of a sender, lists. */

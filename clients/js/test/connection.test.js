@@ -281,6 +281,8 @@ test('what is no address, and no option, is refused at once', () => {
   assert.throws(() => rsio({ elementBytes: 0 }), RangeError);
   assert.throws(() => rsio().subscribe('tap', { window: 0 }), RangeError);
   assert.throws(() => rsio().sender('events', { size: -1 }), RangeError);
+  assert.throws(() => rsio({ name: 17 }), /name is 17; it must be a string/);
+  assert.throws(() => rsio().sender(17), TypeError);
 });
 
 test('another WebSocket may be given, and is asked for the subprotocol', async () => {

@@ -8,11 +8,17 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import deferLater
 
 from gateway.protocols.rsio import wire
-from gateway.protocols.rsio.client import Disconnected, Outbox, StreamFailed
+from gateway.protocols.rsio.client import (
+    CanNotResume,
+    Disconnected,
+    Outbox,
+    StreamFailed,
+    TooLarge,
+)
 from gateway.protocols.rsio.client.on_twisted import connect
 from gateway.protocols.rsio.events import decode
 from gateway.protocols.rsio.messages import (
@@ -52,6 +58,17 @@ def test_subscribe(endpoint, gate):
 
     assert Running(endpoint, run()).finish() == [b"%d" % n for n in range(1000)]
     assert endpoint.connection.closed
+
+
+def test_a_window_of_nothing(endpoint, gate):
+    """It would be waited for without an end."""
+
+    async def run() -> None:
+        async with connect(endpoint, clock=gate.clock) as peer:
+            peer.subscribe("check/endless", window=0)
+
+    with pytest.raises(ValueError, match="a window of 0 elements"):
+        Running(endpoint, run()).finish()
 
 
 def test_batches(endpoint, gate):
@@ -174,6 +191,20 @@ def test_flush_waits_for_the_disk(endpoint, gate):
     assert outbox.confirmed == 5
 
 
+def test_a_flush_that_is_cancelled(endpoint, read):
+    """Its stream fails: complete is what the other end has."""
+
+    async def run() -> None:
+        async with publishing(endpoint, "events") as publisher:
+            await publisher.send(b"1")
+
+    running = Deferred.fromCoroutine(run())
+    running.addErrback(lambda why: why.trap(CancelledError))
+    endpoint.pump()
+    running.cancel()
+    assert read(endpoint.transport.value())[0] == OnError(1, "CancelledError()")
+
+
 def test_flush_without_confirmation(endpoint, gate):
     """With `confirms=False` sent is enough, whatever the subscriber's demand means."""
     outbox = Outbox()
@@ -191,11 +222,14 @@ def test_flush_without_confirmation(endpoint, gate):
 
 
 def test_publish_packed(endpoint, gate):
-    """Elements of a fixed size travel packed."""
+    """Elements of a fixed size travel packed, and none of another size does."""
 
     async def run() -> None:
         async with publishing(endpoint, "events", size=2) as publisher:
-            await publisher.send_all([b"aa", b"bb", b"cc"])
+            await publisher.send_all([b"aa", b"bb"])
+            with pytest.raises(ValueError, match="1 octets in a stream of 2"):
+                await publisher.send(b"c")
+            await publisher.send(b"cc")
 
     Running(endpoint, run()).finish()
     rows = decode(gate.journal.submitted[0].body)
@@ -282,18 +316,37 @@ def test_compressed(endpoint, gate):
 
 
 def test_the_other_end_goes(endpoint, gate):
-    """Whoever waits is told why."""
+    """Whoever waits is told why, however many streams that program leaves then."""
 
     async def run() -> None:
         async with connect(endpoint, clock=gate.clock) as peer:
-            async for _ in peer.subscribe("check/never"):
-                pass
+            never = [peer.subscribe("check/never") for _ in range(4)]
+            async with never[0], never[1], never[2], never[3]:
+                await anext(never[0])
 
     running = Running(endpoint, run())
     endpoint.pump()
     endpoint.protocol.dataReceived(wire.encode(Goodbye("E503 stopping")))
     with pytest.raises(Disconnected, match="E503 stopping"):
         running.finish()
+
+
+def test_the_other_end_is_silent(endpoint, gate):
+    """A machine that has lost its power says no goodbye: it is asked, and given up."""
+
+    async def run() -> None:
+        async with connect(endpoint, clock=gate.clock) as peer:
+            await anext(peer.subscribe("check/never"))
+
+    running = Running(endpoint, run())
+    endpoint.pump()
+    gate.clock.advance(60)
+    endpoint.pump()
+    for _ in range(3):
+        assert not running.results
+        gate.clock.advance(30)
+    assert running.results[0].check(Disconnected)
+    assert "no sign of life for 90 s" in running.results[0].getErrorMessage()
 
 
 def test_a_wrong_server(endpoint, gate, read):
@@ -358,6 +411,21 @@ def test_a_choked_transport_stops_the_publisher(endpoint, gate):
     assert len(gate.journal.submitted) == 1
 
 
+def test_a_publisher_that_can_not_be_offered(make_gate):
+    """Its subscriber waits already, and takes no element of that size: the program is told."""
+    gate = make_gate(element_bytes=100)
+    endpoint = Endpoint(gate)
+
+    async def run() -> None:
+        async with connect(endpoint, clock=gate.clock) as peer:
+            await deferLater(gate.clock, 0)
+            async with peer.publisher("events", size=200) as publisher:
+                await publisher.send(bytes(200))
+
+    with pytest.raises(TooLarge):
+        Running(endpoint, run()).finish()
+
+
 def test_one_subscriber_at_a_time(endpoint, gate, read):
     """A second subscription to a name that is being published is rejected."""
 
@@ -375,18 +443,23 @@ def test_one_subscriber_at_a_time(endpoint, gate, read):
 
 
 def test_a_publisher_that_can_not_go_on(endpoint, gate):
-    """Asked for what it does not have, it says so, and does not wait for ever."""
+    """Asked for what it does not have, it says so, and does not wait for ever; another one
+    may begin under the name.
+    """
     outbox = Outbox(whole=True)
     outbox.add(b"1")
     outbox.confirm(1)
 
     async def run() -> None:
         async with connect(endpoint, clock=gate.clock, name="meter") as peer:
-            async with peer.publisher("events", outbox=outbox):
-                pass
+            with pytest.raises(CanNotResume, match="asked to go on behind 0 elements"):
+                async with peer.publisher("events", outbox=outbox):
+                    pass
+            async with peer.publisher("events") as publisher:
+                await publisher.send(b"2")
 
-    with pytest.raises(StreamFailed, match="asked to go on behind 0 elements"):
-        Running(endpoint, run()).finish()
+    Running(endpoint, run()).finish()
+    assert submitted(gate) == [b"2"]
 
 
 def test_a_name_is_free_again_whatever_ended_it(endpoint, gate):

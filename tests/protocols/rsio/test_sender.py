@@ -206,7 +206,9 @@ def test_a_publisher_hears_of_one_that_is_too_large(make_gate):
 
 
 def test_a_size_that_is_too_large(make_gate):
-    """All elements of a sender are: none is sent, and each `send` says so."""
+    """All elements of a sender are: none is sent, and each `send` says so, as it does of
+    another size.
+    """
     gate = make_gate(element_bytes=100)
     endpoint = Endpoint(gate)
     sender = Sender(
@@ -217,6 +219,8 @@ def test_a_size_that_is_too_large(make_gate):
     Deferred.fromCoroutine(sender.send([b"x" * 200])).addErrback(whys.append)
     endpoint.pump()
     assert whys[0].check(TooLarge)
+    Deferred.fromCoroutine(sender.send([b"x" * 99])).addErrback(whys.append)
+    assert whys[1].check(ValueError)
     assert "E413" in sender.trouble
 
 

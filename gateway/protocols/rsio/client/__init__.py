@@ -29,11 +29,13 @@ from gateway.protocols.rsio.client.runtime import (
     TooLarge,
 )
 from gateway.protocols.rsio.client.subscription import Subscription
+from gateway.protocols.rsio.limits import Limits
 
 __all__ = [
     "CanNotResume",
     "Disconnected",
     "Fenced",
+    "Limits",
     "Outbox",
     "Peer",
     "Publishing",

@@ -15,6 +15,7 @@ from gateway.protocols.rsio.client.runtime import (
 )
 from gateway.protocols.rsio.client.subscription import Subscription
 from gateway.protocols.rsio.decoder import Run
+from gateway.protocols.rsio.demand import UNBOUNDED
 from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Extension
 from gateway.protocols.rsio.outbound import State
@@ -35,6 +36,11 @@ from gateway.sdk.interfaces import Refusal
 
 _HELLO_SECONDS = 10.0
 _GOODBYE_SECONDS = 5.0
+_SILENCE_SECONDS = 30.0
+_SILENCES = 3
+"""The other end is gone if nothing came so often; a gateway that does not read pings twice
+meanwhile.
+"""
 _WRITE_BYTES = 1 << 16
 _PARTS_BYTES = 1 << 13
 _LIMITS = Limits(element_bytes=1 << 24)
@@ -96,7 +102,6 @@ class Peer:
         self._token = token
         self._compress = compress
         self._changed = Condition(runtime)
-        self._waiting: list[Subscription] = []
         self._subscriptions: set[Subscription] = set()
         self._publishing: dict[str, Publishing] = {}
         self._unwritten = 0
@@ -105,7 +110,8 @@ class Peer:
         self._closing = False
         self._session.greet()
         self._flush()
-        self._greeted = runtime.later(_HELLO_SECONDS, self._never_greeted)
+        self._silences = 0
+        self._end_timer = runtime.later(_HELLO_SECONDS, self._never_greeted)
 
     @property
     def extensions(self) -> frozenset[Extension]:
@@ -136,21 +142,23 @@ class Peer:
 
         *window* is the most elements that are requested and not taken yet; *offset*,
         with extension 2, how many of the publisher's we have already.
+        ValueError if *window* is not positive.
         """
 
         def ask() -> Consumed:
             consumer = self._session.consumer
             return consumer.subscribe(publisher, window, offset=offset)
 
+        if not 0 < window <= UNBOUNDED:
+            raise ValueError(f"a window of {window} elements")
         subscription = Subscription(self, ask, Condition(self._runtime), window)
-        self._subscriptions.add(subscription)
         if self._why is not None:
             subscription.lost(self._why)
-        elif self._session.state is State.OPEN:
+            return subscription
+        self._subscriptions.add(subscription)
+        if self._session.state is State.OPEN:  # else it is about to end
             subscription.opened()
             self._flush()
-        else:
-            self._waiting.append(subscription)
         return subscription
 
     def publisher(
@@ -179,7 +187,7 @@ class Peer:
         if self._why is not None:
             made.lost(self._why)
         else:
-            for stream in self._session.producer.streams.values():
+            for stream in list(self._session.producer.streams.values()):
                 if stream.publisher == name and stream.context is None:
                     self._offer(stream, made)
             if self.announces:
@@ -311,9 +319,22 @@ class Peer:
     def _never_greeted(self) -> None:
         self._abandon(f"no hello within {_HELLO_SECONDS:g} s: is that RS.io?")
 
+    def _silent(self) -> None:
+        """Ping the other end if nothing came for some time, or count it for lost."""
+        if self._silences == _SILENCES:
+            seconds = _SILENCE_SECONDS * _SILENCES
+            self._abandon(f"no sign of life for {seconds:g} s")
+            return
+        if self._silences:
+            self._session.ping()
+            self._flush()
+        self._silences += 1
+        self._end_timer = self._runtime.later(_SILENCE_SECONDS, self._silent)
+
     # What the transport tells
 
     def received(self, data: bytes) -> None:
+        self._silences = 0
         try:
             for event in self._session.received(data):
                 self._take(event)
@@ -369,7 +390,9 @@ class Peer:
                 self._end(reason or "the other end said goodbye")
 
     def _opened(self) -> None:
-        self._greeted()
+        self._end_timer()
+        if Extension.KEEPALIVE in self.extensions:
+            self._end_timer = self._runtime.later(_SILENCE_SECONDS, self._silent)
         if Extension.AUTH in self.extensions:
             if self._token is not None:
                 self._session.identify("bearer", self._token.encode())
@@ -380,9 +403,6 @@ class Peer:
         if self.announces:
             for name, made in self._publishing.items():
                 self._announce(name, made.outbox)
-        waiting, self._waiting = self._waiting, []
-        for subscription in waiting:
-            subscription.opened()
         self._changed.notify_all()
 
     def _offer(self, stream: Served, made: Publishing) -> None:
@@ -411,10 +431,10 @@ class Peer:
         if self._why is not None:
             return
         self._why = why
-        self._greeted()
-        for subscription in self._subscriptions:
+        self._end_timer()
+        subscriptions, self._subscriptions = self._subscriptions, set()
+        for subscription in subscriptions:  # who hears of it may cancel others
             subscription.lost(why)
-        self._subscriptions.clear()
         for publishing in list(self._publishing.values()):
             publishing.lost(why)
         self._changed.notify_all()

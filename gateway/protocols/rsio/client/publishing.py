@@ -28,6 +28,14 @@ _SHARE_BYTES = 1 << 13
 """Bytes that one publisher sends in a turn of the loop, if the connection has others."""
 
 
+def check_size(element: bytes, size: int) -> None:
+    """Raise ValueError if *element* is not of the *size* that all have, if they have one."""
+    if size and len(element) != size:
+        raise ValueError(
+            f"an element of {len(element)} octets in a stream of {size} each"
+        )
+
+
 @define(eq=False, slots=False)
 class Publishing:
     """Publishes to the one subscriber of a name.
@@ -54,7 +62,7 @@ class Publishing:
         """Publish *element*; returns when it is on its way.
 
         Raises `TooLarge`, and publishes the others as ever, if the subscriber has said that
-        it takes none of this size.
+        it takes none of this size.  ValueError if it has not the size that all have.
         """
         self._check_size(element)
         self.outbox.add(element)
@@ -119,6 +127,7 @@ class Publishing:
         return max(self._size, self.outbox.largest)
 
     def _check_size(self, element: bytes) -> None:
+        check_size(element, self._size)
         most = self._peer.element_bytes
         if most is not None and len(element) > most:
             raise TooLarge(len(element), most)
@@ -128,9 +137,13 @@ class Publishing:
             raise self._over
 
     async def __aenter__(self) -> Self:
-        while self._stream is None:
-            self._check()
-            await self._changed.wait()
+        try:
+            while self._stream is None:
+                self._check()
+                await self._changed.wait()
+        except BaseException:  # there is no block whose end would make the name free
+            self._peer.forget(self)
+            raise
         return self
 
     async def __aexit__(
@@ -139,6 +152,9 @@ class Publishing:
         try:
             if error is None:
                 await self.flush()
+        except BaseException as why:
+            error = why
+            raise
         finally:
             self._peer.forget(self)
             if self._stream is not None and self._over is None:

@@ -13,7 +13,7 @@ from attrs import define
 
 from gateway.protocols.rsio.client.outbox import Outbox
 from gateway.protocols.rsio.client.peer import Peer
-from gateway.protocols.rsio.client.publishing import Publishing
+from gateway.protocols.rsio.client.publishing import Publishing, check_size
 from gateway.protocols.rsio.client.runtime import (
     CanNotResume,
     Condition,
@@ -82,10 +82,12 @@ class Reconnecting:
         """Returns when all of them are on disk.
 
         Raises `TooLarge`, and has sent none of them, if the subscriber takes no element of
-        the size that one has.  Raises `Unacknowledged` after `stop`, `CanNotResume` when
-        another has its name, and what `connect` raised if that is no failure of a connection
-        (a port of 70000).
+        the size that one has; ValueError if one has not the size that all have.  Raises
+        `Unacknowledged` after `stop`, `CanNotResume` when another has its name, and what
+        `connect` raised if that is no failure of a connection (a port of 70000).
         """
+        for element in elements:
+            check_size(element, self._size)
         outbox, most = self._outbox, await self.element_bytes()
         largest = max(map(len, elements), default=0)
         if most is not None and largest > most:

@@ -19,6 +19,7 @@ import org.reactivestreams.Publisher;
  */
 public final class Rsio {
     private static final int ELEMENT_BYTES = 16 << 20;
+    private static final int MOST_PORT = 65_535;
     private static final String PROTOCOL = "rsio/0";
     private static final Set<String> SCHEMES = Set.of("tcp", "tls", "ws", "wss", "http", "https");
 
@@ -42,7 +43,7 @@ public final class Rsio {
         URI uri = URI.create(where);
         boolean plain = "tcp".equals(uri.getScheme()) || "tls".equals(uri.getScheme());
         if (!SCHEMES.contains(String.valueOf(uri.getScheme())) || uri.getHost() == null
-                || plain && uri.getPort() < 0) {
+                || plain && uri.getPort() < 0 || uri.getPort() > MOST_PORT) {
             throw new IllegalArgumentException(where
                     + " is not tcp://HOST:PORT, tls://…, ws://HOST:PORT/PATH, wss://…,"
                     + " http://HOST:PORT/PATH or https://…");
@@ -79,6 +80,10 @@ public final class Rsio {
 
     /** The same, with another limit of an element that is taken; by default 16 MiB. */
     public Rsio elementBytes(int most) {
+        if (most < 1 || most > Limits.DECLARED_BYTES) {
+            throw new IllegalArgumentException(
+                    "elements of " + most + " octets; 1 to " + Limits.DECLARED_BYTES);
+        }
         return with(o -> new Options(o.name, o.token, o.tls, o.compress, most));
     }
 

@@ -384,11 +384,13 @@ class ConnectionTest {
         sender.close();
     }
 
-    /** What is no address is refused at once. */
+    /** What is no address, or no limit, is refused at once. */
     @Test
     void addresses() {
-        for (String wrong : List.of("gw.example:7400", "ftp://gw.example", "tcp://gw.example")) {
+        for (String wrong : List.of("gw.example:7400", "ftp://gw.example", "tcp://gw.example",
+                "tcp://gw.example:70000")) {
             assertThrows(IllegalArgumentException.class, () -> Rsio.at(wrong), wrong);
         }
+        assertThrows(IllegalArgumentException.class, () -> rsio().elementBytes(0));
     }
 }
