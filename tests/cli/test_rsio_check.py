@@ -3,6 +3,7 @@
 import json
 import socket
 import ssl
+import sys
 
 import pytest
 
@@ -156,7 +157,7 @@ def test_nobody(check):
     """Nobody there is one complaint, not one for each test."""
     status, _, errors = check("127.0.0.1:1")
     assert status == 1
-    assert "no connection" in errors
+    assert "no connection: connection refused" in errors
 
 
 def test_over_tls(listen, check, authority):
@@ -188,7 +189,12 @@ def test_the_list(check):
     [
         ([], "HOST:PORT or unix:PATH is missing"),
         (["gw:1", "--only", "nope"], "no test 'nope'"),
-        (["gw:1", "--token", "@/nowhere/t"], "--token"),
+        (
+            ["gw:1", "--token", "@/nowhere/t"],
+            "--token @/nowhere/t: no such file or dir",
+        ),
+        (["gw:1", "--token", f"@{sys.executable}"], "not UTF-8"),
+        (["gw:1", "--tls", "--cert", "/nowhere/c"], "no such file: /nowhere/c"),
         (["gw:1", "--token", "x", "--name", "y"], "not allowed with"),
         (["gw:1", "--patience", "0"], "not a number of seconds"),
         (["gw:1", "--cert", __file__], "need --tls"),
@@ -209,3 +215,19 @@ def test_without_h2(check, monkeypatch):
     status, _, errors = check("gw:1", "--http2", "/rsio")
     assert status == 2
     assert "pip install 'rsio-check[http2]'" in errors
+
+
+def test_an_address_of_ipv6(check, monkeypatch):
+    """Its brackets are part of the host that a request names."""
+    asked: list[str] = []
+
+    def web(below: object, host: str, path: str) -> None:
+        asked.append(host)
+        raise ConnectionRefusedError("enough")
+
+    monkeypatch.setattr(
+        "rsio_check.command.over_tcp", lambda host, port, *, tls=None: None
+    )
+    monkeypatch.setattr("rsio_check.command.WebSocketTransport", web)
+    assert check("[::1]:7400", "--websocket", "/rsio")[0] == 1
+    assert asked == ["[::1]:7400"]

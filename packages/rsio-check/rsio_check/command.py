@@ -21,10 +21,9 @@ from rsio_check.transports import (
     WebSocketTransport,
     over_tcp,
     over_unix,
+    reason,
 )
 from rsio_check.wire import Token
-
-__all__ = ["HELP", "WrongUse", "add_arguments", "check", "main"]
 
 HELP = """\
 Put an implementation of Reactive Streams IO to the tests of its definition
@@ -103,7 +102,7 @@ def check(args: argparse.Namespace) -> int:
     try:
         survey(target)
     except OSError as why:
-        return _no_target(f"no connection: {why}")
+        return _no_target(f"no connection: {reason(why)}")
     except Failed as why:
         return _no_target(f"that is no RS.io, or it does not let us in: {why}")
     tests = chosen(target, names, _roles(args.role))
@@ -154,7 +153,7 @@ def _names(only: Sequence[str]) -> set[str]:
     for word in only:
         found = {name for name in TESTS if word.lower() in name}
         if not found:
-            raise WrongUse(f"no test {word!r}; see gateway rsio-check --list")
+            raise WrongUse(f"no test {word!r}; see --list")
         wanted |= found
     return wanted
 
@@ -172,9 +171,9 @@ def _identity(args: argparse.Namespace) -> Token | None:
     secret: str = args.token
     if secret.startswith("@"):
         try:
-            secret = Path(secret[1:]).read_text().strip()
-        except OSError as why:
-            raise WrongUse(f"--token: {why}") from None
+            secret = Path(secret[1:]).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as why:
+            raise WrongUse(f"--token {secret}: {reason(why)}") from None
     return Token("bearer", secret.encode())
 
 
@@ -183,7 +182,11 @@ def _connect(args: argparse.Namespace) -> Callable[[], Transport]:
         raise WrongUse("--ca, --cert and --key need --tls")
     if args.key and not args.cert:
         raise WrongUse("--key needs --cert")
+    for path in (args.ca, args.cert, args.key):
+        if path is not None and not path.is_file():
+            raise WrongUse(f"no such file: {path}")
     host, port, unix = args.target
+    authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     tls = _context(args) if args.tls else None
 
     def bare() -> Transport:
@@ -193,12 +196,12 @@ def _connect(args: argparse.Namespace) -> Callable[[], Transport]:
 
     def web() -> Transport:
         where = f"/{args.websocket.removeprefix('/')}"
-        return WebSocketTransport(bare(), f"{host}:{port}", where)
+        return WebSocketTransport(bare(), authority, where)
 
     def http2() -> Transport:
         where = f"/{args.http2.removeprefix('/')}"
         scheme = "https" if args.tls else "http"
-        return Http2Transport(bare(), f"{host}:{port}", where, scheme)
+        return Http2Transport(bare(), authority, where, scheme)
 
     if args.http2 is not None and find_spec("h2") is None:
         raise WrongUse("--http2 needs the package h2: pip install 'rsio-check[http2]'")
@@ -213,7 +216,7 @@ def _context(args: argparse.Namespace) -> ssl.SSLContext:
         if args.cert:
             context.load_cert_chain(args.cert, args.key)
     except OSError as why:
-        raise WrongUse(f"--ca, --cert or --key: {why}") from None
+        raise WrongUse(f"--ca, --cert or --key: {reason(why)}") from None
     if args.websocket is None:
         context.set_alpn_protocols([ALPN if args.http2 is None else "h2"])
     return context

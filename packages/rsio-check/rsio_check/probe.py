@@ -23,8 +23,6 @@ from rsio_check.transports import Transport
 from rsio_check.watch import Asked, Element, Heard, Violation, Watch
 from rsio_check.wire import Message, spell
 
-__all__ = ["Failed", "NotJudged", "Probe", "Target", "require"]
-
 _NOBODY = "check/no-such-publisher"
 _PATIENCE_SECONDS = 10.0
 _BARRIERS = itertools.count(2**40)

@@ -17,8 +17,6 @@ from typing import TypeAlias
 
 from rsio_check.probe import Target
 
-__all__ = ["TESTS", "Needs", "Role", "Test", "test"]
-
 Body: TypeAlias = Callable[[Target], None]
 
 

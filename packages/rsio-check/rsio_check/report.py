@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 from rsio_check.registry import Needs, Test
 from rsio_check.runner import Outcome, Result
 
-__all__ = ["as_json", "listed", "printable", "written"]
-
 _MARKS = {Outcome.PASSED: "ok", Outcome.FAILED: "FAILED", Outcome.NOT_JUDGED: "-"}
 
 

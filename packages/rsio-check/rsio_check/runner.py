@@ -10,8 +10,7 @@ from rsio_check import wire
 from rsio_check.checks import load
 from rsio_check.probe import Failed, NotJudged, Target, require
 from rsio_check.registry import TESTS, Needs, Role, Test
-
-__all__ = ["Outcome", "Result", "chosen", "run", "survey"]
+from rsio_check.transports import reason
 
 EXTENSIONS = (1, 2, 3, 4, 5, 6)
 
@@ -111,7 +110,7 @@ def _one(target: Target, test: Test) -> Result:
     except NotJudged as why:
         return Result(test, Outcome.NOT_JUDGED, str(why))
     except OSError as why:
-        return Result(test, Outcome.FAILED, f"no connection: {why}")
+        return Result(test, Outcome.FAILED, f"no connection: {reason(why)}")
     finally:
         target.close()
     return Result(test, Outcome.PASSED)

@@ -16,19 +16,18 @@ from typing import Any, Protocol
 
 from rsio_check.websocket import WebSocket, WebSocketFailed
 
-__all__ = [
-    "Http2Transport",
-    "SocketTransport",
-    "Transport",
-    "WebSocketTransport",
-    "over_tcp",
-    "over_unix",
-]
-
 _CONNECT_SECONDS = 10.0
 SUBPROTOCOL = "rsio.v0"
 ALPN = "rsio/0"
 CONTENT_TYPE = "application/rs-io"
+
+
+def reason(why: Exception) -> str:
+    """An error in words, without its number."""
+    if isinstance(why, UnicodeDecodeError):
+        return "not UTF-8"
+    text = getattr(why, "strerror", None) or str(why) or type(why).__name__
+    return f"{text[0].lower()}{text[1:]}"
 
 
 class Transport(Protocol):

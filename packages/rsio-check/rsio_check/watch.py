@@ -19,8 +19,6 @@ from typing import TypeAlias
 from rsio_check import wire
 from rsio_check.wire import Message
 
-__all__ = ["Asked", "Element", "Form", "Heard", "Violation", "Watch"]
-
 _UNBOUNDED = 2**63 - 1
 _BY_CODE: dict[int, int] = {
     wire.Ping.CODE: 1, wire.Pong.CODE: 1, wire.SubscribeFrom.CODE: 2,

@@ -7,8 +7,6 @@ import hashlib
 import os
 import struct
 
-__all__ = ["WebSocket", "WebSocketFailed"]
-
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0, 1, 2, 8, 9, 10
 _HEAD = 1 << 16

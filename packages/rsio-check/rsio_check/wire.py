@@ -11,39 +11,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeAlias
 
-__all__ = [
-    "Announce",
-    "Block",
-    "Cancel",
-    "ClientHello",
-    "Compress",
-    "CompressAck",
-    "Decoder",
-    "Goodbye",
-    "GoodbyeAck",
-    "Limits",
-    "Message",
-    "OnComplete",
-    "OnError",
-    "OnNext",
-    "OnNextLastPart",
-    "OnNextPacked",
-    "OnNextPart",
-    "OnSubscribe",
-    "Ping",
-    "Pong",
-    "Request",
-    "ServerHello",
-    "Stored",
-    "Subscribe",
-    "SubscribeFrom",
-    "Token",
-    "Unreadable",
-    "encode",
-    "spell",
-    "varint",
-]
-
 _TEXT, _NAME, _IDS, _INSTANCE = 4096, 255, 64, 64
 _DECLARED, _PART = 16 << 20, 1 << 20
 _SHOWN = 60

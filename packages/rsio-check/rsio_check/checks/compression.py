@@ -10,8 +10,6 @@ from rsio_check.probe import NotJudged, Probe, Target, require
 from rsio_check.registry import Role, test
 from rsio_check.wire import Block, Message, Subscribe
 
-__all__: list[str] = []
-
 _C = Role.CONNECTION
 _NOBODY = "check/no-such-publisher"
 

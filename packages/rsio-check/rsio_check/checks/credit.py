@@ -10,8 +10,6 @@ from rsio_check.registry import Role, test
 from rsio_check.watch import Asked
 from rsio_check.wire import OnNext, OnNextLastPart, OnNextPacked, OnNextPart, Request
 
-__all__: list[str] = []
-
 _S = Role.SUBSCRIBER
 _JSON = b"{}"
 _MANY = 100_000

@@ -8,8 +8,6 @@ from rsio_check.registry import Role, test
 from rsio_check.watch import Element
 from rsio_check.wire import Cancel, OnSubscribe, Request, Subscribe
 
-__all__: list[str] = []
-
 _P = Role.PUBLISHER
 _UNBOUNDED = 2**63 - 1
 _NEGATIVE = 2**64 - 1
@@ -34,7 +32,7 @@ def spec101_never_more_than_requested(target: Target) -> None:
 def spec101_packed_elements_count_each(target: Target) -> None:
     """Each element of an onNextPacked takes a unit of demand."""
     probe = target.subscribed("check/count?n=1000&size=4", 10)
-    require(len(probe.elements(10)) == 10, "not ten")
+    probe.elements(10)
     probe.silent()
     probe.say(Request(1, 100))
     probe.elements(100)
@@ -213,7 +211,7 @@ def demand_is_met_in_full(target: Target) -> None:
     ):  # fmt: skip
         count = 20 if "large" in name else 5000
         probe.subscribe(name, number, count - 1)
-        require(len(probe.elements(count - 1, number)) == count - 1, "fewer")
+        probe.elements(count - 1, number)
         require(probe.settled() == [], "more than was requested")
         probe.say(Request(number, 1))
         probe.elements(1, number)

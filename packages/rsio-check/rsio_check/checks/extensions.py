@@ -9,8 +9,6 @@ from rsio_check.probe import NotJudged, Probe, Target, require
 from rsio_check.registry import Needs, Role, test
 from rsio_check.wire import Ping, Pong, Token
 
-__all__: list[str] = []
-
 _C = Role.CONNECTION
 _NOBODY = "check/no-such-publisher"
 _NAME = Token("name", b"rsio-check")

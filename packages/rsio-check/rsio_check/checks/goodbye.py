@@ -8,8 +8,6 @@ from rsio_check.registry import Needs, Role, test
 from rsio_check.transports import WebSocketTransport
 from rsio_check.wire import Goodbye, GoodbyeAck
 
-__all__: list[str] = []
-
 _C = Role.CONNECTION
 _REFUSED = 1003
 

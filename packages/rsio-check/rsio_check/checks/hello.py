@@ -7,8 +7,6 @@ from rsio_check.probe import Target, require
 from rsio_check.registry import Role, test
 from rsio_check.wire import ClientHello
 
-__all__: list[str] = []
-
 _C = Role.CONNECTION
 _NOBODY = "check/no-such-publisher"
 

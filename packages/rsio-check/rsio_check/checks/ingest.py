@@ -8,7 +8,7 @@ section on conformance.  What was acknowledged must be there, once, in order, un
 from __future__ import annotations
 
 import base64
-import binascii
+import contextlib
 import json
 import os
 import zlib
@@ -20,8 +20,6 @@ from rsio_check.probe import Failed, NotJudged, Probe, Target, require
 from rsio_check.registry import Needs, Role, test
 from rsio_check.watch import Asked, Element
 from rsio_check.wire import Message, OnNext, OnNextLastPart, OnNextPart
-
-__all__: list[str] = []
 
 _S = Role.SUBSCRIBER
 _UNBOUNDED = 2**63 - 1
@@ -54,12 +52,12 @@ class _Reader:
             if not isinstance(heard, Element):
                 got = "nothing" if heard is None else wire.spell(heard)
                 raise NotJudgedEnd(f"events brings {got} before all is there")
-            event = json.loads(heard.data)
+            event = _event(heard.data)
             payload = _payload(event)
             if not isinstance(payload, dict) or payload.get("rsio-check") != self.mark:
                 continue
-            event["n"] = payload["n"]
-            if payload["n"] == _END:
+            event["n"] = payload.get("n")
+            if event["n"] == _END:
                 return found
             found.append(event)
 
@@ -72,6 +70,15 @@ class NotJudgedEnd(NotJudged):
     """The publisher `events` ended, or is stuck."""
 
 
+def _event(element: bytes) -> dict[str, Any]:
+    """The object that an element of `events` is.  Raises `Failed`."""
+    with contextlib.suppress(ValueError):
+        event = json.loads(element)
+        if isinstance(event, dict):
+            return event
+    raise Failed(f"events brings {element[:40]!r}, which is no JSON object")
+
+
 def _payload(event: dict[str, Any]) -> object:
     if "payload" in event:
         return event["payload"]
@@ -80,7 +87,7 @@ def _payload(event: dict[str, Any]) -> object:
         if text is None:
             text = base64.b64decode(event.get("payload_base64", "")).decode()
         return json.loads(text)
-    except (ValueError, binascii.Error):
+    except (TypeError, ValueError):
         return None
 
 
@@ -344,7 +351,7 @@ def events_can_be_resumed(target: Target) -> None:
     reader = _Reader(target)
     probe, asked = target.published()
     _send(probe, asked, [reader.element(n) for n in range(6)], asked.demand)
-    first = reader.stored()[0].get("lsn")
+    first = next(iter(reader.stored()), {}).get("lsn")
     if not isinstance(first, int):
         raise Failed("events has no lsn")
     back = target.greeted(2)
@@ -353,7 +360,7 @@ def events_can_be_resumed(target: Target) -> None:
     heard = [back.hear() for _ in range(4)]
     if isinstance(heard[0], wire.OnError):
         raise NotJudged(f"events can not resume: {heard[0].error}")
-    found = [json.loads(each.data) for each in heard if isinstance(each, Element)]
+    found = [_event(each.data) for each in heard if isinstance(each, Element)]
     require(
         [each.get("lsn") for each in found] == list(range(first + 2, first + 6)),
         f"expected the lsns from {first + 2} on",

@@ -10,8 +10,6 @@ from rsio_check.registry import Needs, Role, test
 from rsio_check.watch import Asked
 from rsio_check.wire import Announce, OnNext, Token
 
-__all__: list[str] = []
-
 _S = Role.SUBSCRIBER
 _JSON = b'{"rsio-check":true}'
 
@@ -45,6 +43,7 @@ def _announced(
     probe.say(Announce(publisher, life, int(resumed)))
     while not probe.watch.asked:
         require(probe.waits(target.patience), "does not subscribe to what is announced")
+    require(len(probe.watch.asked) == 1, "subscribes to more than is announced")
     [asked] = probe.watch.asked.values()
     require(asked.publisher == publisher, f"subscribes to {asked.publisher!r}")
     require(asked.offset is not None, "does not subscribe from an offset")

@@ -7,8 +7,6 @@ from rsio_check.probe import NotJudged, Target, require
 from rsio_check.registry import Role, test
 from rsio_check.wire import varint
 
-__all__: list[str] = []
-
 _C, _P, _S = Role.CONNECTION, Role.PUBLISHER, Role.SUBSCRIBER
 _HUGE = varint(2**40)
 _STREAMS = 256

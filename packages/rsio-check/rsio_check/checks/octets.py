@@ -9,8 +9,6 @@ from rsio_check.probe import Probe, Target, require
 from rsio_check.registry import Role, test
 from rsio_check.wire import ClientHello, Goodbye, Subscribe, varint
 
-__all__: list[str] = []
-
 _C = Role.CONNECTION
 _NOBODY = "check/no-such-publisher"
 _TALK = (Subscribe(_NOBODY, 300, 129), wire.Request(2**40, 1), Goodbye("bye"))

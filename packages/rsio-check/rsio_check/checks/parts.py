@@ -8,8 +8,6 @@ from rsio_check.registry import Role, test
 from rsio_check.watch import Asked
 from rsio_check.wire import OnComplete, OnError, OnNext, OnNextLastPart, OnNextPart
 
-__all__: list[str] = []
-
 _S = Role.SUBSCRIBER
 
 

@@ -16,8 +16,6 @@ from rsio_check.wire import (
     spell,
 )
 
-__all__: list[str] = []
-
 _P = Role.PUBLISHER
 _LARGE = 200_000
 _MANY = 1_000_000

@@ -7,8 +7,6 @@ from rsio_check.probe import NotJudged, Probe, Target, require
 from rsio_check.registry import Role, test
 from rsio_check.wire import OnError, OnSubscribe, Request, Stored, SubscribeFrom
 
-__all__: list[str] = []
-
 _P = Role.PUBLISHER
 _NEGATIVE = 2**64 - 1
 

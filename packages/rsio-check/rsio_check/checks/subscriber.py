@@ -8,8 +8,6 @@ from rsio_check.registry import Role, test
 from rsio_check.watch import Asked, Element
 from rsio_check.wire import OnComplete, OnError, OnNext, OnSubscribe, Request, Subscribe
 
-__all__: list[str] = []
-
 _S = Role.SUBSCRIBER
 _JSON = b'{"rsio-check":true}'
 _NEVER = 2**50

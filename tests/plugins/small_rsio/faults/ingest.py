@@ -1,5 +1,6 @@
 """Faults in what is stored, and in what is said to be."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from rsio_check import wire
@@ -140,3 +141,21 @@ class TakesAllSendersForOne(Connection):
 
     def on_Token(self, token: wire.Token) -> None:
         super().on_Token(wire.Token(token.scheme, b"everybody"))
+
+
+@fault("acknowledged_elements_are_stored", "events_can_be_resumed")
+class PublishesNoJson(Server):
+    """events brings something else than objects of JSON."""
+
+    def stored_from(self, first: int) -> Iterator[bytes]:
+        for event in super().stored_from(first):
+            yield b"stored: " + event
+
+
+@fault("acknowledged_elements_are_stored", "events_can_be_resumed")
+class StoresNothing(Server):
+    """Of what it acknowledged only the end is stored."""
+
+    def store(self, stream: Consumed, element: bytes) -> None:
+        if b"the end" in element:
+            super().store(stream, element)

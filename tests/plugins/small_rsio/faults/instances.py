@@ -5,7 +5,7 @@ from small_rsio.faults.table import fault
 from small_rsio.server import Connection, Violated
 
 
-@fault("only_what_is_announced_is_subscribed")
+@fault("only_what_is_announced_is_subscribed", "life_goes_on_over_connections")
 class SubscribesUnannounced(Connection):
     """Subscribes to all it knows, announced or not."""
 
