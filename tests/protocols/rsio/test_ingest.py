@@ -32,24 +32,6 @@ from rsio_clients import Running
 from .conftest import HELLO
 
 
-def test_the_smallest_connection(make_gate):
-    """Byte for byte the example of docs/rsio-v0.md."""
-    gate = make_gate(window=2, offsets=False, compression=False)
-    gate.say(bytes.fromhex("010000"))
-    hello = "02 00 04 01 03 05 08"
-    subscribe = "10 06 65 76 65 6e 74 73 01 02"
-    assert gate.connection.sent == bytes.fromhex(hello + subscribe)
-    gate.connection.clear()
-    gate.say(bytes.fromhex("200100 2101027b7d 2101027b7d"))
-    assert gate.connection.sent == b""
-    gate.journal.store_all()
-    assert gate.connection.sent == bytes.fromhex("110102")
-    gate.connection.clear()
-    gate.say(bytes.fromhex("2201 0300"))
-    assert gate.connection.sent == bytes.fromhex("0300")
-    assert gate.connection.closed
-
-
 def test_credit_is_the_acknowledgement(make_gate):
     """As many elements are asked for as became durable, and not before."""
     gate = make_gate(window=10)

@@ -19,7 +19,6 @@ from gateway.protocols.rsio.demand import (
     Credit,
     Demand,
     not_positive,
-    saturating_add,
 )
 from gateway.protocols.rsio.messages import (
     Cancel,
@@ -590,25 +589,11 @@ def test_no_bound_stays():
     assert demand.left == UNBOUNDED
 
 
-def test_more_than_demanded():
-    """Our own publishers can not break rule 1.1."""
-    demand = Demand(2)
-    demand.take(2)
-    with pytest.raises(ValueError, match="1\\.1"):
-        demand.take(1)
-
-
 def test_negative():
     """0, and what a signed Long looks like below it."""
     assert [not_positive(n) for n in (0, 1, 2**63 - 1, 2**63, 2**64 - 1)] == [
         True, False, False, True, True,
     ]  # fmt: skip
-
-
-def test_saturating():
-    """At the bound, and beyond it."""
-    assert saturating_add(UNBOUNDED, 1) == saturating_add(2**62, 2**62) == UNBOUNDED
-    assert saturating_add(1, 2) == 3
 
 
 @given(st.integers(1, 50), st.lists(st.integers(0, 50), max_size=60))
