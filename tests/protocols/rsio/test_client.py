@@ -236,43 +236,6 @@ def test_publish_packed(endpoint, gate):
     assert list(rows.each()) == [b"aa", b"bb", b"cc"]
 
 
-def test_exactly_once_across_connections(gate):
-    """A named sender loses the acknowledgement, comes again, and leaves no double."""
-    outbox = Outbox()
-
-    def session(endpoint: Endpoint, *elements: bytes) -> Any:
-        async def run() -> None:
-            async with publishing(
-                endpoint, "events", outbox=outbox, name="meter"
-            ) as publisher:
-                await publisher.send_all(elements)
-
-        return Running(endpoint, run())
-
-    first = Endpoint(gate)
-    running = session(first, b"1", b"2", b"3")
-    first.pump()
-    gate.journal.store_all()  # that this life begins
-    first.pump()
-    gate.journal.store_all()  # durable, and …
-    first.connection.clear()  # … nobody will know
-    first.transport.loseConnection()
-    assert running.results[0].check(Disconnected)
-    assert (outbox.confirmed, len(outbox)) == (0, 3)
-    session(Endpoint(gate), b"4").endpoint.pump()
-    second = session(Endpoint(gate), b"5")
-    second.finish()
-    rows = [decode(batch.body) for batch in gate.journal.submitted if batch.count]
-    assert [one for each in rows for one in each.each()] == [
-        b"1",
-        b"2",
-        b"3",
-        b"4",
-        b"5",
-    ]
-    assert [seq for each in rows for seq in each.seqs] == [1, 2, 3, 4, 5]
-
-
 def test_at_least_once_without_a_name(gate):
     """… and one without a name sends again what it can not know to be safe."""
     outbox = Outbox()

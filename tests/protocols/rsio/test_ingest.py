@@ -4,7 +4,6 @@ from typing import Any
 
 from twisted.internet.defer import fail
 
-from gateway import event
 from gateway.protocols.rsio import messages, wire
 from gateway.protocols.rsio.client.on_twisted import connect
 from gateway.protocols.rsio.events import decode
@@ -172,9 +171,11 @@ def test_who_is_gone_leaves_nothing_in_the_queue(gate):
 
 
 def test_who_says_goodbye_is_stored(gate):
-    """All that came before the goodbye."""
-    gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"1"]), Goodbye(""))
+    """All that came before the goodbye, in one packet with it or in another."""
+    gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"1"]))
+    gate.say(wire.on_next(1, [b"2"]) + wire.encode(Goodbye("")))
     gate.connection.lose()
+    assert len(gate.journal.submitted) == 2
     assert gate.journal.withdrawn == []
 
 
@@ -297,21 +298,6 @@ def test_what_was_lost_is_asked_for_again(gate):
     gate.connection, _ = gate.connect()
     gate.say(NAMED, _name("d"))
     assert gate.heard()[-1] == SubscribeFrom("events", 1, 1024, 1)
-
-
-def test_the_journal_knows_how_far_senders_are(gate, make_gate):
-    """After a restart, a sender goes on behind what the journal has."""
-    from gateway.protocols.rsio.offsets import Key, Offsets
-
-    gate.say(NAMED, _name("dev-1"), OnSubscribe(1, 0), wire.on_next(1, [b"{}"] * 3))
-    gate.say(wire.on_next(1, [b"{}"] * 2))
-    again = Offsets()
-    for batch in gate.journal.submitted:
-        again.replay(event.Stored(batch, 1))
-    assert again.known == [(Key("dev-1", "events"), 5)]
-    later = make_gate(offsets_known=Offsets(again.known))
-    later.say(NAMED, _name("dev-1"))
-    assert later.heard()[-1] == SubscribeFrom("events", 1, 1024, 5)
 
 
 def test_senders_without_a_name_leave_no_trace(gate):

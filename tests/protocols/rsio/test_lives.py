@@ -178,15 +178,3 @@ def test_forgotten_names_are_counted_and_logged(
     gate.clock.advance(60)
     come(b"f")
     assert "4 so far" in lines()[1]
-
-
-def test_ten_thousand_names():
-    """… of one token are all remembered, over a restart."""
-    offsets = Offsets()
-    keys = [Key("a", "events", proved=True, name=str(n)) for n in range(10_000)]
-    for key in keys:
-        _claim(offsets, b"1", key)
-    again = _replayed([], _now(offsets.snapshot()))
-    assert again.names == 10_000
-    with pytest.raises(Refused):
-        _claim(again, b"2", keys[0], resumed=True)

@@ -15,10 +15,7 @@ from hypothesis import strategies as st
 from gateway.protocols.rsio import wire
 from gateway.protocols.rsio.decoder import Run
 from gateway.protocols.rsio.demand import (
-    UNBOUNDED,
     Credit,
-    Demand,
-    not_positive,
 )
 from gateway.protocols.rsio.messages import (
     Cancel,
@@ -210,14 +207,6 @@ def test_a_source_that_is_broken(gate, tap, logged):
     assert gate.heard()[-1] == OnError(1, "E500 internal error")
     assert any("log_failure" in event for event in logged)
     assert not gate.connection.closed
-
-
-def test_large_elements_leave_in_parts(gate):
-    """No message keeps the connection from others for long."""
-    gate.greet()
-    gate.say(Subscribe("check/large?n=1&octets=200000", 1, 1))
-    parts = [part for part in gate.heard() if hasattr(part, "data")]
-    assert [len(part.data) for part in parts] == [8128] * 24 + [200_000 - 24 * 8128]
 
 
 def test_encoded_once():
@@ -571,29 +560,6 @@ def test_blocks_hold_whole_messages(opened, happened):
     events, why = happened(reader, session.take())
     assert why is None
     assert sum(one.count for one in events if isinstance(one, Run)) == sent
-
-
-@given(st.lists(st.integers(1, UNBOUNDED), max_size=20))
-def test_demand_saturates(requests):
-    """Any number of requests: their sum, or no bound; never a wrap (3.8, 3.17)."""
-    demand = Demand()
-    for more in requests:
-        demand.add(more)
-    assert demand.left == min(sum(requests), UNBOUNDED)
-
-
-def test_no_bound_stays():
-    """What has no bound is not used up."""
-    demand = Demand(UNBOUNDED)
-    demand.take(10**9)
-    assert demand.left == UNBOUNDED
-
-
-def test_negative():
-    """0, and what a signed Long looks like below it."""
-    assert [not_positive(n) for n in (0, 1, 2**63 - 1, 2**63, 2**64 - 1)] == [
-        True, False, False, True, True,
-    ]  # fmt: skip
 
 
 @given(st.integers(1, 50), st.lists(st.integers(0, 50), max_size=60))

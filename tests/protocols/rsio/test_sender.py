@@ -58,21 +58,6 @@ def test_an_outbox_of_all_elements():
         Outbox(whole=True).rewind(1)
 
 
-def test_a_sender_that_was_started_again(gate):
-    """The same name and a new outbox: what it sends now comes behind what it sent."""
-
-    async def life(endpoint: Endpoint, element: bytes) -> None:
-        async with connect(endpoint, clock=gate.clock, name="meter") as peer:
-            async with peer.publisher("events") as publisher:
-                await publisher.send(element)
-
-    for element in (b"1", b"2"):
-        endpoint = Endpoint(gate)
-        Running(endpoint, life(endpoint, element)).finish()
-    rows = [decode(batch.body) for batch in gate.journal.submitted if batch.count]
-    assert [list(each.seqs) for each in rows] == [[1], [2]]
-
-
 def test_a_sender(gate):
     """It publishes on connection after connection; what is safe, it never repeats."""
     endpoints: list[Endpoint] = []

@@ -34,12 +34,6 @@ def test_hello_and_what_it_offers(make_gate):
     ]
 
 
-def test_what_is_switched_off_is_not_offered(make_gate):
-    """Options decide."""
-    gate = make_gate(offsets=False, compression=False, subscribe=())
-    assert gate.greet() == [ServerHello(0, (1, 3, 5, 8))]
-
-
 def test_a_hello_that_we_have_not_read(gate):
     """It is here: the peer is not late, and has its time for the rest of it."""
     gate.connection.unread_input = True
@@ -204,31 +198,14 @@ def test_what_is_published_keeps_a_connection_alive(gate):
     assert said == [False]
 
 
-def test_crossing_goodbyes(gate):
-    """Each takes the other's for the answer."""
+@pytest.mark.parametrize("theirs", [Goodbye("my idea, too"), GoodbyeAck("thanks")])
+def test_crossing_goodbyes(gate, theirs):
+    """Each takes the other's for the answer, in either form."""
     gate.greet()
     gate.server.drain()
     assert gate.heard() == [Goodbye("E503 stopping")]
-    gate.say(Goodbye("my idea, too"))
+    gate.say(theirs)
     assert gate.heard() == []
-    assert gate.connection.closed
-
-
-def test_what_came_with_a_goodbye_is_stored(gate):
-    """In one packet or in two: a program that writes and leaves loses nothing more."""
-    gate.say(HELLO, OnSubscribe(1, 0))
-    gate.say(wire.on_next(1, [b"{}"] * 3) + wire.encode(Goodbye("")))
-    assert gate.connection.closed
-    assert [batch.count for batch in gate.journal.submitted] == [3]
-    gate.journal.store_all()
-    assert gate.connection.counted == 3
-
-
-def test_goodbye_ack_answers_ours(gate):
-    """… in the other form as well."""
-    gate.say(HELLO)
-    gate.server.drain()
-    gate.say(GoodbyeAck("thanks"))
     assert gate.connection.closed
 
 

@@ -11,11 +11,9 @@ import pytest
 from gateway.protocols.rsio import wire
 from gateway.protocols.rsio.events import decode
 from gateway.protocols.rsio.messages import (
-    Cancel,
     ClientHello,
     Compress,
     CompressAck,
-    OnNextPart,
     OnSubscribe,
     Ping,
     Pong,
@@ -24,7 +22,7 @@ from gateway.protocols.rsio.messages import (
     Token,
 )
 from gateway.protocols.rsio.offsets import Key, Offsets
-from gateway.sdk.costs import PER_SECOND, TURN
+from gateway.sdk.costs import PER_SECOND
 
 _READ = 1 << 18
 AT_ONCE = 1 << 14
@@ -52,20 +50,6 @@ def _blocks(messages: bytes, step: int = 1 << 20) -> bytes:
     )
 
 
-@pytest.mark.parametrize(
-    "message", [Ping(b""), Request(5, 1), Cancel(5), Compress(9), OnNextPart(1, 1, b"")]
-)
-def test_control_messages_without_end(make_gate, message):
-    """They are taken in turns, and then the peer is refused."""
-    gate = make_gate(window=1 << 20)
-    gate.say(_HELLO, OnSubscribe(1, 0))
-    one = wire.encode(message)
-    turns = sum(1 for _ in _turns(gate, one * (_READ // len(one))))
-    assert turns >= AT_ONCE // TURN
-    assert "control messages" in str(gate.connection.refused)
-    assert f"{PER_SECOND} a second" in str(gate.connection.refused)
-
-
 def test_subscriptions_without_end(gate):
     """Each costs more than a ping, so fewer are taken in a turn."""
     gate.say(_HELLO)
@@ -87,18 +71,6 @@ def test_honest_control_messages_are_never_too_many(gate):
     for _ in range(AT_ONCE // 100 + 2):
         gate.say(wire.encode(Request(1, 1)) * 100)
     assert gate.connection.refused is None
-
-
-def test_elements_of_one_turn(make_gate):
-    """At most 64 Ki, however small; all are stored in the end."""
-    gate = make_gate(window=1 << 24)
-    gate.say(_HELLO, OnSubscribe(1, 1))
-    done = 0
-    for _ in _turns(gate, wire.on_next_packed(1, 300_000, bytes(300_000))):
-        events = sum(batch.count for batch in gate.journal.submitted)
-        assert events - done <= 1 << 16
-        done = events
-    assert done == 300_000
 
 
 def test_a_block_is_inflated_in_steps(make_gate):
