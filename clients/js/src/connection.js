@@ -7,6 +7,8 @@ import { CLOSED, GREETING, LEAVING } from './session.js';
 
 const HELLO_MS = 10_000;
 const SILENCE_MS = 30_000;
+/** Before a peer is given up: a gateway that does not read pings once a minute. */
+const PINGS = 2;
 const GOODBYE_MS = 5_000;
 const LAST_MS = 1_000;
 /** With so much on its way, nothing more is taken out of a source. */
@@ -23,7 +25,7 @@ export class Connection {
 
   #writing = false;
 
-  #pinged = false;
+  #pings = 0;
 
   #leaving = false;
 
@@ -77,7 +79,7 @@ export class Connection {
   received(octets) {
     if (this.#ended) return;
     this.#session.received(octets);
-    this.#pinged = false;
+    this.#pings = 0;
     if (!this.#leaving && this.#session.state !== GREETING) {
       this.#wait(SILENCE_MS, () => this.#silence());
     }
@@ -95,11 +97,12 @@ export class Connection {
   }
 
   #silence() {
-    if (this.#pinged || !this.#session.uses(1)) {
-      if (this.#pinged) this.lost('no sign of life for a minute');
+    if (!this.#session.uses(1)) return;
+    if (this.#pings === PINGS) {
+      this.lost('no sign of life for a minute and a half');
       return;
     }
-    this.#pinged = true;
+    this.#pings += 1;
     this.#session.say({ type: 'ping', data: new Uint8Array(0) });
     this.#wait(SILENCE_MS, () => this.#silence());
     this.wake();

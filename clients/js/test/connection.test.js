@@ -7,8 +7,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import {
   CannotResume, Disconnected, Fenced, Rsio, RsioError, StreamFailed, TooLarge,
 } from 'rsio-client';
+import { Connection } from '../src/connection.js';
+import { OPEN } from '../src/session.js';
 import { SmallServer } from './small-server.js';
-import { hex } from './recorder.js';
+import { Recorder, hex, octets } from './recorder.js';
 
 const PATIENCE_MS = 30_000;
 let server;
@@ -321,4 +323,18 @@ test('a peer that hangs up behind its hello is left alone longer and longer', as
     pauses.slice(0, 9),
     [65, 130, 260, 520, 1040, 2080, 4160, 6500, 6500],
   );
+});
+
+test('a peer is given up when it has said nothing for three half minutes', (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const { session } = new Recorder();
+  const connection = new Connection(session, () => {});
+  connection.begin({ write() {}, buffered: () => 0, end() {}, destroy() {} });
+  connection.received(octets('02000101'));
+  for (let n = 0; n < 2; n += 1) {
+    t.mock.timers.tick(30_000);
+    assert.equal(session.state, OPEN);
+  }
+  t.mock.timers.tick(30_000);
+  assert.equal(session.why, 'no sign of life for a minute and a half');
 });

@@ -15,6 +15,8 @@ import java.util.concurrent.locks.ReentrantLock;
  */
 final class Connection {
     private static final int SILENCE_MILLISECONDS = 30_000;
+    /** Before a peer is given up: a gateway that does not read pings once a minute. */
+    private static final int PINGS = 2;
     private static final int GOODBYE_SECONDS = 5;
     private static final int HELLO_MILLISECONDS = 10_000;
     private static final int LAST_MILLISECONDS = 1_000;
@@ -72,7 +74,7 @@ final class Connection {
 
     private void read(Runnable afterwards) throws IOException {
         transport.patience(HELLO_MILLISECONDS);
-        boolean pinged = false;
+        int pings = 0;
         boolean patient = false;
         while (true) {
             int count = transport.read(session.room());
@@ -82,16 +84,16 @@ final class Connection {
                     session.lost("the peer has closed");
                 } else if (count > 0) {
                     session.received(count);
-                    pinged = false;
-                } else if (pinged || !session.uses(1)) {
+                    pings = 0;
+                } else if (pings == PINGS || !session.uses(1)) {
                     if (session.state() == Session.State.GREETING) {
                         session.lost("no hello within 10 s: is that RS.io?");
-                    } else if (pinged) {
-                        session.lost("no sign of life for a minute");
+                    } else if (pings == PINGS) {
+                        session.lost("no sign of life for a minute and a half");
                     }
                 } else {
                     session.say(new Message(Type.PING));
-                    pinged = true;
+                    pings++;
                 }
                 wake();
                 if (session.state() == Session.State.CLOSED) {

@@ -13,6 +13,7 @@ import java.util.List;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.AfterEach;
@@ -382,6 +383,36 @@ class ConnectionTest {
         new Tool.Counting(3, false).subscribe(sender);
         eventually("it says why", () -> sender.trouble().contains("no HTTP/2 there"));
         sender.close();
+    }
+
+    /** A peer is given up when it has said nothing for three times as long as it takes to ask. */
+    @Test
+    void aSilentPeer() {
+        List<Integer> reads = new ArrayList<>();
+        Transport silent = new Transport() {
+            @Override
+            public int read(ByteBuffer room) {
+                reads.add(reads.isEmpty() ? 4 : 0);
+                room.put(new byte[] {2, 0, 1, 1}, 0, reads.get(reads.size() - 1));
+                return reads.get(reads.size() - 1);
+            }
+
+            @Override
+            public void patience(int milliseconds) {}
+
+            @Override
+            public void write(ByteBuffer data) {}
+
+            @Override
+            public void end() {}
+
+            @Override
+            public void close() {}
+        };
+        Session session = new Recorder().client();
+        new Connection(silent, session, new ReentrantLock()).run(() -> {});
+        assertEquals("no sign of life for a minute and a half", session.why());
+        assertEquals(List.of(4, 0, 0, 0, 0), reads); // the last one behind the end
     }
 
     /** What is no address, or no limit, is refused at once. */
