@@ -99,7 +99,7 @@ def why_lost(why: Exception) -> str:
 
 @define(eq=False, slots=False)
 class HubLine:
-    """A connection; one thread at a time, but for `close`."""
+    """A connection; one thread at a time, but for `hang_up`."""
 
     _socket: socket.socket
     _host: str
@@ -198,11 +198,16 @@ class HubLine:
             return not self.over and self._peek() is None
         return False
 
-    def close(self) -> None:
-        """Hang up; who waits for it is woken.  Any thread."""
+    def hang_up(self) -> None:
+        """Wake who waits for it, and closes it then.  Any thread: closed by another one, its
+        number might be that of another file when OpenSSL writes once more.
+        """
         self.over = True
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self.hang_up()
         self._socket.close()
 
 

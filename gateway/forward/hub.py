@@ -131,8 +131,11 @@ class Hub:
     def close(self) -> None:
         """Hang up; who waits for an answer gets none.  Any thread."""
         self._closed = True
-        for one in (*self._idle, *self._busy):
-            one.close()
+        for one in [*self._busy]:
+            one.hang_up()
+        with contextlib.suppress(IndexError):
+            while True:
+                self._idle.pop().close()
 
     @property
     def is_open(self) -> bool:

@@ -3,6 +3,8 @@
 import errno
 import itertools
 import random
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -424,6 +426,47 @@ def test_an_answer_without_end():
     with pytest.raises(Lost, match="no end"):
         line.ask("GET", "/nodes/edge", {})
     assert line.over
+
+
+class Hung:
+    """A socket that takes nothing, until it is hung up."""
+
+    def __init__(self) -> None:
+        self.sending, self.woken = threading.Event(), threading.Event()
+        self.closed_by: list[str] = []
+
+    def sendall(self, _: bytes) -> None:
+        self.sending.set()
+        self.woken.wait()
+        raise BrokenPipeError
+
+    def shutdown(self, _: int) -> None:
+        self.woken.set()
+
+    def close(self) -> None:
+        self.closed_by.append(threading.current_thread().name)
+
+
+def test_a_line_is_closed_by_the_thread_that_has_it(tmp_path):
+    """Another one that hangs up wakes it, and no more: TLS may write once more then, by a
+    number that would be another file's.
+    """
+    settings, made = options_of(Forward, to="http://hub:7410"), Hung()
+    hub = module.Hub(
+        settings.hubs[0], settings, "edge", tmp_path, RealDisk(), lambda *_: made,
+        module.Rate(None, time.monotonic, None), print,
+    )  # fmt: skip
+
+    def ask() -> None:
+        with pytest.raises(Lost):
+            hub.greet()
+
+    asking = threading.Thread(target=ask, name="asking")
+    asking.start()
+    made.sending.wait()
+    hub.close()
+    asking.join()
+    assert made.closed_by == ["asking"]
 
 
 def test_a_hub_whose_records_were_removed(pair):
