@@ -262,7 +262,7 @@ class Hub:
         except _Damaged as why:
             self._set_aside(path, why)
             raise SetAside(f"{path} is damaged: {why}") from None
-        if there and there != read.events:
+        if there not in (None, read.events):
             self._put_another_past(file, path)
         self._doubted.discard(file.name)
         of = has.setdefault(file.node, {})
@@ -285,15 +285,13 @@ class Hub:
         )
 
     def _put(self, file: SpoolFile, opened: BinaryIO, read: _Digests) -> str | None:
-        """Bring it: None, or the digest of the events that are there under its name already;
-        "" if the hub does not know.
-        """
+        """Bring it: None, or the digest of the events that are there under its name already."""
         target, at = f"/spool/{file.name}", 0
         of = self._has.get(file.node, {}).get(file.incarnation, Lsns())
         if file.name in self._doubted or of.touches(file.first, file.last):
             reply = self._ask("HEAD", target, read.fields)
             if reply.code == 200:
-                return reply.fields.get(EVENTS, "")
+                return _events_there(reply)
             if reply.code != 404:
                 self._refused(file.node, reply)
             at = int(reply.fields.get(OFFSET, "0"))
@@ -305,7 +303,7 @@ class Hub:
         body = lambda: self._pieces(opened, at, read.size)  # noqa: E731
         reply = self._ask("PUT", target, fields, body, read.size - at)
         if reply.code == 412:
-            return reply.fields.get(EVENTS, "")
+            return _events_there(reply)
         if reply.code == _NO_FILE and (wrong := why_no_spool_file(opened, file)):
             raise _Damaged(wrong)  # else the hub is older
         if reply.code != 201:
@@ -357,3 +355,13 @@ def _digests_of(opened: BinaryIO) -> _Digests:
 def _why(reply: Reply) -> str:
     """The reason that an answer gives, in a line."""
     return reply.fields.get(WHY) or f"the hub answers {reply.code}"
+
+
+def _events_there(reply: Reply) -> str:
+    """The digest of the events of a file that is there.
+
+    Raises `BucketError`, if it is not said: that was no hub, as a page of a proxy before it.
+    """
+    if (found := reply.fields.get(EVENTS)) is None:
+        raise BucketError(f"an answer {reply.code} without {EVENTS} is none of a hub")
+    return found

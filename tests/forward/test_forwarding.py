@@ -17,7 +17,7 @@ from edges import ALL, FILES, Pair
 from forwarded import Sent
 from gateway.config.model import Forward
 from gateway.forward import hub as module
-from gateway.forward.http import HubLine, Lost
+from gateway.forward.http import HubLine, Lost, Reply
 from gateway.store.lsns import Lsns
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.objects.node_record import NodeRecord, Relay, at_hub, hear
@@ -467,6 +467,22 @@ def test_a_line_is_closed_by_the_thread_that_has_it(tmp_path):
     hub.close()
     asking.join()
     assert made.closed_by == ["asking"]
+
+
+def test_whoever_answers_for_the_hub(pair, monkeypatch):
+    """A page that says 200 to all, as of a proxy before it: no file is taken for there."""
+    pair.forward(seconds=2)
+
+    def page(*_: Any, **__: Any) -> Reply:
+        return Reply(200, {"content-type": "text/html"}, b"<html>")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(HubLine, "ask", page)
+        pair.publish(FILES[0])
+        pair.run(20)
+        assert pair.waiting() == [FILES[0].name]
+    pair.run(60)
+    assert pair.hub.files() == {FILES[0].name: FILES[0].data}
 
 
 def test_a_hub_whose_records_were_removed(pair):
