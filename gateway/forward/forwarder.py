@@ -106,7 +106,7 @@ class Forwarder:
     *is_ours* says of a node whether its files in the spool are ours to bring.  *words* makes,
     for a hub that is new, what is said to it again and again.
 
-    42 attributes: 11 are given, the others are shared by the threads of the uploads, which
+    43 attributes: 11 are given, the others are shared by the threads of the uploads, which
     bring files, and its own, which looks for hubs.
     """
 
@@ -144,6 +144,8 @@ class Forwarder:
         self._again: set[str] = set()
         """Files that go there from the archive."""
         self._say: Words = lambda _: []
+        self._unsaid: dict[tuple[str, str], bytes] = {}
+        """Words that this hub is to hear, by node and incarnation, and could not keep yet."""
         self._hub = self._new_hub(0)
         directories = self._directories
         self.uploads = Uploads(
@@ -298,7 +300,7 @@ class Forwarder:
 
     def _reach(self, hub: Hub) -> None:
         self._greet(hub)
-        self._say = self._words()
+        self._say, self._unsaid = self._words(), {}
         self._tell_words(hub)
         if hub is not self._hub:
             return
@@ -378,10 +380,14 @@ class Forwarder:
     def _tell_words(self, hub: Hub) -> None:
         self._worded_at = self._clock()
         self.left = self._left_here()
-        for node, incarnation, word in self._say(self.left):
+        said = self._say(self.left)
+        self._unsaid |= {(node, by): word for node, by, word in said}
+        for whose, word in [*self._unsaid.items()]:
             # Others' may be refused, and one that fails holds up nothing else.
-            with contextlib.suppress(Held, Busy):
-                hub.say(node, incarnation, word)
+            with contextlib.suppress(Busy):
+                with contextlib.suppress(Held):
+                    hub.say(*whose, word)
+                del self._unsaid[whose]
 
     def _left_here(self) -> dict[str, Lsns]:
         """Lsns in the spool of nodes whose files are not ours to bring, or which the hub does

@@ -633,7 +633,9 @@ def test_what_a_gateway_says_of_itself_comes_to_the_hub(pair):
 
 
 def test_a_word_that_the_hub_can_not_keep(pair, monkeypatch):
-    """Files go over all the same, and so do the words behind it."""
+    """Files go over all the same, and so do the words behind it; it is said again, though
+    nobody has said it anew.
+    """
     words = [
         (node, A, encode(NodeRecord(A, 1, 7, 5.0, "journal"))) for node in ("a", "b")
     ]
@@ -644,11 +646,23 @@ def test_a_word_that_the_hub_can_not_keep(pair, monkeypatch):
             raise OSError(errno.EIO, "Input/output error")
         keep(node, *rest)
 
-    monkeypatch.setattr(pair.hub.taker, "hear", fails)
-    pair.begin(words=lambda: lambda _: words)
-    pair.forward(*FILES, seconds=20)
+    def once(_: object) -> list[tuple[str, str, bytes]]:
+        said = [*words]
+        words.clear()
+        return said
+
+    pair.begin(words=lambda: once)
+    with monkeypatch.context() as patched:
+        patched.setattr(pair.hub.taker, "hear", fails)
+        pair.forward(*FILES, seconds=20)
     assert pair.hub.files() == ALL
-    assert [one.node for one in at_hub(pair.hub.directories.arrivals)] == ["b"]
+
+    def heard() -> list[str]:
+        return [one.node for one in at_hub(pair.hub.directories.arrivals)]
+
+    assert heard() == ["b"]
+    pair.run(70)
+    assert heard() == ["a", "b"]
 
 
 def test_two_gateways_of_one_name_are_told(pair):
