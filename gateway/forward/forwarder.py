@@ -316,13 +316,13 @@ class Forwarder:
             # Before the archive, as a file may go there now.
             self.uploads.find()
             # They may be millions: a region has them listed once for all its edges, and keeps
-            # nothing but names.
-            archived: dict[str, list[str]] = {}
+            # nothing but names.  Those that get there meanwhile come by `_arrived`.
+            self._archived, archived = {}, dict[str, list[str]]()
             for name in self._disk.names(self._directories.archive):
                 if (file := parse_file_name(name)) is not None:
                     archived.setdefault(file.node, []).append(name)
-            ours = filter(self._is_ours, archived)
-            self._archived = {node: archived[node] for node in ours}
+            for node in filter(self._is_ours, archived):
+                self._archived.setdefault(node, []).extend(archived[node])
             self._has(self._node)
             # Only now, or what failed on the way would not be done again.
             hub.incarnation, self.node = known.incarnation, known.hub

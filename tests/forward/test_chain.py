@@ -12,7 +12,9 @@ from twisted.internet.task import Clock
 
 from edges import Hub, Pair
 from forwarded import Sent
+from gateway.config.model import Forward
 from gateway.sdk.arrivals import Announced, Known, Unwelcome
+from gateway_testkit.settings import options_of
 from incarnations import A, B
 from samples import some_of
 
@@ -155,6 +157,29 @@ def test_the_archive_is_listed_once(region):
         *(one for sent in edges.values() for one in sent)
     )
     assert listed.count(region.edge.archive) == 1
+
+
+def test_a_file_that_goes_to_the_archive_while_that_is_listed(region, monkeypatch):
+    """For another hub, as the one before has just got it: that one gets it, too."""
+    second = region.hubs["http://second:7410"] = Hub(region.folder / "2", region.clock)
+    names = region.disk.names
+
+    def slow(folder: Path) -> list[str]:
+        found = names(folder)
+        if folder == region.edge.archive and region.lines[-1].hub is second:
+            region.threads.pause(30)
+        return found
+
+    monkeypatch.setattr(region.disk, "names", slow)
+    region.disk.pause = lambda: region.threads.pause(10)
+    region.bring(SHOP[0])
+    region.forwarder.start(0)
+    region.run(5)
+    assert region.hub.files() == as_bytes(SHOP[0])
+    region.forwarder.configure(options_of(Forward, to="http://second:7410"))
+    region.run(60)
+    assert second.files() == as_bytes(SHOP[0])
+    assert region.archived() == [SHOP[0].name]
 
 
 def test_an_edge_begins_anew(region):
