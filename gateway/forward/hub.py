@@ -99,7 +99,7 @@ class Hub:
     *node* is this gateway's own; *found* is told when it is known what the hub has of another
     node, once for each incarnation of the hub.  Files that are damaged go to *aside*.
 
-    16 attributes: nine are given; threads that bring files share the others.
+    17 attributes: nine are given; threads that bring files share the others.
     """
 
     _log = Logger()
@@ -125,6 +125,8 @@ class Hub:
     _idle: list[HubLine] = field(factory=list)
     _busy: set[HubLine] = field(factory=set)
     _closed: bool = False
+    _kept: bool = True
+    """Whether a connection was left open behind the last answer."""
 
     # Connections
 
@@ -139,10 +141,10 @@ class Hub:
 
     @property
     def is_open(self) -> bool:
-        """Whether a connection stays open, as far as is known."""
+        """Whether a connection stays open, as far as is known, or none ever does."""
         if (line := self._waits()) is not None:
             self._idle.append(line)
-        return bool(line or self._busy)
+        return bool(line or self._busy or not self._kept)
 
     def _waits(self) -> HubLine | None:
         """A connection that waits for a request, and is the caller's now."""
@@ -188,6 +190,7 @@ class Hub:
             reply = line.ask(method, target, {**head, **(fields or {})}, body(), size)
         finally:
             self._busy.discard(line)
+        self._kept = not line.over
         if line.over or self._idle or self._closed:
             line.close()
         else:

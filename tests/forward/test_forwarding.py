@@ -18,6 +18,8 @@ from forwarded import Sent
 from gateway.config.model import Forward
 from gateway.forward import hub as module
 from gateway.forward.http import HubLine, Lost, Reply
+from gateway.sdk.http1 import Request, Requests
+from gateway.sdk.protocol import Answer
 from gateway.store.lsns import Lsns
 from gateway.store.node.incarnation import Incarnation
 from gateway.store.objects.node_record import NodeRecord, Relay, at_hub, hear
@@ -326,6 +328,20 @@ def test_a_hub_that_says_nothing(pair):
     assert line.cut_off
     pair.run(20)
     assert pair.archived() == [FILES[0].name]
+
+
+def test_a_proxy_that_keeps_no_connection(pair, monkeypatch):
+    """The hub is asked each half minute who it is, and not each second."""
+    answer = Requests.answer
+
+    def last(self: Requests, said: Answer, request: Request, **_: bool) -> Any:
+        return answer(self, said, request, close=True)
+
+    monkeypatch.setattr(Requests, "answer", last)
+    pair.forward(FILES[0], seconds=100)
+    assert pair.archived() == [FILES[0].name]
+    assert pair.forwarder.hub.connected
+    assert len(pair.lines) < 10
 
 
 def test_a_rate(pair):
