@@ -1,4 +1,7 @@
-"""Time-outs of many connections, all equally long, on one timer."""
+"""Time-outs of many connections, all equally long, on one timer.
+
+What one raises is logged, and keeps no other waiting.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,12 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
 
 __all__ = ["Deadlines"]
 
 One = TypeVar("One")
+_log = Logger()
 
 
 class Deadlines(Generic[One]):
@@ -47,7 +52,10 @@ class Deadlines(Generic[One]):
             late.append(one)
         for one in late:
             if self._when.pop(one, None) is not None:
-                self._due(one)
+                try:
+                    self._due(one)
+                except Exception:
+                    _log.failure("whose time was over raised")
         self._ticking = bool(self._when)
         if self._ticking:
             first = next(iter(self._when.values()))

@@ -60,3 +60,22 @@ def test_who_is_due_may_change_who_is_watched(clock):
     clock.pump([3.0] * 4)
     assert due == ["a"] * 3
     assert not clock.getDelayedCalls()
+
+
+def test_one_that_fails_keeps_no_other_waiting(clock, logged):
+    """Nor those that are watched later: what it raised is in the log."""
+    due: list[str] = []
+
+    def happen(one: str) -> None:
+        due.append(one)
+        if one == "a":
+            raise KeyError(one)
+
+    deadlines: Deadlines[str] = Deadlines(clock, 3.0, happen)
+    for one in "ab":
+        deadlines.watch(one)
+    clock.advance(3)
+    deadlines.watch("c")
+    clock.advance(3)
+    assert due == ["a", "b", "c"]
+    assert [event["log_failure"].type for event in logged] == [KeyError]
