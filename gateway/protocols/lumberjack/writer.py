@@ -140,7 +140,7 @@ class Writer:
             raise WrongAck(f"acknowledgement of {seq}, nothing was sent")
         batch, count, last = self._flight[0]
         if seq != last:
-            if self._version == _V2 and seq < last:
+            if (last - seq) % 2**32 < count:
                 return None  # of a part of the window: as good as a keepalive
             raise WrongAck(f"acknowledgement of {seq}, expected {last}")
         self._flight.popleft()

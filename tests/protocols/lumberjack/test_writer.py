@@ -93,6 +93,20 @@ def test_unacknowledged_windows_are_sent_again():
     assert list(writer.received(acks)) == [first, second]
 
 
+@pytest.mark.parametrize("v1", [False, True])
+def test_part_of_a_window_is_acknowledged(*, v1):
+    """As by a reader that stores it in parts: it is as good as a sign of life."""
+    writer = Writer(v1=v1, window=5, pipelining=1, slow_start=False)
+    writer.add(_batch(10))
+    version = _V1 if v1 else _V2
+    for last in (5, 10 if v1 else 5):
+        writer.take()
+        assert not list(writer.received(wire.ack(version, last - 2)))
+        assert writer.in_flight == 5
+        done = list(writer.received(wire.ack(version, last)))
+    assert [batch.done for batch in done] == [True]
+
+
 def test_v1_numbers_never_restart():
     """v1 sequences go on from window to window and over reconnects."""
     writer = Writer(v1=True, window=2, slow_start=False)
