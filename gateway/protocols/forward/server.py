@@ -296,7 +296,7 @@ class ForwardServer(Closing):
             origin.principal = name
         self.by = origin.principal or name or "somebody"
         listener.connections.add(self)
-        with contextlib.suppress(ValueError, IndexError):
+        with contextlib.suppress(ValueError, IndexError, OverflowError):
             shown = parsedate_to_datetime(request.fields(b"date")[0]).timestamp()
             self._shown = shown - listener.clock.seconds()
         return True

@@ -489,7 +489,8 @@ def test_a_reload_asks_for_tokens_again(tmp_path):
     ("shown", "said"),
     [("Sat, 25 Dec 2064 05:20:00 GMT", "720.0 h behind the one"),
      ("Mon, 23 Feb 2065 05:20:00 GMT", "720.0 h ahead of the one"),
-     ("Sat, 24 Jan 2065 05:24:00 GMT", ""), ("", ""), ("yesterday", "")],
+     ("Sat, 24 Jan 2065 05:24:00 GMT", ""), ("", ""), ("yesterday", ""),
+     ("Mon, 1 Jan 99999999999 00:00:00 GMT", "")],
 )  # fmt: skip
 def test_a_clock_that_is_a_month_off(hub, shown, said):
     """It is told at the hub, where days go by it, while that edge is there; one that does
