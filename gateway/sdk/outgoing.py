@@ -312,6 +312,7 @@ class _Client(Protocol):
     opened: bool
     closed: bool
     broken: bool
+    trouble: str
 
     def output(self) -> bytes: ...
 
@@ -344,6 +345,10 @@ class _Layered(_Plain):
             self.abort()
         elif client.closed:
             self.close()
+
+    def connectionLost(self, reason: Failure = protocol.connectionDone) -> None:
+        why = self._client.trouble
+        super().connectionLost(Failure(ConnectionError(why)) if why else reason)
 
     def send(self, data: bytes) -> None:
         self._transport.write(self._client.message(data))
@@ -380,10 +385,6 @@ class _OverHttp2(_Layered):
         self._look()
         if self._closing and not self._http2.waiting:
             self.close()
-
-    def connectionLost(self, reason: Failure = protocol.connectionDone) -> None:
-        why = self._http2.trouble
-        self._user.closed(Failure(ConnectionError(why)) if why else reason)
 
     def send(self, data: bytes) -> None:
         super().send(data)

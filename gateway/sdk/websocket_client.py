@@ -40,6 +40,8 @@ class WebSocketClient:
         `output` and close the connection."""
         self.broken = False
         """Whether the peer broke the protocol where no Close can answer, as in the upgrade."""
+        self.trouble = ""
+        """Why it was not opened, or what the server said as it closed, in words."""
         self._wsproto = WSConnection(ConnectionType.CLIENT)
         request = Request(host=host, target=path, subprotocols=list(subprotocols))
         self._output = self._wsproto.send(request)
@@ -63,8 +65,9 @@ class WebSocketClient:
                     payload.append(event.data)
                 else:
                     self._handle(event)
-        except ProtocolError:
+        except ProtocolError as why:
             self.closed = self.broken = True
+            self.trouble = f"no WebSocket there: {why}"
         return b"".join(payload)
 
     def _handle(self, event: Event) -> None:
@@ -75,5 +78,8 @@ class WebSocketClient:
         elif isinstance(event, CloseConnection):
             self._output += self._wsproto.send(event.response())
             self.closed = True
+            if event.reason:
+                self.trouble = f"the other end closes it: {event.code} {event.reason}"
         elif isinstance(event, RejectConnection):
             self.closed = True
+            self.trouble = f"the WebSocket is answered with {event.status_code}"

@@ -52,11 +52,12 @@ def test_the_request_is_granted():
 
 
 def test_a_request_that_is_rejected():
-    """The client is closed, and never was open."""
+    """The client is closed, never was open, and says why."""
     pair = Pair(granted=False)
     pair.say(RejectConnection(status_code=404))
     assert (pair.client.opened, pair.client.closed) == (False, True)
     assert not pair.client.broken
+    assert pair.client.trouble == "the WebSocket is answered with 404"
 
 
 def test_a_server_that_is_none():
@@ -64,6 +65,7 @@ def test_a_server_that_is_none():
     client = Pair(granted=False).client
     assert client.feed(b"SSH-2.0\r\n\r\n") == b""
     assert (client.opened, client.closed, client.broken) == (False, True, True)
+    assert client.trouble.startswith("no WebSocket there: ")
 
 
 def test_a_message_for_each_payload():
@@ -96,11 +98,13 @@ def test_a_ping_is_answered_once():
 def test_a_close_is_answered_and_ends_it():
     """What came before it is delivered; nothing is sent behind the answer."""
     pair = Pair()
-    assert pair.say(BytesMessage(b"last"), CloseConnection(1001)) == b"last"
+    end = CloseConnection(1008, "window of 9 events")
+    assert pair.say(BytesMessage(b"last"), end) == b"last"
     assert pair.client.closed
     assert not pair.client.broken
     [answer] = pair.heard(pair.client.output())
-    assert (type(answer), answer.code) == (CloseConnection, 1001)
+    assert (type(answer), answer.code) == (CloseConnection, 1008)
+    assert pair.client.trouble == "the other end closes it: 1008 window of 9 events"
     assert pair.client.message(b"late") == b""
 
 

@@ -11,14 +11,7 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 from wsproto import ConnectionType, WSConnection
-from wsproto.events import (
-    AcceptConnection,
-    BytesMessage,
-    CloseConnection,
-    Ping,
-    RejectConnection,
-    Request,
-)
+from wsproto.events import RejectConnection
 
 from gateway.protocols.lumberjack import wire
 from gateway.protocols.lumberjack.client import Client, Unacknowledged
@@ -207,34 +200,16 @@ def test_stop_while_it_connects():
     unsent.addErrback(lambda why: why.trap(Unacknowledged))
 
 
-def test_websocket(reader):
-    """Windows and acknowledgements travel as binary messages; pings are answered."""
-    sender = _Sender(websocket="//gw.example:443/lumberjack")
-    sender.client.start()
-    done = _result(sender.client.send([b"{}"] * 12))
-    far = WSConnection(ConnectionType.SERVER)
-    feed = sender.endpoint.protocol.dataReceived
-    far.receive_data(sender.endpoint.sent())
-    [request] = far.events()
-    assert isinstance(request, Request)
-    assert (request.host, request.target) == ("gw.example:443", "/lumberjack")
-    feed(far.send(AcceptConnection()) + far.send(Ping(b"alive?")))
-    for _ in range(3):
-        far.receive_data(sender.endpoint.sent())
-        for event in far.events():
-            if isinstance(event, BytesMessage):
-                reader.deliver(bytes(event.data))
-                reader.journal.store_all()
-                feed(far.send(BytesMessage(reader.sent)))
-                reader.connection.clear()
-    assert done == [{}]
-    feed(far.send(CloseConnection(1001)))
-    assert sender.endpoint.transport.disconnecting
-
-
-@pytest.mark.parametrize("answer", ["rejects", "nonsense", "silence"])
-def test_no_websocket(answer):
-    """A server that does not upgrade is asked again later."""
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("rejects", "answered with 400"),
+        ("nonsense", "no WebSocket there"),
+        ("silence", ""),
+    ],
+)
+def test_no_websocket(answer, said):
+    """A server that does not upgrade is asked again later, and what it said is known."""
     sender = _Sender(websocket="//gw.example/x")
     sender.client.start()
     far = WSConnection(ConnectionType.SERVER)
@@ -249,6 +224,7 @@ def test_no_websocket(answer):
         sender.clock.advance(31)
     assert transport.disconnecting or transport.aborted
     sender.endpoint.lose()
+    assert said in sender.client.trouble
     sender.clock.advance(1)
     assert sender.endpoint.attempts == 2
 
