@@ -12,7 +12,6 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 from attrs import define, field
@@ -163,20 +162,18 @@ class Others:
         if (ca := settings.peers_ca) is not None:
             try:
                 trust = trustRootFromCertificates(certificates(ca))
-            except Exception as why:  # OpenSSL's, for what is no certificate
-                self._unusable("peers_ca", ca, why)
+            except (ValueError, OSError) as why:
+                self._unusable("peers_ca", why)
                 trust = trustRootFromCertificates([])  # not whom the platform trusts
         if (file := settings.peers_certificate) is not None:
             try:
                 ours = credentials(file, settings.peers_private_key)
-            except Exception as why:
-                self._unusable("peers_certificate", file, why)
+            except (ValueError, OSError) as why:
+                self._unusable("peers_certificate", why)
         return _Certificates(trust, ours)
 
-    def _unusable(self, key: str, file: Path, why: Exception) -> None:
-        self._log.error(
-            "admin.{key}: {file}: {why}", key=key, file=file, why=str(why) or repr(why)
-        )
+    def _unusable(self, key: str, why: Exception) -> None:
+        self._log.error("admin.{key}: {why}", key=key, why=why)
 
     def _answered(self, reply: Reply, other: _Other) -> None:
         try:

@@ -17,6 +17,7 @@ import h11
 from attrs import define, field
 
 from gateway.config.model import Forward
+from gateway.sdk.outgoing import OTHER_NAME, meant
 from gateway.store.objects.bucket import BucketError
 
 PIECE_BYTES = 1 << 14
@@ -25,8 +26,6 @@ SILENT_SECONDS = 60.0
 """A hub that takes nothing and says nothing for so long is not there."""
 _MOST_BYTES = 1 << 26
 """Bytes of an answer: two million ranges of lsns."""
-_NO_TLS = ("wrong version number", "handshake failure", "record layer failure")
-"""OpenSSL's words where the other end speaks something else."""
 
 
 class Lost(BucketError):
@@ -64,7 +63,10 @@ def connect(url: str, settings: Forward) -> socket.socket:
 
 def _context(settings: Forward) -> ssl.SSLContext:
     """Certificates are read anew for each connection."""
-    context = ssl.create_default_context(cafile=settings.ca)
+    try:
+        context = ssl.create_default_context(cafile=settings.ca)
+    except OSError as why:  # it was another file when it was configured
+        raise ValueError(f"{settings.ca}: {why_lost(why)}") from None
     # Private authorities often lack what RFC 5280 wants of their certificates.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if (certificate := settings.certificate) is not None:
@@ -80,17 +82,10 @@ def _context(settings: Forward) -> ssl.SSLContext:
 def why_lost(why: Exception) -> str:
     """The reason why a connection could not be made, or ended, in words."""
     if isinstance(why, ssl.SSLCertVerificationError):
-        if "match" in why.verify_message:
-            return "its certificate is of another name"
-        return (
-            f"its certificate is not valid here ({why.verify_message}): it has ended, or "
-            "none of those who are trusted has signed it, or this machine's clock is wrong"
-        )
+        other = "match" in why.verify_message
+        return OTHER_NAME if other else meant(f"verify failed: {why.verify_message}")
     if isinstance(why, ssl.SSLError):
-        text = (why.reason or str(why)).replace("_", " ").lower()
-        if any(words in text for words in _NO_TLS):
-            return f"no TLS is spoken at that port, or another version of it ({text})"
-        return f"it does not go on: {text}" if "alert" in text else text
+        return meant((why.reason or str(why)).replace("_", " ").lower())
     if isinstance(why, TimeoutError):
         return f"nothing was heard for {SILENT_SECONDS:g} s"
     told = isinstance(why, OSError) and why.strerror

@@ -94,6 +94,20 @@ def check(args: argparse.Namespace) -> None:
         raise WrongUse("--ca, --cert and --key need --tls")
     if args.key and not args.cert:
         raise WrongUse("--key needs --cert")
+    if args.tls:
+        _check_certificates(args)
+
+
+def _check_certificates(args: argparse.Namespace) -> None:
+    from gateway.sdk import outgoing
+
+    try:
+        if args.ca:
+            outgoing.certificates(args.ca)
+        if args.cert:
+            outgoing.credentials(args.cert, args.key)
+    except (ValueError, OSError) as why:
+        raise WrongUse(located(why)) from None
 
 
 def _check_stdio(args: argparse.Namespace) -> None:

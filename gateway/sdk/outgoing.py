@@ -186,10 +186,15 @@ class Stdio:
 
 
 def certificates(path: Path) -> list[ssl.Certificate]:
-    """All those in a file of PEM."""
+    """All those in a file of PEM, one at least.  Raises ValueError, OSError."""
     end = b"-----END CERTIFICATE-----"
     parts = path.read_bytes().split(end)[:-1]
-    return [ssl.Certificate.loadPEM(part + end) for part in parts]
+    if not parts:
+        raise ValueError(f"{path}: no certificate")
+    try:
+        return [ssl.Certificate.loadPEM(part + end) for part in parts]
+    except (SSL.Error, crypto.Error, ValueError) as why:
+        raise ValueError(f"{path}: {error_text(why)}") from None
 
 
 def credentials(certificate: Path, key: Path | None) -> ssl.PrivateCertificate:
@@ -226,17 +231,13 @@ def error_text(why: BaseException) -> str:
     return text or type(why).__name__
 
 
-_NO_TLS = ("wrong version number", "alert handshake failure", "record layer failure")
-"""Words of OpenSSL where the other end speaks something else."""
+_NO_TLS = ("wrong version number", "handshake failure", "record layer failure")
+"""OpenSSL's words where the other end speaks something else."""
+OTHER_NAME = "its certificate is of another name"
 
 
-def why_lost(why: Failure) -> str:
-    """Why a connection could not be made, or ended."""
-    if isinstance(why.value, VerificationError):
-        return "its certificate is of another name"
-    if not isinstance(why.value, SSL.Error):
-        return why.getErrorMessage()
-    text = error_text(why.value)
+def meant(text: str) -> str:
+    """What OpenSSL's words mean for who connects."""
     if "verify failed" in text:
         return (
             f"its certificate is not valid here ({text}): it has ended, or none of those "
@@ -245,6 +246,15 @@ def why_lost(why: Failure) -> str:
     if any(words in text for words in _NO_TLS):
         return f"no TLS is spoken at that port, or another version of it ({text})"
     return f"it does not go on: {text}" if "alert" in text else text
+
+
+def why_lost(why: Failure) -> str:
+    """Why a connection could not be made, or ended."""
+    if isinstance(why.value, VerificationError):
+        return OTHER_NAME
+    if not isinstance(why.value, SSL.Error):
+        return why.getErrorMessage()
+    return meant(error_text(why.value))
 
 
 @implementer(interfaces.IPushProducer)

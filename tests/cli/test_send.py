@@ -147,6 +147,8 @@ def test_its_last_words_agree(totals, end):
         (["gw:5044", "--connections", "3000000"], "(ulimit -Hn)"),
         (["gw:5044", "--ca", __file__], "need --tls"),
         (["gw:5044", "--tls", "--key", __file__], "--key needs --cert"),
+        (["gw:5044", "--tls", "--ca", __file__], f"{__file__}: no certificate"),
+        (["gw:5044", "--tls", "--cert", __file__], f"{__file__}: "),
         (["gw:5044", "--file", "/no/such/file"], "no such file: /no/such/file"),
         (["gw:5044", "--file", "/"], "/ is a directory"),
         (["gw:5044", "--acked", "/no/such/file"], "/no/such/file: no such file"),

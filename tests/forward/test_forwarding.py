@@ -17,7 +17,7 @@ from edges import ALL, FILES, Pair
 from forwarded import Sent
 from gateway.config.model import Forward
 from gateway.forward import hub as module
-from gateway.forward.http import HubLine, Lost, Reply
+from gateway.forward.http import HubLine, Lost, Reply, _context
 from gateway.sdk.http1 import Request, Requests
 from gateway.sdk.protocol import Answer
 from gateway.store.lsns import Lsns
@@ -499,6 +499,14 @@ def test_whoever_answers_for_the_hub(pair, monkeypatch):
         assert pair.waiting() == [FILES[0].name]
     pair.run(60)
     assert pair.hub.files() == {FILES[0].name: FILES[0].data}
+
+
+def test_authorities_that_are_none(tmp_path):
+    """What was configured may be another file by now: it is said which one."""
+    file = tmp_path / "ca.pem"
+    file.write_text("none")
+    with pytest.raises(ValueError, match=f"{file}: no certificate"):
+        _context(options_of(Forward, to="https://hub:7410", ca=str(file)))
 
 
 def test_a_hub_whose_records_were_removed(pair):

@@ -120,35 +120,15 @@ def authority(tmp_path) -> Authority:
     return Authority(tmp_path)
 
 
-def test_a_certificate_and_the_key_of_another(authority):
-    """As while they are renewed, one after the other: it is said at once, and which files."""
+@pytest.mark.parametrize("written", [None, 100])
+def test_a_certificate_that_is_renewed_just_now(authority, written):
+    """It fits its old key no more, or half of it is there: that is said, and of which files."""
     one, two = authority.issue("one"), authority.issue("two")
-    with pytest.raises(
-        ValueError, match=f"{one.certificate} with {two.key}: .*not match"
-    ):
-        endpoint(
-            reactor,
-            "hub",
-            1,
-            tls=True,
-            certificate=one.certificate,
-            private_key=two.key,
-        )
-
-
-def test_a_certificate_that_is_written_just_now(authority):
-    """Half of it is none, and no reason to end."""
-    pair = authority.issue("one")
-    pair.certificate.write_bytes(pair.certificate.read_bytes()[:100])
-    with pytest.raises(ValueError, match=str(pair.certificate)):
-        endpoint(
-            reactor,
-            "hub",
-            1,
-            tls=True,
-            certificate=pair.certificate,
-            private_key=pair.key,
-        )
+    one.certificate.write_bytes(one.certificate.read_bytes()[:written])
+    files = {"certificate": one.certificate, "private_key": two.key}
+    why = f"{one.certificate} with {two.key}: " + ("" if written else ".*not match")
+    with pytest.raises(ValueError, match=why):
+        endpoint(reactor, "hub", 1, tls=True, **files)
 
 
 def test_when_a_certificate_ends(authority, tmp_path):
