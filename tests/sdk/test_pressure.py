@@ -43,21 +43,28 @@ def test_a_full_journal_stops_those_who_feed_it():
     assert not feeding.paused
 
 
-def test_who_is_gone_waits_for_no_room():
-    """A journal may be full for days; it keeps no connection that is over."""
+@pytest.mark.parametrize("crowd", [False, True])
+def test_who_is_gone_waits_for_no_room(*, crowd):
+    """A journal, or an address's share of it, may be full for days; no connection that is
+    over is kept for it.
+    """
     journal = ManualJournal()
     told: list[str] = []
     connection = FakeConnection(protocol="a")
     valve = Valve(connection, journal, 100, lambda: told.append("room"))
-    journal.full = True
-    valve.regulate(0)
+    if crowd:
+        journal.over.add("192.0.2.1")
+    else:
+        journal.full = True
+    valve.regulate(1)
     kept = weakref.ref(valve)
     valve.close()
-    valve.regulate(0)
+    valve.regulate(1)
     del valve
     gc.collect()
     assert kept() is None
     journal.full = False
+    journal.share("192.0.2.1")
     assert not told
 
 
@@ -94,20 +101,6 @@ def test_a_limit_that_is_reached_meanwhile_holds():
         assert valve.paused
     valve.regulate(50)
     assert not valve.paused
-
-
-def test_who_is_gone_waits_for_no_share():
-    """Nor for the rest of a crowd."""
-    journal = ManualJournal()
-    told: list[str] = []
-    valve = Valve(
-        FakeConnection(protocol="a"), journal, 100, lambda: told.append("room")
-    )
-    journal.over.add("192.0.2.1")
-    valve.regulate(1)
-    valve.close()
-    journal.share("192.0.2.1")
-    assert not told
 
 
 @pytest.fixture

@@ -3,10 +3,8 @@ brings them is told when the hub's own senders would be.
 """
 
 import errno
-import io
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from bucket_node import Node, uploads_of
@@ -151,15 +149,3 @@ def test_two_hubs_in_one_bucket(tmp_path, bucket):
     ]
     one.stop()
     other.stop()
-
-
-def test_the_rows_are_the_edges(tmp_path, bucket):
-    """What is in the bucket says whose it is; nothing of the hub's name is in it."""
-    node = Node(tmp_path, bucket).start()
-    bring(node, Sent(1))
-    node.reactor.run(lambda: has(bucket, Sent(1)))
-    rows = pq.read_table(io.BytesIO(bucket.objects[Sent(1).name])).to_pylist()
-    assert [(row["node"], row["lsn"]) for row in rows] == [
-        ("edge", 1), ("edge", 2), ("edge", 3),
-    ]  # fmt: skip
-    node.stop()

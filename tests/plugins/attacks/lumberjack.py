@@ -10,6 +10,7 @@ from gateway_testkit.attacks import Attack, Units, repeated
 
 V1, V2 = b"12"
 KiB = 1 << 10
+_EMPTY = wire.json(V2, 1, b"{}")
 
 
 def _attack(name: str, units: Units, **more: Any) -> Attack:
@@ -88,6 +89,10 @@ ATTACKS = [
         most=KiB,
     ),
     _attack("a window of 10 C of 6 000 events", repeated(_parts), most=KiB),
+    _attack(
+        "windows of a bare J and a C",
+        repeated(lambda: wire.window(V2, 3) + _EMPTY + _squeezed(_EMPTY * 2)),
+    ),
     _attack(
         "windows across two C",
         repeated(_shared),

@@ -275,16 +275,6 @@ def test_held_bytes():
     assert session.held_bytes == 0
 
 
-def test_windows_are_numbered():
-    """Each window of a connection has an id, in its events' attributes."""
-    session = Session(Limits())
-    stream = (wire.window(_V2, 1) + _events(1)) * 3
-    ids = [
-        decode(ready.body).attributes["window"] for ready in session.received(stream)
-    ]
-    assert ids == ["1", "2", "3"]
-
-
 # Windows that are not whole
 
 

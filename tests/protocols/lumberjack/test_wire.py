@@ -249,17 +249,6 @@ def test_what_was_taken_is_released():
     assert decoder.held_bytes == 0
 
 
-@given(st.data())
-@settings(max_examples=300, deadline=None)
-def test_only_refusals_come_out(data):
-    """Of random bytes, whatever they are, comes nothing but tokens or a `Refusal`."""
-    head = data.draw(st.sampled_from([b"", b"2J", b"1D", b"2C", b"2W", b"2J\0\0\0\1"]))
-    decoder = Decoder(Limits(inflated_bytes=1 << 20, compressed_bytes=1 << 20))
-    with contextlib.suppress(Refusal):
-        _drain(decoder, head + data.draw(st.binary(max_size=60)))
-    assert decoder.held_bytes < wire._INFLATER_BYTES + (1 << 12)
-
-
 @pytest.fixture(scope="session")
 def vectors(read_vectors) -> list[dict[str, Any]]:
     return read_vectors("lumberjack")
@@ -313,24 +302,3 @@ def test_the_rows_are_all_there(vectors):
     """No row of the research is forgotten (25 is about encoding: test_wire)."""
     rows = {vector["row"] for vector in vectors}
     assert rows >= {str(row) for row in range(1, 25)}
-
-
-@pytest.mark.parametrize("cut", ["whole", "bytes"])
-def test_through_the_server(make_reader, vectors, cut):
-    """The server sends those acknowledgements once all is durable, then refuses."""
-    for vector in vectors:
-        reader = make_reader()
-        stream = bytes.fromhex(vector["hex"])
-        step = len(stream) or 1 if cut == "whole" else 1
-        for at in range(0, len(stream), step):
-            reader.deliver(stream[at : at + step])
-        want = vector["want"]
-        if reader.journal.pending:
-            assert not reader.sent.startswith(bytes.fromhex(want["acks"]))
-            assert reader.connection.waiting
-        reader.journal.store_all()
-        assert reader.sent.hex() == want["acks"]
-        assert reader.connection.counted == len(want["events"])
-        assert (reader.connection.refused is not None) == ("refusal" in want)
-        assert reader.connection.failure is None
-        assert not reader.connection.waiting
