@@ -10,7 +10,7 @@ an acknowledgement that is due counts.
 
 from __future__ import annotations
 
-from twisted.internet import interfaces
+from attrs import define, field
 
 from gateway.protocols.lumberjack.writer import Writer
 from gateway.sdk.sender import Sender, Unacknowledged
@@ -18,25 +18,9 @@ from gateway.sdk.sender import Sender, Unacknowledged
 __all__ = ["Client", "Unacknowledged"]
 
 
+@define(eq=False, slots=False)
 class Client(Sender):
     """Sends events to one Lumberjack reader, between `start` and `stop`."""
 
-    def __init__(
-        self,
-        target: interfaces.IStreamClientEndpoint,
-        *,
-        clock: interfaces.IReactorTime,
-        writer: Writer | None = None,
-        websocket: str | None = None,
-        timeout: float = 30.0,
-        sets_aside: bool = False,
-    ) -> None:
-        """*writer* says how events become windows; the rest is as for `Sender`."""
-        super().__init__(
-            target,
-            writer or Writer(),
-            clock=clock,
-            websocket=websocket,
-            timeout=timeout,
-            sets_aside=sets_aside,
-        )
+    writer: Writer = field(factory=Writer, kw_only=True)
+    """Says how events become windows."""

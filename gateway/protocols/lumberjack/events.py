@@ -3,7 +3,7 @@
     body   = u8 form (1), u8 wire version, varint window, varint message_bytes,
              (sizes,) pieces
     piece  = a `D` or `J` frame as it came: one event, or those of a JSON array
-           | a `C` frame as it came; frames of `frames.BARE` in it are skipped
+           | a `C` frame as it came; `W` frames in it are skipped
            | "2R", u32 skip, u32 take: of the events of the `C` frame that follows, *skip*
              belong to another batch, and the next *take* to this one
     sizes  = "2S", u32 bytes, and for each event a u16, little-endian: all that follows is
@@ -31,7 +31,7 @@ import msgspec
 
 from gateway.event import Rows
 from gateway.protocols.lumberjack import wire
-from gateway.protocols.lumberjack.frames import BARE
+from gateway.protocols.lumberjack.frames import W
 from gateway.sdk import native
 from gateway.sdk.payload import (
     DEPTH,
@@ -291,7 +291,7 @@ def _walk(frames: bytes, at: int, decoding: _Decoding) -> int:
             letter = frames[at + 1]
             if letter in _PIECES:
                 break
-            if letter in BARE:
+            if letter == W:
                 at += 6
                 continue
             if letter != _DATA:
@@ -316,7 +316,7 @@ def _walk(frames: bytes, at: int, decoding: _Decoding) -> int:
         add(payload)
         add_seq(seq)
         _odd(payload, seq, decoding)
-    if last < at <= end - 6 and frames[at + 1] in BARE:
+    if last < at <= end - 6 and frames[at + 1] == W:
         at += 6
     return at
 

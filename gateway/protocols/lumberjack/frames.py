@@ -20,9 +20,6 @@ from gateway.sdk.interfaces import Refusal
 
 _VERSIONS = b"12"
 A, C, D, J, W = b"ACDJW"
-BARE = bytes((W,))
-"""The types of frames that a writer sends with a number and no event, six bytes long.  They
-may stand between events, in a `C` too, and are skipped where stored events are read."""
 _BRACE = ord("{")
 
 _U32 = struct.Struct(">I")
@@ -70,10 +67,9 @@ class NoRoom(Exception):
     """The next frame is too much for what its window holds: store that before."""
 
 
-class Bare(Struct):
-    """A frame of a type in `BARE`."""
+class Window(Struct):
+    """A `W` frame.  It may stand between events, in a `C` too."""
 
-    kind: int
     version: int
     number: int
     inside: bool
@@ -250,7 +246,7 @@ class Stream:
 
     def next(
         self, most_events: int, budget: int
-    ) -> Bare | Frames | Array | CompressedHeader | None:
+    ) -> Window | Frames | Array | CompressedHeader | None:
         """The next token, with at most *most_events* events; None if it has not all arrived.
 
         *budget* is how many bytes a frame may have beside what its window holds.
@@ -270,7 +266,7 @@ class Stream:
             return self._json(version, most_events, budget)
         if kind == D:
             return self._data(version, most_events, budget)
-        if kind in BARE or kind == C:
+        if kind in (W, C):
             if left < 6:
                 self._need = 6
                 return None
@@ -278,7 +274,7 @@ class Stream:
             if kind == C:
                 return self._compressed(number)
             self._at, self._need = at + 6, 1
-            return Bare(kind, version, number, self._inside)
+            return Window(version, number, self._inside)
         if kind == A:
             raise Refusal("acknowledgement from a writer")
         raise Refusal(f"unknown frame type {_printable(kind)}")

@@ -34,12 +34,11 @@ from msgspec import Struct
 from gateway.protocols.lumberjack import events, wire
 from gateway.protocols.lumberjack.frames import (
     Array,
-    Bare,
     Compressed,
     Frames,
     Limits,
     NoRoom,
-    W,
+    Window,
 )
 from gateway.protocols.lumberjack.pieces import Cutter, Piece
 from gateway.protocols.lumberjack.wire import Inflated
@@ -295,15 +294,14 @@ class Session:
         if isinstance(token, Frames):
             self._cost += _PAIR * token.pairs
             self._events(token, token.count, token.size, token.frames)
-        elif isinstance(token, Bare):
-            assert token.kind == W, "frames.BARE has no other"
+        elif isinstance(token, Window):
             self._announced(token)
         elif isinstance(token, Compressed):
             self._compressed(token)
         elif isinstance(token, Array):
             self._array(token)
 
-    def _announced(self, token: Bare) -> None:
+    def _announced(self, token: Window) -> None:
         if token.number > self._limits.window_events:
             raise Refusal(
                 f"window of {token.number} events",
@@ -321,7 +319,7 @@ class Session:
         else:
             self._answer(token, wire.ack(token.version, 0))
 
-    def _answer(self, token: Bare, reply: bytes) -> None:
+    def _answer(self, token: Window, reply: bytes) -> None:
         """Answer a frame that brings nothing, after what came before it."""
         self._cost += REPLY
         self._control += 1

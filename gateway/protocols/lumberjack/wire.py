@@ -36,7 +36,6 @@ from gateway.protocols.lumberjack.frames import (
     MOST_SIZES,
     A,
     Array,
-    Bare,
     C,
     Compressed,
     CompressedHeader,
@@ -46,6 +45,7 @@ from gateway.protocols.lumberjack.frames import (
     Limits,
     Stream,
     W,
+    Window,
 )
 from gateway.sdk.costs import inflating
 from gateway.sdk.interfaces import Refusal
@@ -78,7 +78,7 @@ class Inflated:
 
 _INFLATED = Inflated()
 
-Token = Bare | Frames | Array | Compressed | Inflated
+Token = Window | Frames | Array | Compressed | Inflated
 
 
 _inflater = partial(igzip_lib.IgzipDecompressor, igzip_lib.DECOMP_ZLIB)
@@ -121,7 +121,7 @@ class _Inflation:
         else:
             self._parts.append(bytearray(deflated))
 
-    def next(self, most_events: int, budget: int) -> Bare | Frames | Array | None:
+    def next(self, most_events: int, budget: int) -> Window | Frames | Array | None:
         """The next token in it; None if more must be inflated first."""
         token = self.frames.next(most_events, budget)
         if token is None:
