@@ -297,8 +297,8 @@ def test_an_edge_that_is_newer_than_the_hub(region, monkeypatch):
 
 @pytest.mark.parametrize("seed", range(some_of(20, 6)))
 def test_lines_that_are_cut_and_kills(tmp_path, seed):
-    """Of both lines' ends, while edges bring files: all is at the hub once, and what has left
-    the spool on the way was there by then.
+    """Of both lines' ends, while edges bring files, and there are some of its own: all is at
+    the hub once, and what has left the spool on the way was there by then.
     """
     chance = random.Random(seed)
     region = Region(tmp_path)
@@ -312,11 +312,11 @@ def test_lines_that_are_cut_and_kills(tmp_path, seed):
 
     region.cuts = iter(cuts, None)  # type: ignore[arg-type]
     region.forwarder.start(0)
-    left = {"shop": files("shop", 10), "ship": files("ship", 10)}
-    everything = as_bytes(*left["shop"], *left["ship"])
+    left = {node: files(node, 10) for node in ("shop", "ship", "edge")}
+    everything = as_bytes(*(one for some in left.values() for one in some))
     while any(left.values()):
         node = chance.choice([node for node, some in left.items() if some])
-        region.bring(left[node].pop(0))
+        (region.publish if node == "edge" else region.bring)(left[node].pop(0))
         region.run(chance.random() * 4)
         assert {*region.archived()} <= {*region.hub.files()}
         if chance.random() < 0.2:

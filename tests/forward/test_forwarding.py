@@ -237,43 +237,6 @@ def test_the_line_is_cut_in_every_place(tmp_path):
         assert pair.hub.taker.files == 2, place
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_lines_that_are_cut_again_and_again(tmp_path, seed):
-    """Both ends are killed meanwhile; files come all the while, and what was told to be
-    there stays there.
-    """
-    chance = random.Random(seed)
-    pair = Pair(tmp_path)
-
-    def cuts() -> Iterator[tuple[float, float]]:
-        for _ in range(40):
-            yield chance.choice([
-                (chance.randrange(9000), float("inf")),
-                (float("inf"), chance.randrange(900)),
-                (chance.randrange(4000), chance.randrange(400)),
-            ])  # fmt: skip
-
-    pair.cuts = cuts()
-    pair.forwarder.start(0)
-    told: set[str] = set()
-    for sent in FILES:
-        pair.publish(sent)
-        for _ in range(chance.randrange(20)):
-            pair.run(chance.random() * 2)
-            told |= {*pair.archived()}
-            assert told <= {*pair.hub.files()}
-            if chance.random() < 0.2:
-                pair.cut()
-                pair.hub.restart()
-            if chance.random() < 0.2:
-                pair.restart()
-    pair.cuts = iter(())
-    pair.cut()
-    pair.run(30)
-    assert pair.hub.files() == ALL
-    assert pair.archived() == [*ALL]
-
-
 def test_a_slow_line(pair):
     """64 kbit/s, an answer after two seconds: it is full nearly all the time."""
     pair.slow = 8000.0, 1.0

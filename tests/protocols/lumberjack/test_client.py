@@ -113,23 +113,6 @@ def test_sending_nothing_is_done(sender):
     assert _result(sender.client.send([])) == [{}]
 
 
-def test_reconnects_and_sends_again(sender, make_reader):
-    """What the old connection left open goes out on the next one."""
-    sender.client.start()
-    done = _result(sender.client.send([b'{"n":%d}' % n for n in range(15)]))
-    lost = make_reader()
-    lost.deliver(sender.endpoint.sent())
-    sender.endpoint.lose()
-    assert sender.client.connections == 1
-    sender.clock.advance(0.2)
-    assert sender.client.connections == 2
-    reader = make_reader()
-    sender.exchange(reader)
-    assert done == [{}]
-    assert reader.journal.durable_lsn == 15
-    assert sender.client.writer.resent == 15
-
-
 def test_pauses_grow(sender):
     """A reader that is down is asked less and less often, and found when it is up."""
     sender.endpoint.up = False
