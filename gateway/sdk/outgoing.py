@@ -237,7 +237,7 @@ OTHER_NAME = "its certificate is of another name"
 
 
 def meant(text: str) -> str:
-    """What OpenSSL's words mean for who connects."""
+    """The meaning of OpenSSL's words for who connects."""
     if "verify failed" in text:
         return (
             f"its certificate is not valid here ({text}): it has ended, or none of those "
