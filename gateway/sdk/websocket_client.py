@@ -41,7 +41,7 @@ class WebSocketClient:
         self.broken = False
         """Whether the peer broke the protocol where no Close can answer, as in the upgrade."""
         self.trouble = ""
-        """Why it was not opened, or what the server said as it closed, in words."""
+        """Why it was not opened, or ended, in words; empty if nothing was said."""
         self._wsproto = WSConnection(ConnectionType.CLIENT)
         request = Request(host=host, target=path, subprotocols=list(subprotocols))
         self._output = self._wsproto.send(request)
@@ -58,6 +58,8 @@ class WebSocketClient:
     def feed(self, data: bytes) -> bytes:
         """The payload in any slicing of what the server sends."""
         payload: list[bytes | bytearray] = []
+        if self.closed:
+            return b""
         try:
             self._wsproto.receive_data(data)
             for event in self._wsproto.events():
@@ -79,7 +81,7 @@ class WebSocketClient:
             self._output += self._wsproto.send(event.response())
             self.closed = True
             if event.reason:
-                self.trouble = f"the other end closes it: {event.code} {event.reason}"
+                self.trouble = f"the WebSocket ends with {event.code}: {event.reason}"
         elif isinstance(event, RejectConnection):
             self.closed = True
             self.trouble = f"the WebSocket is answered with {event.status_code}"

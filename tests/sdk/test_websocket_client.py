@@ -101,10 +101,11 @@ def test_a_close_is_answered_and_ends_it():
     end = CloseConnection(1008, "window of 9 events")
     assert pair.say(BytesMessage(b"last"), end) == b"last"
     assert pair.client.closed
-    assert not pair.client.broken
     [answer] = pair.heard(pair.client.output())
     assert (type(answer), answer.code) == (CloseConnection, 1008)
-    assert pair.client.trouble == "the other end closes it: 1008 window of 9 events"
+    assert pair.client.feed(b"more") == b""
+    assert not pair.client.broken
+    assert pair.client.trouble == "the WebSocket ends with 1008: window of 9 events"
     assert pair.client.message(b"late") == b""
 
 
