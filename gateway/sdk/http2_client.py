@@ -94,6 +94,8 @@ class Http2Client:
     def feed(self, data: bytes) -> bytes:
         """The payload in any slicing of what the server sends."""
         payload: list[bytes] = []
+        if self.closed:
+            return b""
         if self._head is not None:
             data = self._head = self._head + data
             if len(data) < _KIND_AT + 1:

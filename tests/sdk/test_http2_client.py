@@ -7,7 +7,7 @@ import pytest
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import DataReceived, RequestReceived, StreamEnded
-from hyperframe.frame import GoAwayFrame
+from hyperframe.frame import GoAwayFrame, PingFrame
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.error import ConnectionDone
@@ -231,11 +231,15 @@ def test_an_end_of_the_server_is_answered(stream):
 
 def test_a_server_that_leaves_is_left(stream):
     """As a proxy is that stops: what it sent before is heard, and nothing is sent into
-    the void behind it."""
+    the void behind it.  Its reason is what counts, whatever comes behind that."""
     user, server, transport, exchange = stream
-    exchange(server.say(data=b"last") + GoAwayFrame(0, last_stream_id=1).serialize())
+    leaves = GoAwayFrame(0, last_stream_id=1, error_code=11).serialize()
+    exchange(server.say(data=b"last") + leaves)
     assert user.got == b"last"
     assert transport.disconnecting
+    exchange(PingFrame(0, b"12345678").serialize())
+    user.stream.connectionLost(Failure(ConnectionDone()))
+    assert "ENHANCE_YOUR_CALM" in str(user.why)
 
 
 def test_the_reason_is_that_of_http2(stream):
