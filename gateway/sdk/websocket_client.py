@@ -67,7 +67,7 @@ class WebSocketClient:
                     payload.append(event.data)
                 else:
                     self._handle(event)
-        except ProtocolError as why:
+        except (ProtocolError, UnicodeDecodeError) as why:
             self.closed = self.broken = True
             self.trouble = f"no WebSocket there: {why}"
         return b"".join(payload)

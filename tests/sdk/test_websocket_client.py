@@ -60,10 +60,11 @@ def test_a_request_that_is_rejected():
     assert pair.client.trouble == "the WebSocket is answered with 404"
 
 
-def test_a_server_that_is_none():
+@pytest.mark.parametrize("line", [b"SSH-2.0", b"HTTP/1.1 101 x\r\nConnection: \xff"])
+def test_a_server_that_is_none(line):
     """Another protocol's bytes break it."""
     client = Pair(granted=False).client
-    assert client.feed(b"SSH-2.0\r\n\r\n") == b""
+    assert client.feed(line + b"\r\n\r\n") == b""
     assert (client.opened, client.closed, client.broken) == (False, True, True)
     assert client.trouble.startswith("no WebSocket there: ")
 
