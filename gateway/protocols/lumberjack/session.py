@@ -152,7 +152,7 @@ class _Open(Struct, eq=False):
 class Session:
     """One connection's side of the protocol.  Raises `Refusal` only.
 
-    32 methods: a frame may come in parts, compressed, in others or cut short, at any place.
+    31 methods: a frame may come in parts, compressed, in others or cut short, at any place.
     """
 
     __slots__ = ("_control", "_cost", "_cutting", "_decoder", "_done",
@@ -313,18 +313,14 @@ class Session:
             self._cut_short(window)
         if self._loose is not None:
             self._close_loose()
-        if token.number:
-            self._cost += REPLY
-            self._window = self._open(token.version, token.number)
-        else:
-            self._answer(token, wire.ack(token.version, 0))
-
-    def _answer(self, token: Window, reply: bytes) -> None:
-        """Answer a frame that brings nothing, after what came before it."""
         self._cost += REPLY
+        if token.number:
+            self._window = self._open(token.version, token.number)
+            return
+        # It brings nothing, and is answered after what came before it.
         self._control += 1
         empty = _Open(token.version, 0, 0, 0)
-        empty.acks.append(reply)
+        empty.acks.append(wire.ack(token.version, 0))
         empty.within = token.inside
         if token.inside:
             self._count_inside(1)

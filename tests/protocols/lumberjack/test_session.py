@@ -85,15 +85,6 @@ def test_compressed_frames_are_stored_as_they_came(many_events):
     assert not rows.flaws
 
 
-def test_a_window_waits_for_the_checksum():
-    """The last event of a window may be there: it counts when its frame is verified."""
-    stream = wire.window(_V2, 1) + wire.compressed(_V2, _events(1))
-    session = Session(Limits())
-    assert not list(session.received(stream[:-1]))
-    [ready] = session.received(stream[-1:])
-    assert ready.ack == wire.ack(_V2, 1)
-
-
 def test_loose_events_share_a_batch():
     """Events without a window that lie together are stored at once, acknowledged each."""
     [ready] = Session(Limits()).received(_events(5, 6, 7))
@@ -259,19 +250,6 @@ def test_windows_that_share_a_compressed_frame_are_stored_once():
     assert second.seqs == [6, 7, 8]
     assert second.attributes == {"version": "2", "window": "1002"}
     assert sum(len(ready.body) for ready in found) < 3 * (len(frame) + len(more))
-    assert session.held_bytes == 0
-
-
-def test_held_bytes():
-    """What is buffered for the open window is known, bare or compressed."""
-    session = Session(Limits())
-    assert session.held_bytes == 0
-    list(session.received(wire.window(_V2, 3) + _events(1)))
-    assert session.held_bytes == len(_events(1))
-    frame = wire.compressed(_V2, _events(2, 3))
-    list(session.received(frame[:-1]))
-    assert session.held_bytes >= len(_events(1)) + len(frame) - 1
-    assert len(list(session.received(frame[-1:]))) == 1
     assert session.held_bytes == 0
 
 
