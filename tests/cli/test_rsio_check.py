@@ -194,7 +194,7 @@ def test_the_list(check):
             "--token @/nowhere/t: no such file or dir",
         ),
         (["gw:1", "--token", f"@{sys.executable}"], "not UTF-8"),
-        (["gw:1", "--tls", "--cert", "/nowhere/c"], "no such file: /nowhere/c"),
+        (["gw:1", "--tls", "--cert", "/nowhere/c"], "/nowhere/c: no such file or dir"),
         (["gw:1", "--token", "x", "--name", "y"], "not allowed with"),
         (["gw:1", "--patience", "0"], "not a number of seconds"),
         (["gw:1", "--cert", __file__], "need --tls"),

@@ -149,7 +149,7 @@ def _version(*values: Any) -> str:
 
 def _written(path: Path) -> int:
     try:
-        return path.stat().st_mtime_ns
+        return path.stat().st_ctime_ns  # a change of who may read it counts, too
     except OSError:
         return 0
 

@@ -75,12 +75,16 @@ class InstanceRecord:
     """The number of the record among all such ones of a gateway, in their order."""
     instance: bytes
     """Empty: a sender that does not say its instance."""
+    durable: int | None = None
+    """How many elements it was told are durable, as it may have been forgotten; None in records
+    of earlier commits."""
 
     def packed(self) -> bytes:
         """The body of a batch without events."""
         head = (_INSTANCE, self.resumed, self.number, len(self.instance))
         name = _string(self.publisher)
-        return b"".join([*map(varint, head), self.instance, name])
+        told = b"" if self.durable is None else varint(self.durable)
+        return b"".join([*map(varint, head), self.instance, name, told])
 
 
 def instance_record(body: bytes) -> InstanceRecord | None:
@@ -90,8 +94,9 @@ def instance_record(body: bytes) -> InstanceRecord | None:
     resumed, at = read_varint(body, 1)
     number, at = read_varint(body, at)
     size, at = read_varint(body, at)
-    name, _ = _read_string(body, at + size)
-    return InstanceRecord(name, resumed, number, body[at : at + size])
+    name, end = _read_string(body, at + size)
+    durable = read_varint(body, end)[0] if end < len(body) else None
+    return InstanceRecord(name, resumed, number, body[at : at + size], durable)
 
 
 def pack(

@@ -110,7 +110,9 @@ class Claim:
         progress.recording += 1
         number = self._offsets.next_record()
         instance = progress.instance or b""
-        return events.InstanceRecord(self.key.publisher, self.resumed, number, instance)
+        return events.InstanceRecord(
+            self.key.publisher, self.resumed, number, instance, progress.durable
+        )
 
     def began(self, record: events.InstanceRecord | None) -> None:
         """*record* is in the journal; None: it could not be stored."""
@@ -173,8 +175,6 @@ class _Progress:
     """The claim has begun, and starts when nothing is pending."""
     recording: int = 0
     """Records on their way to the journal."""
-    begins: bool = False
-    """While the journal is read: an instance begins, and none of its elements was read yet."""
 
     def __attrs_post_init__(self) -> None:
         self.instance = self.recorded
@@ -187,7 +187,6 @@ class _Progress:
     def record(self, record: events.InstanceRecord) -> None:
         if record.number > self.number:
             self.recorded, self.number = record.instance, record.number
-            self.begins = True
 
     @property
     def new(self) -> bool:
@@ -316,11 +315,8 @@ class Offsets:
         progress = self._known.get(key)
         if progress is None:
             progress = _Progress(last)
-        elif progress.begins and first == 1:  # what was known of it had been forgotten
-            progress.durable = last
         elif first <= progress.durable + 1:
             progress.durable = max(progress.durable, last)
-        progress.begins = False
         self._put(key, progress)
 
     def _learn_instance(self, origin: Origin, record: events.InstanceRecord) -> None:
@@ -328,6 +324,8 @@ class Offsets:
         self._number = max(self._number, record.number)
         if key is not None:
             progress = self._known.get(key) or _Progress(0)
+            if record.number > progress.number and record.durable is not None:
+                progress.durable = record.durable  # less, where it had been forgotten
             progress.record(record)
             progress.instance = progress.recorded
             self._put(key, progress)

@@ -182,9 +182,11 @@ def _connect(args: argparse.Namespace) -> Callable[[], Transport]:
         raise WrongUse("--ca, --cert and --key need --tls")
     if args.key and not args.cert:
         raise WrongUse("--key needs --cert")
-    for path in (args.ca, args.cert, args.key):
-        if path is not None and not path.is_file():
-            raise WrongUse(f"no such file: {path}")
+    for path in filter(None, (args.ca, args.cert, args.key)):
+        try:
+            path.open("rb").close()
+        except OSError as why:
+            raise WrongUse(f"{path}: {reason(why)}") from None
     host, port, unix = args.target
     authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     tls = _context(args) if args.tls else None

@@ -61,7 +61,7 @@ def test_a_life_is_in_the_journal_before_it_is_asked(gate):
     [batch] = gate.journal.submitted
     assert (batch.count, events.decode(batch.body).count) == (0, 0)
     assert events.instance_record(batch.body) == InstanceRecord(
-        "events", events.NAMED, 1, b"1"
+        "events", events.NAMED, 1, b"1", 0
     )
     gate.journal.store_all()
     assert gate.heard() == [SubscribeFrom("events", 1, 1024, 0)]

@@ -112,6 +112,8 @@ def test_a_name_that_was_forgotten_before():
     another.release()
     lives = [*_claim(offsets, b"2"), _elements(1, 50), _elements(51, 10)]
     assert _replayed(lives, snapshot).known == [(KEY, 60)]
+    assert _replayed(lives[:1], snapshot).known == []
+    assert _replayed([lives[0], lives[2]], snapshot).known == []
     assert _replayed(batches, snapshot).known == [(KEY, 100)]
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from attrs import define
 
 from gateway.protocols.pravega.controller import messages
+from gateway.protocols.pravega.controller.access import Kind, Resource
 from gateway.protocols.pravega.controller.catalog import Catalog
 from gateway.protocols.pravega.controller.kept_records import ReaderGroup
 from gateway.protocols.pravega.controller.messages import Message
@@ -21,7 +22,12 @@ from gateway.protocols.pravega.controller.methods import (
     Methods,
     status,
 )
-from gateway.protocols.pravega.controller.names import READER_GROUP, usable
+from gateway.protocols.pravega.controller.names import (
+    READER_GROUP,
+    segment,
+    usable,
+)
+from gateway.protocols.pravega.errors import Need
 
 _NO_SCOPE, _BAD_NAME = 2, 3
 _NO_GROUP, _BAD_CONFIG = 2, 3
@@ -71,7 +77,9 @@ class ReaderGroups:
         return (
             stream is not None
             and not stream.sealed
-            and there.keys() >= {*self._catalog.segments(request.scope, name, stream)}
+            and all(
+                segment(request.scope, name, part.id) in there for part in stream.active
+            )
         )
 
     @methods(messages.ReaderGroupInfo, "getReaderGroupConfig")
@@ -102,7 +110,8 @@ class ReaderGroups:
             )
         request.generation += 1
         found.config = request.SerializeToString()
-        found.cuts = {}  # it may read again what it has read
+        if (request.begin, request.end) != (config.begin, config.end):
+            found.cuts = {}  # it may read again what it has read
         self._catalog.save_group(request.scope, request.name, found)
         return messages.UpdateReaderGroupResponse(generation=request.generation)
 
@@ -127,7 +136,8 @@ class ReaderGroups:
             f"{scope}/{name}"
             for scope, found in self._catalog.scopes.items()
             for name, group in found.groups.items()
-            if _subscribes(_config(group), wanted)
+            if caller.rights.allows(Need.ANY, Resource(Kind.GROUP, scope, name))
+            and _subscribes(_config(group), wanted)
         ]
         return messages.SubscribersResponse(subscribers=sorted(names))
 

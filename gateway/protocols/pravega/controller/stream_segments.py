@@ -198,7 +198,7 @@ class StreamSegments:
 
 def address(authority: str) -> tuple[str, int]:
     """Host, without brackets, and port of an `:authority`."""
-    host, _, port = authority.rpartition(":")
-    if not _PORT.fullmatch(port) or host.count("[") != host.count("]"):
+    host, colon, port = authority.rpartition(":")
+    if not (colon and _PORT.fullmatch(port)) or host.count("[") != host.count("]"):
         host, port = authority, ""
     return host.strip("[]"), int(port or _DEFAULT_PORT)

@@ -310,9 +310,7 @@ def encoded(
         _object(_RANGE.pack(part.id, part.low, part.high)) + _OFFSET.pack(offset)
         for part, offset in cut.items()
     )
-    names = b"".join(
-        len(name).to_bytes(2) + name for name in map(utf8, (scope, stream))
-    )
+    names = utf8(scope) + utf8(stream)
     count = _compact(len(cut))
     return _object(_TIMES.pack(lower, upper) + count + entries + names)
 

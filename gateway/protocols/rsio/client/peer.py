@@ -156,7 +156,7 @@ class Peer:
             subscription.lost(self._why)
             return subscription
         self._subscriptions.add(subscription)
-        if self._session.state is State.OPEN:  # else it is about to end
+        if self._session.state is State.OPEN:
             subscription.opened()
             self._flush()
         return subscription
@@ -403,6 +403,8 @@ class Peer:
         if self.announces:
             for name, made in self._publishing.items():
                 self._announce(name, made.outbox)
+        for subscription in list(self._subscriptions):  # that were made before
+            subscription.opened()
         self._changed.notify_all()
 
     def _offer(self, stream: Served, made: Publishing) -> None:
