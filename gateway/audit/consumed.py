@@ -45,7 +45,7 @@ class Consumed:
         for of in (mark.done, mark.in_hand):
             for key, lsns in of.items():
                 node, _, by = key.partition("_")
-                self._read[node] = union(self._read.get(node, {}), {by: lsns})
+                self._read.setdefault(node, {}).setdefault(by, Lsns()).update(lsns)
 
     @property
     def nodes(self) -> set[str]:

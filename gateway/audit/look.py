@@ -51,7 +51,7 @@ class Files:
 class View:
     """All places of all nodes, as the last look found them.
 
-    15 attributes: a place each, and what the last look made of all.
+    17 attributes: a place each, and what the last look made of all.
     """
 
     def __init__(

@@ -283,7 +283,6 @@ class _Tables:
         touched = np.flatnonzero(
             (self._first <= file.last) & (file.first <= self._last)
         )
-        # A row without node or lsn is nobody's: the audit's other half says so.
         mine = (
             (pc.field("lsn") >= file.first)
             & (pc.field("lsn") <= file.last)
@@ -357,6 +356,8 @@ def _load(piece: _Piece) -> pa.Table:
         names = ("node", "incarnation", "lsn", "received_at", "body", "payload")
         wanted = [name for name in names if name in there]
         rows = file.read_row_group(piece.group, columns=wanted, use_threads=False)
+    # A row without node or lsn is nobody's: the audit's other half says so.
+    rows = rows.filter(pc.and_(rows["node"].is_valid(), rows["lsn"].is_valid()))
     columns = [
         rows[name] if name in there else pa.nulls(len(rows)) for name in names[:4]
     ]

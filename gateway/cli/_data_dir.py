@@ -55,7 +55,7 @@ def config_of(args: argparse.Namespace) -> Config | None:
 
 
 def sites(args: argparse.Namespace) -> list[Site]:
-    """All that are named, the job's first.  Raises `WrongUse` where all are edges'."""
+    """All that are named, in their order.  Raises `WrongUse` where all are edges'."""
     named = each(args)
     edges = [one.forward for one in map(config_of, named) if one and one.forward]
     if len(edges) == len(named):

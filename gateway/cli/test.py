@@ -187,7 +187,7 @@ def _outcome(case: Case, loaded: Config, folder: Path) -> Outcome | str:
             outcome = _trial.send_events(listener, events, case.options)
         else:
             outcome = _trial.send_bytes(listener, case.input.data(folder))
-    except (_trial.CanNot, OSError) as why:
+    except (_trial.CanNot, OSError, ValueError) as why:  # no path, say
         return located(why)
     for row in outcome.rows if loaded.spark.tables else ():
         row["table"] = table_of(loaded.spark.tables, row)

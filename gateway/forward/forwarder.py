@@ -322,7 +322,7 @@ class Forwarder:
                 if (file := parse_file_name(name)) is not None:
                     archived.setdefault(file.node, []).append(name)
             for node in filter(self._is_ours, archived):
-                self._archived.setdefault(node, []).extend(archived[node])
+                self._archived[node] = [*self._archived.get(node, ()), *archived[node]]
             self._has(self._node)
             # Only now, or what failed on the way would not be done again.
             hub.incarnation, self.node = known.incarnation, known.hub
@@ -381,7 +381,9 @@ class Forwarder:
         self._worded_at = self._clock()
         self.left = self._left_here()
         said = self._say(self.left)
-        self._unsaid |= {(node, by): word for node, by, word in said}
+        for node, by, word in said:  # in their order: others' words first
+            self._unsaid.pop((node, by), None)
+            self._unsaid[node, by] = word
         for whose, word in [*self._unsaid.items()]:
             # Others' may be refused, and one that fails holds up nothing else.
             with contextlib.suppress(Busy):

@@ -177,7 +177,9 @@ class _Names:
                         self.here.append(name)
                 elif name.startswith("events-"):
                     self.odd.append(directory / name)
-        self.last = max([last_lsn(start.node, self.here), *_retained(start)])
+        self.retained = max(_retained(start), default=0)
+        """The last lsn in names of what is retained, whosever."""
+        self.last = max(last_lsn(start.node, self.here), self.retained)
 
 
 def _retained(start: Start) -> Iterator[int]:
@@ -215,7 +217,7 @@ class _Read:
         except Damaged as why:
             raise Unreadable(str(why)) from None
         self.given = max(self.files.last_lsn, names.last)
-        """Everything up to this lsn is in files."""
+        """The last lsn that is in a file, or was."""
         if mark.durable > self.given and not any(_ours_in(journal, disk)):
             raise MissingJournal(journal, self.given + 1, mark.durable)
         self.left_out = [range(first, last + 1) for first, last in mark.left_out]
@@ -345,13 +347,16 @@ def _forgot(read: _Read) -> bool:
 
 
 def _files_are_ahead(read: _Read) -> bool:
-    """Whether one lies here that the incarnation before gave, and this journal does not know."""
+    """Whether one lies here that the incarnation before gave, and this journal does not know.
+
+    What is retained does not say who gave it.
+    """
     if (before := read.before) is None:
         return False
     files = filter(None, map(parse_file_name, read.names.here))
     ahead = max((one.last for one in files if one.incarnation == before.id), default=0)
     known = max(read.files.read_lsn, read.found.reached, read.mark.published)
-    return ahead > max(known, read.mark.given)
+    return max(ahead, read.names.retained) > max(known, read.mark.given)
 
 
 def _put_back(read: _Read) -> Iterator[str]:

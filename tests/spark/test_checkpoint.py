@@ -1,5 +1,6 @@
 """Reading Spark's logs."""
 
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -223,6 +224,53 @@ def test_executors_that_are_started_by_tasks_that_wait_get_some(
     assert query._tasks(running, plan, query._size_of(tmp_path, plan.files)) == tasks
 
 
+def query_of(sink: Any, checkpoint: Checkpoint, spool: Path) -> query.Query:
+    asked: Any = None
+    return query.Query(
+        *(asked, sink, checkpoint, spool),
+        stream=asked, made=asked, limit=asked, trigger=1.0,
+    )  # fmt: skip
+
+
+def test_no_batch_is_in_the_sink_once_the_query_is_stopped(logs):
+    """Spark's end interrupts its own thread, not the sink's: what that has begun is over when
+    `stop` returns, and what Spark had sent does not begin.
+    """
+    begun, end = threading.Event(), threading.Event()
+    done: list[int] = []
+
+    class Sink:
+        ledger, busy = Ledger(), False
+
+        def __call__(self, rows: Any, batch: int) -> None:
+            begun.set()
+            end.wait(30)
+            done.append(batch)
+            self.busy = False
+
+    sink = Sink()
+    made = query_of(sink, Checkpoint(logs("events").path, Lake()), Path("/d/spool"))
+    batch = threading.Thread(target=made._batches, args=(None, 1))
+
+    class Running:
+        isActive = False  # noqa: N815 - as Spark has it
+
+        def stop(self) -> None:
+            batch.start()
+            begun.wait(30)
+
+    batches = made._batches
+    made._running = Running()  # type: ignore[assignment]
+    made._batches = SimpleNamespace(end=lambda: None)  # type: ignore[assignment]
+    threading.Timer(0.2, end.set).start()
+    made.stop()
+    assert done == [1]
+    batches.end()
+    with pytest.raises(RuntimeError, match="is stopped"):
+        batches(None, 2)  # type: ignore[arg-type]
+    assert done == [1]
+
+
 @pytest.mark.parametrize(("spool", "begins_anew"), [("/d/spool", False), ("/e", True)])
 def test_a_query_of_another_directory_begins_anew(
     logs, monkeypatch, spool, begins_anew
@@ -234,17 +282,7 @@ def test_a_query_of_another_directory_begins_anew(
     log.offset(0, 0)
     checkpoint = Checkpoint(log.path, Lake())
     sink: Any = SimpleNamespace(ledger=Ledger(), recover=lambda: None)
-    asked: Any = None
-    made = query.Query(
-        asked,
-        sink,
-        checkpoint,
-        Path(spool),
-        stream=asked,
-        made=asked,
-        limit=asked,
-        trigger=1.0,
-    )
+    made = query_of(sink, checkpoint, Path(spool))
     monkeypatch.setattr(query.Query, "_begin", lambda self: None)
     made.start(available_now=True)
     assert (checkpoint.query is None) == begins_anew

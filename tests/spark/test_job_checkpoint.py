@@ -142,6 +142,9 @@ def test_a_query_that_ends_while_it_is_looked_at_has_failed():
         def failure(self) -> Exception | None:
             return None if self.active else OSError("the disk")
 
+        def stop(self) -> None:
+            """It has ended."""
+
     ends: Any = Job.__new__(Job)
     ends._query = Query()
     ends._sink = SimpleNamespace(name="events", batch_files=())

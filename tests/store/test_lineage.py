@@ -16,7 +16,7 @@ from gateway.event import Batch, Origin, Rows
 from gateway.sdk.disk import Disk, File
 from gateway.store.directories import Directories
 from gateway.store.journal import Loss
-from gateway.store.names import file_name, parse_file_name
+from gateway.store.names import file_name, kept_name, parse_file_name
 from gateway.store.node.catalog import look
 from gateway.store.node.incarnation import CONTINUES_KEY, FIRST_KEY, KEY, Incarnation
 from gateway.store.node.lives import Heard, Lives, Reason
@@ -357,7 +357,7 @@ def test_an_older_copy_of_who_had_all_in_files_lost_nothing(tmp_path):
     assert audit(Directories.under(tmp_path), pause=lambda _: None).complete
 
 
-@pytest.mark.parametrize("newer", ["tables", "archive"])
+@pytest.mark.parametrize("newer", ["tables", "archive", "retained"])
 def test_what_is_newer_than_a_copy_of_all_the_rest_vouches_for_nothing(tmp_path, newer):
     """Journal, mark and spool are of one moment: what was acknowledged since, and is in no
     table, is lost, and the audit knows that something may be.
@@ -382,13 +382,19 @@ def test_what_is_newer_than_a_copy_of_all_the_rest_vouches_for_nothing(tmp_path,
             pq.write_table(found.append_column("incarnation", by), rows / path.name)
             path.unlink()
         tables(data, {since.id: [[2, 2]]})
+    if newer == "retained":  # whose files do not say who gave their lsns
+        kept = Directories.under(data).retained_of("gw")
+        kept.mkdir(parents=True)
+        for path in archive.iterdir():
+            path.rename(kept / kept_name(2, 2, 0))
     opened = publish(data, b"c", killed=True)
-    assert opened.first_lsn == (3 if newer == "archive" else 2)
+    assert opened.first_lsn == (2 if newer == "tables" else 3)
     assert opened.notice is not None
     assert "nobody knows how much" in opened.notice
     assert current(data).lost == {before.id: opened.first_lsn - 1}
     report = audit(Directories.under(data), pause=lambda _: None)
-    assert {one.incarnation for one in report.unknown} == {before.id, since.id}
+    known = {before.id} if newer == "retained" else {before.id, since.id}
+    assert {one.incarnation for one in report.unknown} == known
     assert publish(data, b"d").notice is None
 
 

@@ -110,7 +110,7 @@ class Completing:
             if one.record is None:
                 unread[one.node] = one.why
             else:
-                lately = listed - one.modified <= self._silent_after
+                lately = abs(listed - one.modified) <= self._silent_after
                 mine = heard.setdefault(one.node, [])
                 mine.append(Heard(one.record, one.modified, lately))
         before = ledger.complete.now(self._sink.through)

@@ -89,7 +89,7 @@ def _served(bucket: Bucket, node: str) -> str | None:
         for one in node_record.read_all(bucket, node)
         if one.record is not None
         and not one.record.exact
-        and now - one.modified <= node_record.SILENT_SECONDS
+        and abs(now - one.modified) <= node_record.SILENT_SECONDS
     ]
     return ", ".join(alive) or None
 

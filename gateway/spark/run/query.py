@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -70,6 +71,30 @@ _MOST_NODES = 200
 _SET_BACK = 5.0  # seconds: what NTP takes off by steps is less
 
 
+class _Batches:
+    """The function that one start of the query calls with its batches.
+
+    None gets into the sink once that start is over, though Spark may have sent it before.
+    """
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._entering = threading.Lock()
+        self._over = False
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        with self._entering:
+            if self._over:
+                raise RuntimeError("the query is stopped: this batch comes again")
+            self._sink.busy = True
+        self._sink(rows, batch)
+
+    def end(self) -> None:
+        """Let no other batch in."""
+        with self._entering:
+            self._over = True
+
+
 @define(eq=False, slots=False)
 class Query:
     """The query and where it puts its batches.
@@ -89,6 +114,7 @@ class Query:
 
     def __attrs_post_init__(self) -> None:
         self._running: StreamingQuery | None = None
+        self._batches = _Batches(self.sink)
         self._available_now = False
         self._limited: Mapping[str, int] = {}
         self._ahead = -math.inf
@@ -144,11 +170,12 @@ class Query:
             schema = self._made(arriving).schema
             self.sink.types = {one.name: one.dataType.simpleString() for one in schema}
         self._check_types(self.sink.types)
+        self._batches = _Batches(self.sink)
         # The sink reads the files: Spark plans each batch of a stream anew, with all columns.
         writer = (
             arriving.select("lsn")
             .writeStream.queryName("gateway-events")
-            .foreachBatch(self.sink)
+            .foreachBatch(self._batches)
             .option("checkpointLocation", url(self.checkpoint.path))
         )
         if self._available_now:
@@ -211,13 +238,22 @@ class Query:
     def stop(self) -> None:
         """Let the batch in the sink finish, then stop.
 
-        A batch that has not come so far is given up; it comes again.
+        A batch that has not come so far is given up; it comes again.  No batch is on its way
+        into the tables when this returns: Spark's end does not end what the sink does.
         """
+        self._finish()
+        self._batches.end()
+        self._finish()  # one may have come meanwhile
+        if self._running is not None:
+            self._running.stop()
+        while self.sink.busy:
+            time.sleep(_LOOK)
+
+    def _finish(self) -> None:
+        """Wait for the end of the batch that is in the sink, for some time."""
         end = time.monotonic() + _PATIENCE
         while self.active and self._finishing() and time.monotonic() < end:
             time.sleep(_LOOK)
-        if self._running is not None:
-            self._running.stop()
 
     def _finishing(self) -> bool:
         ledger = self.sink.ledger

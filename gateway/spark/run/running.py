@@ -282,10 +282,10 @@ class Job:
         why = self._query.failure
         if why is None:
             return not active and not self._goes_on()
+        self._query.stop()  # its end need not be that of the batch in the sink
         if not self.incomplete.move_aside(why):
             if not self.incomplete.suspect(why):
                 raise Failed(f"{self._sink.name}: {reason(why)}") from why
-            self._query.stop()
             self._sink.recover()
             self.incomplete.give_up()
         self._renew()

@@ -550,7 +550,14 @@ def _pack_origin(number: int, origin: Origin) -> bytes:
     principal, attributes = origin.principal, dict(origin.attributes)
     pack = msgspec.msgpack.encode
     try:
-        "".join(attributes.values()) + ("" if principal is None else principal)
+        "".join(
+            [
+                *names,
+                *attributes,
+                *attributes.values(),
+                "" if principal is None else principal,
+            ]
+        )
         return pack([number, *names, principal, attributes])
     except (TypeError, UnicodeEncodeError):  # no file could ever have it
         names = [_text(each) for each in names]

@@ -110,8 +110,7 @@ class ReaderGroups:
             )
         request.generation += 1
         found.config = request.SerializeToString()
-        if (request.begin, request.end) != (config.begin, config.end):
-            found.cuts = {}  # it may read again what it has read
+        found.cuts = {}  # it may read again what it has read
         self._catalog.save_group(request.scope, request.name, found)
         return messages.UpdateReaderGroupResponse(generation=request.generation)
 
