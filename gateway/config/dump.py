@@ -21,9 +21,8 @@ def dump(config: Config) -> dict[str, Any]:
     """Every key with its value as one would write it, secrets masked."""
     values: dict[str, Any] = config.model_dump(mode="json")
     for port in (*values["listeners"], values["admin"]):
-        if (
-            port["tls"] is None
-        ):  # a section that is empty by accident, as one would read it
+        # It would be read as a section that is empty by accident.
+        if port["tls"] is None:
             del port["tls"]
     values["spark"]["conf"] = {
         key: _public(key, value) for key, value in config.spark.conf.items()

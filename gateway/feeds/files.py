@@ -23,7 +23,7 @@ from attrs import define
 
 from gateway.event import Decode, Rows, Stored
 from gateway.feeds.columns import of_incarnation
-from gateway.sdk.arrow import bounds_of
+from gateway.sdk.arrow import batches_of, bounds_of
 from gateway.sdk.files import Gone
 from gateway.store import digests
 from gateway.store.directories import Directories
@@ -162,7 +162,7 @@ def _batches(file: pq.ParquetFile, lsn: int) -> Iterator[pa.RecordBatch]:
                 continue
             size = group.total_byte_size // max(group.num_rows, 1)
             rows = min(max(_BATCH_BYTES // max(size, 1), 1), _MOST_ROWS)
-            for some in file.iter_batches(rows, row_groups=[number], use_threads=False):
+            for some in batches_of(file, number, rows):
                 yield of_incarnation(some, own)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "batches_by_group",
+    "batches_of",
     "bounds_of",
     "codes",
     "damage_named",
@@ -124,9 +125,17 @@ def batches_by_group(
     A group has as many bytes as its writer thought fit; a number of rows may have any.
     """
     for group in range(file.num_row_groups):
-        yield from file.iter_batches(
-            rows, row_groups=[group], columns=columns, use_threads=False
-        )
+        yield from batches_of(file, group, rows, columns)
+
+
+def batches_of(
+    file: pq.ParquetFile, group: int, rows: int, columns: Collection[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one row group of a file, so many at once."""
+    found: Iterator[pa.RecordBatch] = file.iter_batches(
+        rows, row_groups=[group], columns=columns, use_threads=False
+    )
+    return found
 
 
 def codes(column: pa.ChunkedArray) -> tuple[Any, list[str | None]]:

@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from gateway.sdk.arrow import batches_of
+
 PIECE_BYTES = 16 << 20
 _PIECE_ROWS, _SAMPLE_ROWS = 1 << 16, 256
 
@@ -30,19 +32,10 @@ def pieces(
         rows = max(1, group.num_rows)
         each = _bytes_of(group, columns) / rows
         if rows > _SAMPLE_ROWS:  # values of a dictionary are there once
-            some = next(_batches(file, number, columns, _SAMPLE_ROWS))
+            some = next(batches_of(file, number, _SAMPLE_ROWS, columns))
             each = max(each, some.nbytes / some.num_rows)
         most = max(1, min(int(PIECE_BYTES / max(each, 1)), _PIECE_ROWS))
-        yield from map(pa.table, _batches(file, number, columns, most))
-
-
-def _batches(
-    file: pq.ParquetFile, group: int, columns: Collection[str] | None, rows: int
-) -> Iterator[pa.RecordBatch]:
-    found: Iterator[pa.RecordBatch] = file.iter_batches(
-        rows, row_groups=[group], columns=columns, use_threads=False
-    )
-    return found
+        yield from map(pa.table, batches_of(file, number, most, columns))
 
 
 def _bytes_of(group: pq.RowGroupMetaData, columns: Collection[str] | None) -> int:

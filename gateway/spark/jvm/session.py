@@ -232,9 +232,8 @@ def of(config: Any, whose: str = "java", *, brief: bool = False) -> SparkSession
 
     version = pyspark.__version__
     kind = kind_of(config.spark.sink)
-    if (
-        ":" not in config.spark.sink
-    ):  # a function of one's own may make arrays of series
+    # A function of one's own may make arrays of series.
+    if ":" not in config.spark.sink:
         leave_pandas_out()
     more = kind.settings(config.spark, config.data_dir, version)
     more = merged(more, s3a.for_tasks(config, version))
